@@ -25,6 +25,10 @@ class ServerUnavailableError(DownstreamError):
     """The server is not running: it did not start, or crashed and has not been restarted yet."""
 
 
+class SessionForgottenError(ServerUnavailableError):
+    """The server does not know our session any more. What was sent was not taken."""
+
+
 class UnansweredError(DownstreamError):
     """A call was sent and no usable answer came: it may have been carried out."""
 

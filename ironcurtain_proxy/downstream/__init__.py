@@ -3,7 +3,7 @@
 - `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
 - `connection`, `greeting`, `listing`, `roots`, `open_questions`, `listeners`, `wire_params`: the
   JSON-RPC conversation, and who is told of it.
-- `remote`: servers that are reached over HTTP.
+- `remote`: servers that are reached over HTTP. `resending`: a call whose session they forgot.
 - `process`, `guardian`, `orphans`, `bereaved`: processes, and what is left when one is killed.
 - `gate`: the proxy of a sandbox that reaches nothing.
 - `twins`: second instances, for what was approved.

@@ -15,6 +15,7 @@ from ironcurtain_proxy.downstream.gate import Gate
 from ironcurtain_proxy.downstream.greeting import Greeted
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
 from ironcurtain_proxy.downstream.orphans import become_subreaper
+from ironcurtain_proxy.downstream.resending import send_again_if_forgotten
 from ironcurtain_proxy.downstream.roots import retry_while_outside
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.supervisor import Supervisor
@@ -193,7 +194,10 @@ class DownstreamServers:
         if opening is None:
             confinement = self._options.confinements.get(call.server)
             if not roots:
-                return await self._send(first, confinement, call, on_progress)
+                send = partial(self._send, first, confinement, call, on_progress)
+                if first.spec.remote is None:
+                    return await send()
+                return await send_again_if_forgotten(first, call, send)
             return await self._send_to(first, confinement, call, on_progress, roots)
         async with self.twins.use(first, opening) as twin:
             return await self._send_to(twin.supervisor, twin.confinement, call, on_progress, roots)

@@ -49,7 +49,7 @@ _FAILURES: Final = (
     "net::err_(?:address|connection|internet|name|network|proxy|socks|tunnel)_(?!timed)",
     *("ns_error_(?:proxy|connection|net|unknown_host)", "could not read from remote repository"),
 )
-"""What clients make of a request that was refused, or of a connection that was not made."""
+"""Clients' messages for a refused request, or for a failed connection."""
 _ANY_FAILURE: Final = "(?am)" + "|".join(_FAILURES)
 
 _ASKED: Final = (
@@ -77,7 +77,7 @@ _MOST_PATHS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """What one call could not reach."""
+    """The hosts and files closed to one call."""
 
     profile: SandboxProfile | None = None
     """Of its server; None: nothing is known."""
@@ -86,15 +86,15 @@ class Closed:
 
     @classmethod
     def to(cls, profile: SandboxProfile, request: AccessRequest | None) -> "Closed":
-        """What is closed to a call; of one without facts only the profile is known."""
+        """The closed hosts and files of a call; without facts, the profile alone."""
         return cls(profile, () if request is None else closed_hosts(profile, request))
 
     def may_be(self, host: str) -> bool:
-        """Whether it can be this host that was refused."""
+        """Whether this host can be the refused one."""
         return self.profile is None or not self.profile.may_reach(host)
 
     def the_host(self, text: str) -> str | None:
-        """Which of the call's hosts a text speaks of; None: it cannot be told."""
+        """The call's host that a text means; None: unknown."""
         if len(self.hosts) == 1:
             return self.hosts[0]
         named = _named(text)

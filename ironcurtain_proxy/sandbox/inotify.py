@@ -30,7 +30,7 @@ _MOST: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something came to be in a directory, or was written."""
+    """A new or written entry of a directory."""
 
     directory: str
     name: str

@@ -26,7 +26,7 @@ _NPM_PREFIX: Final = re.compile(r"^\s*prefix\s*=\s*(\S.*?)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPlaces:
-    """Where a server would look."""
+    """The places where a server searches for programs."""
 
     directory: Path
     """Its working directory. Absolute."""
@@ -49,10 +49,10 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class NotInstalled:
-    """There is none that may be run in its place."""
+    """No installed program may replace the launcher."""
 
     why: str
-    """What was found instead, in words; empty: nothing was."""
+    """A text on what was found instead; empty: nothing."""
 
 
 def find_installed(launched: Launched, places: SearchPlaces) -> Installed | NotInstalled:

@@ -24,7 +24,7 @@ _CHANGE_DIRECTORY: Final = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a server is to be run in."""
+    """The sandbox of a server."""
 
     command: tuple[str, ...]
     """Runs srt."""
@@ -40,7 +40,7 @@ class Confinement:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to run instead of a server's bare command."""
+    """The command to run instead of a server's own."""
 
     argv: tuple[str, ...]
     sandboxed: bool
@@ -48,7 +48,7 @@ class Launch:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables it needs besides the server's."""
     descriptors: tuple[int, ...] = ()
-    """What the process has to inherit; closed by `close`."""
+    """Descriptors that the process inherits; closed by `close`."""
     directory: SocketDirectory | None = None
     """What has to be gone when the process is; removed by `remove`. The sandbox is made there:
     srt makes empty files where the directory that it is started in has no `.bashrc`, `.vscode`

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 Registry: TypeAlias = Literal["npm", "uv", "pipx"]
-"""Who installs: npm, uv or pipx."""
+"""The installer: npm, uv or pipx."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """What a launcher is asked to fetch and run."""
+    """The package that a launcher fetches and runs."""
 
     registry: Registry
     requirement: str
@@ -24,7 +24,7 @@ class Launched:
     name: str
     """The package; empty if it has no name, but a URL or a path."""
     version: str | None
-    """Exactly this one; None: any."""
+    """The exact version; None: any."""
     program: str | None
     """Which of the package's programs; None: the one that goes by its name."""
     args: tuple[str, ...]
@@ -101,7 +101,7 @@ _EXACT_PYTHON: Final = re.compile(r"\d[\w.+!-]*", _FLAGS)
 
 
 def launched(command: str, args: Sequence[str]) -> Launched | None:
-    """What a command line would fetch and run; None if its command is no launcher."""
+    """The package that a command line fetches and runs; None: its command is no launcher."""
     words = (command.rpartition("/")[2], *args)
     for launcher in _LAUNCHERS:
         length = len(launcher.words)

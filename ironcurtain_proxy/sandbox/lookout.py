@@ -38,15 +38,15 @@ MOST_DIRECTORIES: Final = 20_000
 _MOST_CLOSED: Final = 200
 """Each is a mount in every sandbox."""
 _AT_ONCE: Final = 32
-"""Places without a closed file that are looked at whether anything was heard of them or not: what
-is written through memory is not told."""
+"""The most places without a closed file that are checked without an event, because writes through
+a memory mapping cause none."""
 _WHY: Final = "can make programs run outside every sandbox"
 _MAKES_BARE: Final = frozenset({"HEAD", "objects", "refs", "commondir", "config", HOOKS})
 
 
 @dataclass(slots=True)
 class _Known:
-    """A place that is looked after."""
+    """A watched place."""
 
     place: SteeringPlace
     items: dict[str, Item]
@@ -54,23 +54,23 @@ class _Known:
     from_start: bool
     """Whether it was there before any server ran."""
     accepted: bool
-    """Whether all of it was once what may stay."""
+    """Whether all of it was accepted once."""
     closed: dict[str, tuple[int, int]] = field(default_factory=dict)
     """What sandboxes close of it, by its name in it, with the inode that is closed."""
 
 
 @dataclass(slots=True)
 class SteeringLookout:
-    """One for all servers of a proxy."""
+    """The watch for all servers of a proxy."""
 
     roots: tuple[str, ...]
-    """Where confined servers may write; absolute and real."""
+    """The directories where confined servers may write; absolute and real."""
     keeper: RemovedFiles
     inotify: Inotify = field(default_factory=Inotify)
     elsewhere: tuple[str, ...] = ()
     """Where servers may write besides, and nobody looks: no repository of ours may lie there."""
     is_known: Callable[[str, Item], bool] = lambda _path, _item: False
-    """Whether an item that comes is the user's own."""
+    """Whether a new item is the user's own."""
     complete: bool = True
     """Whether everything is looked after; not in a tree that is too large."""
     _known: dict[str, _Known] = field(default_factory=dict, init=False)
@@ -78,12 +78,12 @@ class SteeringLookout:
     _turn: int = field(default=0, init=False)
     _begun: bool = field(default=False, init=False)
     _led_to: list[str] = field(default_factory=list, init=False)
-    """What the places lead to that is none itself."""
+    """Files that the places refer to outside of them."""
     _stuck: set[str] = field(default_factory=set, init=False)
     _unsaid: list[PutBack] = field(default_factory=list, init=False)
 
     def begin(self) -> None:
-        """Take what is there now for what the user wants. Before any server runs."""
+        """Accept the current files as the user's. Before any server runs."""
         for place in self._search(self.roots):
             self._learn(place, is_new=False)
         for known in list(self._known.values()):
@@ -117,20 +117,20 @@ class SteeringLookout:
         return tuple(found[:_MOST_CLOSED])
 
     def is_quiet(self) -> bool:
-        """Whether a look would find nothing, known at next to no cost."""
+        """Whether a check would find nothing, determined at nearly no cost."""
         if self._lock.locked() or self._unsaid or self.inotify.has_events():
             return False
         return all(known.closed for known in self._known.values())
 
     def look(self) -> tuple[PutBack, ...]:
-        """Find what came, put it back, and say so once."""
+        """Find new files, restore the earlier state, and report it once."""
         with self._lock:
             self._look()
             said, self._unsaid = tuple(self._unsaid), []
             return said
 
     def look_for_later(self) -> tuple[PutBack, ...]:
-        """The same; what is found is said again by the next `look`."""
+        """As `look`; the next `look` reports the findings again."""
         with self._lock:
             before = len(self._unsaid)
             self._look()
@@ -290,7 +290,7 @@ class SteeringLookout:
                 self._put_back(_join(place.path, name), before if is_state else None)
 
     def _makes_a_repository(self, known: _Known) -> str | None:
-        """What has to go of a new repository, so that it is none; None: it is not new."""
+        """The files of a new repository whose removal makes it none; None: it is not new."""
         path = known.place.path
         if known.accepted or known.place.kind != "git":
             return None
@@ -342,12 +342,12 @@ class SteeringLookout:
         self._unsaid.append(PutBack(f"{_shown(path)} {_WHY}, and was {how}", _shown(kept)))
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop watching."""
         self.inotify.close()
 
 
 def _shown(path: str) -> str:
-    """A path on one line: whoever made the file chose its name."""
+    """A path on one line: a server may have chosen its name."""
     return "".join([c if c.isprintable() else f"\\x{ord(c):02x}" for c in path])
 
 

@@ -26,14 +26,14 @@ MOST_ENTRIES: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class PrivateTmp:
-    """What is mounted over the places for temporary files."""
+    """The mount over the directories for temporary files."""
 
     directory: str
     """On the machine; it is the server's own and ends with the session."""
     places: tuple[str, ...] = PLACES
-    """Where it is seen inside."""
+    """Its paths inside the sandbox."""
     shown: tuple[str, ...] = ()
-    """Of the machine's, what the server or its sandbox needs: seen, and not writable."""
+    """The machine's paths that the server or its sandbox needs: readable, not writable."""
 
     def mounts(self, sockets: str) -> tuple[str, ...]:
         """The arguments of bubblewrap, for right after the root.
@@ -50,7 +50,7 @@ class PrivateTmp:
         return tuple(found)
 
     def is_full(self) -> bool:
-        """Whether it holds more than a session may keep; also where that cannot be told."""
+        """Whether it holds more than a session may keep, or the size is unknown."""
         entries, size, pending = 0, 0, [self.directory]
         try:
             while pending:

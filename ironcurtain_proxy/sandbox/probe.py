@@ -49,7 +49,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """A sandbox has run."""
+    """A sandbox works on this machine."""
 
     command: tuple[str, ...]
     """Runs srt: the beginning of a command line."""
@@ -57,13 +57,13 @@ class Available:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """None can run, and why."""
+    """No sandbox works, with the reasons."""
 
     missing: tuple[Missing, ...]
 
 
 def missing_programs(environ: Mapping[str, str]) -> tuple[Missing, ...]:
-    """What is not on the `PATH`."""
+    """The programs missing on the `PATH`."""
     path = environ.get("PATH", os.defpath)
     return tuple(
         [

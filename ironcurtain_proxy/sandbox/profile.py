@@ -24,13 +24,13 @@ class SandboxProfile:
 
     allow_write: tuple[str, ...] = ()
     allow_read: tuple[str, ...] = ()
-    """Stays readable although it lies in what is not."""
+    """Readable paths inside unreadable directories."""
     deny_read: tuple[str, ...] = ()
     deny_write: tuple[str, ...] = ()
     allowed_domains: tuple[str, ...] = ()
     denied_domains: tuple[str, ...] = ()
     processes: int = MOST_PROCESSES
-    """How many processes and threads it may have at a time."""
+    """The most processes and threads at a time."""
 
     def may_write(self, path: RealPath) -> bool:
         """Whether the server itself would be let."""
@@ -52,7 +52,7 @@ class SandboxProfile:
         return _is_named(name, self.allowed_domains) and not _is_named(name, self.denied_domains)
 
     def keeps_closed(self, path: RealPath) -> bool:
-        """Whether somebody closed it, so that no approval of a call opens it."""
+        """Whether the path is closed, so that no approval of a call opens it."""
         return _is_in(path, self.deny_write) or self._is_closed(path)
 
     def forbids(self, host: str) -> bool:
@@ -72,7 +72,7 @@ class SandboxProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSurroundings:
-    """What holds for a server besides its own entry."""
+    """The conditions of a server besides its own entry."""
 
     home: str
     own: tuple[str, ...]

@@ -27,7 +27,7 @@ _LONGEST_NAME: Final = 150
 
 @dataclass(slots=True)
 class RemovedFiles:
-    """Where things are moved to. Nothing is ever removed, unless it is kept already."""
+    """The directory of moved files. Only files that are kept already are removed."""
 
     directory: Path
     """In the state directory, where no server looks. Made when it is needed."""
@@ -110,7 +110,7 @@ def _copied(content: bytes, to: Path) -> bool:
 
 
 def let_in(directory: str) -> None:
-    """Give ourselves the right to look into a directory, where its mode takes it.
+    """Add our permission to read a directory whose mode lacks it.
 
     Raises:
         OSError: that cannot be done.
@@ -127,7 +127,7 @@ def let_in(directory: str) -> None:
 
 
 def restore(path: str, item: Item) -> None:
-    """Write a file as it was, byte for byte.
+    """Restore a file, byte for byte.
 
     Raises:
         OSError: it cannot be written.

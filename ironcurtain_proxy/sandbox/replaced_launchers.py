@@ -20,7 +20,7 @@ from ironcurtain_proxy.sandbox.launchers import launched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where programs may be installed."""
+    """The machine, for the search of installed programs."""
 
     state_dir: Path
     home: Path
@@ -59,7 +59,7 @@ def without_launcher(spec: ServerSpec, machine: Machine) -> ServerSpec:
 
 
 def look_up(spec: ServerSpec, machine: Machine) -> Installed | NotInstalled | None:
-    """What is installed of what a server's launcher would fetch; None: nobody needs to know."""
+    """The installed program of a server's launcher; None: it is not needed."""
     wanted = launched(spec.command, spec.args)
     if wanted is None or spec.sandbox is False:
         return None

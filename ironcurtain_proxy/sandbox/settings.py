@@ -28,7 +28,7 @@ _SEALS: Final = ("F_SEAL_SEAL", "F_SEAL_SHRINK", "F_SEAL_GROW", "F_SEAL_WRITE")
 
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """What srt is told."""
+    """The settings of srt."""
 
     fields: Mapping[str, Json]
 
@@ -36,7 +36,7 @@ class SandboxSettings:
     def of(
         cls, profile: SandboxProfile, gate: int | None = None, *, is_private: bool = False
     ) -> "SandboxSettings":
-        """A profile in srt's words.
+        """The settings of a profile.
 
         Args:
             profile: what is let.

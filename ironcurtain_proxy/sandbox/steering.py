@@ -48,10 +48,10 @@ class Item:
     """None: no file, too large to be kept, or not to be read."""
     mode: int = 0
     signature: tuple[int, ...] = ()
-    """Stands for the content where that is not kept: inode, size and times."""
+    """The stamp of a file whose content is not kept: inode, size and times."""
 
     def is_same(self, other: "Item | None") -> bool:
-        """Whether it certainly says the same."""
+        """Whether the content is certainly the same."""
         return (
             other is not None
             and self.content == other.content
@@ -61,14 +61,14 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class SteeringPlace:
-    """Where steering files lie."""
+    """A directory with steering files."""
 
     path: str
     kind: SteeringKind
 
 
 def place_of(directory: str, name: str) -> SteeringPlace | None:
-    """The place that an entry of a directory is; None: it steers nothing."""
+    """The steering place of a directory's entry; None: it steers nothing."""
     lower = name.lower()
     if lower not in {".git", _SERVERS, *_SETTINGS}:
         return None
@@ -83,7 +83,7 @@ def place_of(directory: str, name: str) -> SteeringPlace | None:
 
 
 def is_bare(directory: str) -> bool:
-    """Whether git would take a directory for a repository, though none of it is named so."""
+    """Whether git would accept a directory as a bare repository."""
     head, *parts = [os.path.lexists(f"{directory}/{name}") for name in _BARE]
     # As a worktree's own directory: the rest, with the settings, lies where `commondir` says.
     return head and (all(parts) or os.path.lexists(f"{directory}/commondir"))
@@ -140,7 +140,7 @@ def _names(directory: int) -> list[str]:
 
 
 def _read(directory: int, name: str) -> Item:
-    """A file as it is.
+    """The current state of a file.
 
     Raises:
         FileNotFoundError: it is not there.
@@ -170,7 +170,7 @@ def _signature(status: os.stat_result) -> tuple[int, ...]:
 
 
 def is_accepted(place: SteeringPlace, name: str, before: Item | None, now: Item) -> bool:
-    """Whether what an item has become may stay: it is what it was, or can make nothing run."""
+    """Whether a changed item may stay: it is unchanged, or can run nothing."""
     if now.is_same(before):
         return True
     if place.kind == "git" and name in _CONFIGURATIONS and now.content is not None:
@@ -225,7 +225,7 @@ def led_to(place: SteeringPlace, items: Mapping[str, Item]) -> Iterator[str]:
 def may_point(
     text: bytes, place: SteeringPlace, roots: tuple[str, ...], known: frozenset[str]
 ) -> bool:
-    """Whether a new `.git` file leads to a repository that is looked after, or cannot be changed.
+    """Whether a new `.git` file leads to a repository that is watched, or cannot be changed.
 
     Args:
         text: what stands in it.

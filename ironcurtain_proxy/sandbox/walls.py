@@ -43,7 +43,7 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 class _Mount:
     point: str
     root: str
-    """What of its file system it shows."""
+    """The part of its file system that it shows."""
     device: str
     kind: str
     is_writable: bool
@@ -57,7 +57,7 @@ def walls_of(
     may_reach: bool,
     private: PrivateTmp | None = None,
 ) -> Walls | None:
-    """What the server below a process can touch; None: it is not confined, or cannot be read.
+    """The walls of the server below a process; None: it is not confined, or cannot be read.
 
     Args:
         pid: of the process that was started: the server's guardian.
@@ -131,7 +131,7 @@ def _root(pid: int) -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process started: with its pid, this names it."""
+    """The start time of a process, which identifies it together with its pid."""
     return _text(pid, "stat").rpartition(")")[2].split()[19]
 
 

@@ -34,18 +34,18 @@ _QUIET: Final = 0.2
 
 @dataclass(slots=True)
 class Watchman:
-    """Looks after each call, and between calls as soon as something comes."""
+    """Checks after each call, and between calls after each event."""
 
     lookout: SteeringLookout
     _said: set[str] = field(default_factory=set, init=False)
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything is looked after."""
+        """Whether everything is watched."""
         return self.lookout.complete
 
     async def look(self) -> tuple[PutBack, ...]:
-        """What was put back since the last look. Never fails."""
+        """The files restored since the last check. Never fails."""
         if self.lookout.is_quiet():
             return ()
         found = await self._in_thread(later=False)
@@ -53,14 +53,14 @@ class Watchman:
         return found
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await anyio.wait_readable(self.lookout.inotify.descriptor)
             self._say(await self._in_thread(later=True))
             await anyio.sleep(_QUIET)
 
     def end(self) -> None:
-        """Look once more, when no server runs: what a call left behind may write to the last."""
+        """Check once more after the servers' end: processes of a call may write until then."""
         try:
             self._say(self.lookout.look())
         except (OSError, ValueError) as error:

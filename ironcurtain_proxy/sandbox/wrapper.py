@@ -1,4 +1,4 @@
-"""What bubblewrap is run through, and what that finds beside the sockets of its sandbox."""
+"""The wrapper that starts bubblewrap, and its files beside the sandbox's sockets."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ WRAPPER: Final = Path(__file__).with_name("bwrap")
 CALLS: Final = "calls.bpf"
 """The filter, in the directory of the sockets."""
 MOUNTS: Final = "mounts"
-"""What is mounted first, in the same."""
+"""The arguments for the first mounts, in the same directory."""
 
 
 def prepare(directory: str, mounts: Sequence[str] = ()) -> None:

@@ -25,7 +25,13 @@ from ironcurtain_proxy.downstream.remote.requests import (
 )
 from ironcurtain_proxy.downstream.remote.sending import Sending
 from ironcurtain_proxy.downstream.versions import VERSIONS
-from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError, UnansweredError
+from ironcurtain_proxy.errors import (
+    CallLostError,
+    DownstreamError,
+    ServerUnavailableError,
+    SessionForgottenError,
+    UnansweredError,
+)
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
 from ironcurtain_proxy.model.json import Json
 
@@ -48,11 +54,15 @@ _ATTEMPTS: Final = 5
 """A broken stream is taken up so many times in a row without an event in between."""
 
 
+_LAST_ANSWERS: Final = 2.0
+"""Seconds for requests under way when the session was found to be forgotten."""
+_LOOK_AGAIN: Final = 0.02
+
 _FORGOTTEN: Final = "it has forgotten the session"
 
 
-class ForgottenError(ServerUnavailableError):
-    """The server does not know the session any more. What was sent was not taken."""
+class ForgottenMeanwhileError(CallLostError):
+    """The server took a request, and does not know the session when asked for the answer."""
 
 
 class StreamableHttp(Sending):
@@ -91,7 +101,7 @@ class StreamableHttp(Sending):
         except DownstreamError as error:
             if request_id is not None:
                 self._inbound.lose(request_id, error)
-            if isinstance(error, ForgottenError):
+            if isinstance(error, SessionForgottenError | ForgottenMeanwhileError):
                 self._inbound.end(_FORGOTTEN)
         finally:
             if request_id is not None:
@@ -150,7 +160,7 @@ class StreamableHttp(Sending):
         """
         status = response.status_code
         if status == _NOT_FOUND and self._session:
-            raise ForgottenError(
+            raise SessionForgottenError(
                 f'server "{self._server}" has forgotten the session; it is greeted again, try again'
             )
         if status == UNAUTHORIZED:
@@ -215,8 +225,10 @@ class StreamableHttp(Sending):
                         raise lost
                     if await self._read(again, place, request_id, is_greeting=is_greeting):
                         return
-            except ForgottenError:
-                raise
+            except SessionForgottenError:
+                raise ForgottenMeanwhileError(
+                    f'server "{self._server}" has forgotten the session during the call'
+                ) from None
             except ServerUnavailableError:
                 pass  # it may be back for the next attempt
         raise lost
@@ -262,7 +274,8 @@ class StreamableHttp(Sending):
                     if not is_stream(response) or response.status_code >= _REFUSED:
                         return
                     await self._read(response, place, None)
-            except ForgottenError:
+            except SessionForgottenError:
+                await self._until_idle()
                 self._inbound.end(_FORGOTTEN)
                 return
             except ServerUnavailableError:
@@ -271,6 +284,12 @@ class StreamableHttp(Sending):
                 # Too large, or no answer: it is not asked for again.
                 place = _Place()
             await anyio.sleep(place.pause())
+
+    async def _until_idle(self) -> None:
+        """Let the requests under way find out themselves: what was not taken can be sent again."""
+        with anyio.move_on_after(_LAST_ANSWERS):
+            while self._under_way:  # noqa: ASYNC110  nobody tells
+                await anyio.sleep(_LOOK_AGAIN)
 
 
 class _Place:

@@ -140,24 +140,6 @@ async def test_a_connection_that_breaks_loses_its_call_as_one_that_may_have_been
             await servers.forward(a_call("echo"))
 
 
-async def test_a_session_that_the_server_forgot_is_begun_anew() -> None:
-    forgotten = False
-
-    async def handler(heard: Heard) -> Response | None:
-        old = heard.headers.get("mcp-session-id") == "s-1"
-        return Response(status_code=404) if forgotten and old else None
-
-    site = Site(handler=handler)
-    async with talking_to(site) as servers:
-        forgotten, site.session = True, "s-2"
-        with pytest.raises(ServerUnavailableError, match="forgotten the session"):
-            await servers.forward(a_call("echo"))
-        await until(lambda: servers.status()["one"].starts > 1)
-        await until(lambda: servers.status()["one"].state == "ready")
-        assert await text_of(servers, "echo") == "done"
-    assert [one.said for one in site.heard].count("initialize") == 2
-
-
 async def test_a_request_of_the_server_with_our_own_number_is_no_answer() -> None:
     async def handler(heard: Heard) -> Response | None:
         if heard.said != "tools/call":

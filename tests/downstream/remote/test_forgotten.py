@@ -1,0 +1,57 @@
+"""Sessions that a server has forgotten: what is sent once more, and what is not."""
+
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from ironcurtain_proxy.errors import ServerUnavailableError, UnansweredError
+from tests.downstream.remote.site import Heard, Message, Site, event, reply, stream, talking_to
+from tests.downstream.scripted_servers import a_call, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_call_that_met_a_forgotten_session_is_sent_again_in_a_new_one() -> None:
+    forgotten = False
+
+    async def handler(heard: Heard) -> Response | None:
+        old = heard.headers.get("mcp-session-id") == "s-1"
+        return Response(status_code=404) if forgotten and old else None
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        forgotten, site.session = True, "s-2"
+        assert await text_of(servers, "echo") == "done"
+    assert [one.headers["mcp-session-id"] for one in site.said("tools/call")] == ["s-1", "s-2"]
+    assert [one.said for one in site.heard].count("initialize") == 2
+
+
+async def test_a_call_is_not_sent_again_to_a_tool_that_is_another_now() -> None:
+    forgotten = False
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.headers.get("mcp-session-id") == "s-1" and forgotten:
+            return Response(status_code=404)
+        if heard.said == "tools/list" and forgotten:
+            tool: Message = {"name": "echo", "description": "x", "inputSchema": {"type": "object"}}
+            return JSONResponse(reply(heard, {"tools": [tool]}))
+        return None
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        forgotten, site.session = True, "s-2"
+        with pytest.raises(ServerUnavailableError, match="forgotten the session"):
+            await servers.forward(a_call("echo"))
+    assert len(site.said("tools/call")) == 1
+
+
+async def test_a_call_whose_session_is_forgotten_while_it_runs_may_have_been_carried_out() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said == "tools/call":
+            return stream(event(id="1", retry="10"))
+        return Response(status_code=404) if "last-event-id" in heard.headers else None
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        with pytest.raises(UnansweredError, match="forgotten the session during the call"):
+            await servers.forward(a_call("echo"))
+    assert len(site.said("tools/call")) == 1
