@@ -15,6 +15,12 @@ from ironcurtain_proxy.cli.explain_names import (
     refuse_unknown_server,
     tool_meant,
 )
+from ironcurtain_proxy.cli.explain_operations import (
+    add_operation_arguments,
+    arguments_given,
+    operation_meant,
+    rehearsed_operation,
+)
 from ironcurtain_proxy.cli.explain_overlay import ExplainedCall, NamedCall, rehearsed
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
@@ -26,9 +32,9 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.explanation import Explanation, Trial, explain, shown
-from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.request import Facts, Gathered
@@ -44,6 +50,8 @@ Nothing is forwarded or recorded; nothing is started but, once for this machine,
 EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/notes.txt"}'
+  ironcurtain-proxy explain sqlite --read memo://insights
+  ironcurtain-proxy explain fetch --prompt fetch --args '{"url": "https://example.org"}'
   ironcurtain-proxy explain git/git_status --args '{"repo_path": "."}' --dir ./policy --json
 
 exit status: 0, whatever the decision; 2 if the arguments or the files cannot be used
@@ -57,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SERVER/TOOL",
         help="the tool, by its server's name; the agent's SERVER__TOOL is understood, too",
     )
+    add_operation_arguments(parser)
     parser.add_argument("--args", default="{}", metavar="JSON", help="its arguments (default {})")
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="use a directory as `decide` does (default: yours)"
@@ -71,12 +80,14 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: the arguments or the files cannot be used.
     """
-    arguments = _arguments(options.args)
-    explained = (
-        _by_directory(options, arguments)
-        if options.dir is not None
-        else _by_settings(options, arguments)
-    )
+    arguments = arguments_given(options.args)
+    operation = operation_meant(options, arguments)
+    if operation is not None:
+        explained = _operation(options, operation)
+    elif options.dir is not None:
+        explained = _by_directory(options, arguments)
+    else:
+        explained = _by_settings(options, arguments)
     if options.json:
         document = orjson.dumps(explained.as_json(), option=orjson.OPT_INDENT_2)
         sys.stdout.write(document.decode() + "\n")
@@ -124,6 +135,23 @@ class _Explained:
             fields["overlay"] = dict(overlay_as_json(self.found, self.asked))
         fields["command"] = self.offer or None
         return {**fields, "notes": [note for note in self.notes if note]}
+
+
+def _operation(options: argparse.Namespace, operation: Operation) -> _Explained:
+    """A read or a prompt, as `serve` would decide it."""
+    settings = load_settings(os.environ, options.config)
+    loaded = load_policy(settings)
+    _say_what_stops_the_start(settings, loaded)
+    configured = {spec.name: spec.annotations for spec in settings.servers}
+    found = rehearsed_operation(operation, configured, settings, loaded)
+    gathered = found.certain.gathered
+    return _Explained(
+        name=f"{operation.server}/{operation.tool}",
+        gathered=gathered,
+        explanation=_explanation(gathered, loaded.policy),
+        found=found,
+        asked=NamedCall(operation.server, operation.tool, settings),
+    )
 
 
 def _by_directory(options: argparse.Namespace, arguments: Arguments) -> _Explained:
@@ -199,16 +227,6 @@ def _say_what_stops_the_start(settings: Settings, loaded: LoadedPolicy) -> None:
     for problem in report.problems:
         what = "serve refuses to start: " if problem.severity == "error" else ""
         sys.stderr.write(f"ironcurtain-proxy: {what}{problem}\n")
-
-
-def _arguments(text: str) -> Arguments:
-    try:
-        arguments = orjson.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f"--args is not JSON: {error}") from None
-    if not isinstance(arguments, dict):
-        raise ConfigurationError('--args must be a JSON object, such as {"path": "a.txt"}')
-    return arguments
 
 
 def _ground_of(gathered: Gathered) -> Ground:

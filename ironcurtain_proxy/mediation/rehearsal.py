@@ -12,6 +12,7 @@ from typing import TypeAlias
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.subject import tool_names
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground
@@ -21,7 +22,6 @@ from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
-from ironcurtain_proxy.ports import FactGatherer
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class RehearsedCall:
 
 
 FactsOf: TypeAlias = Callable[
-    [Callable[[str, str], CataloguedTool | None], Callable[[str, str], str | None]], FactGatherer
+    [Callable[[str, str], CataloguedTool | None], Callable[[str, str], str | None]], Resolver
 ]
 """Makes the gatherer of facts from the offered tools and the argument that holds a shell command.
 Both are looked up by the operator's server name and the server's own tool name."""
@@ -92,6 +92,21 @@ class Rehearsal:
         )
         gathered = await facts.gather(call)
         judged = judge(gathered, self.policy, self.overlay, lambda: NamedTool(server, tool, names))
+        return self._outcome(server, gathered, judged)
+
+    async def of_operation(self, operation: Operation) -> RehearsedCall:
+        """The decision that would be made on a read or a prompt.
+
+        A view is taken for declared: which tools declare one is known to the running server alone.
+        """
+        facts = self.facts_of(self._lookup, lambda _server, _tool: None)
+        facts.declares_view = lambda _server, _uri: True
+        gathered = await facts.gather(operation)
+        named = NamedTool(operation.server, operation.tool, frozenset())
+        judged = judge(gathered, self.policy, self.overlay, lambda: named)
+        return self._outcome(operation.server, gathered, judged)
+
+    def _outcome(self, server: str, gathered: Gathered, judged: Judged) -> RehearsedCall:
         if not isinstance(gathered, Facts) or not isinstance(judged.decision, Escalate):
             return RehearsedCall(gathered, judged, None)
         opening = self.opening(server, gathered)

@@ -109,7 +109,7 @@ def _from_pypi(server: Mapping[str, object], scratch: Path) -> tuple[list[str], 
                 str(venv / "bin/pip"),
                 "install",
                 "-q",
-                "--only-binary=:all:",
+                *([] if server.get("source") else ["--only-binary=:all:"]),
                 f"{package}{pin}",
                 *[str(word) for word in server.get("with", [])],
             ]

@@ -1,0 +1,78 @@
+"""`explain` says of reads and prompts what `serve` decides."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests import program
+from tests.e2e.installation import Installation, rule
+from tests.e2e.raw_client import at
+from tests.e2e.servers import whole
+from tests.program import PROXY
+
+READS = ["memo://insights", "memo://a/../b", "secret://key", "file:///etc/shadow", "no scheme"]
+PROMPTS: list[tuple[str, dict[str, Json]]] = [
+    ("greet", {"name": "a"}),
+    ("open", {"path": "/etc/shadow"}),
+    ("greet", {"other": "a"}),
+    ("unknown", {}),
+]
+
+
+@pytest.fixture
+def served(installation: Installation) -> Installation:
+    """A server with resources and prompts, of which some may be used."""
+    installation.add_server("whole", ["python3", str(Path(whole.__file__))])
+    installation.rules = [
+        rule("memo", uris={"schemes": [], "patterns": ["memo://*"]}),
+        rule("greet", prompt=["greet"]),
+    ]
+    prompts: list[Json] = [
+        {"promptName": "greet", "args": {"name": ["none"]}},
+        {"promptName": "open", "args": {"path": ["read-path"]}},
+    ]
+    entry: Json = {"inputHash": "0", "tools": [], "prompts": prompts}
+    installation.write(
+        "tool-annotations.json", {"generatedAt": "2026-01-01", "servers": {"whole": entry}}
+    )
+    return installation
+
+
+def explained(installation: Installation, *words: str) -> tuple[str, str]:
+    installation.write_policy()
+    command = [*PROXY, "explain", "whole", *words, "--json"]
+    done = program.run(command, installation.environment())
+    assert done.returncode == 0, done.stderr
+    found = orjson.loads(done.stdout)
+    return str(found["decision"]), str(found["rule"])
+
+
+def test_a_read_is_explained_as_it_is_decided(served: Installation) -> None:
+    agent = served.start()
+    for uri in READS:
+        answer = agent.answer(agent.request("resources/read", {"uri": uri}))
+        decision, name = explained(served, "--read", uri)
+        assert (decision == "allow") == ("result" in answer), uri
+        if "error" in answer:
+            assert at(answer, "error", "data", "rule") == name
+
+
+def test_a_prompt_is_explained_as_it_is_decided(served: Installation) -> None:
+    agent = served.start()
+    for prompt, arguments in PROMPTS:
+        asked = agent.request("prompts/get", {"name": prompt, "arguments": arguments})
+        answer = agent.answer(asked)
+        given = ["--prompt", prompt, "--args", orjson.dumps(arguments).decode()]
+        decision, name = explained(served, *given)
+        assert (decision == "allow") == ("result" in answer), prompt
+        if "error" in answer:
+            assert at(answer, "error", "data", "rule") == name
+
+
+def test_an_operation_needs_a_configured_server(served: Installation) -> None:
+    served.write_policy()
+    command = [*PROXY, "explain", "nobody", "--read", "memo://a"]
+    done = program.run(command, served.environment())
+    assert (done.returncode, "there is whole" in done.stderr) == (2, True)
