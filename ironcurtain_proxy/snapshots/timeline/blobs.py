@@ -111,7 +111,7 @@ class Blobs:
         if digest[:2] not in self._made:
             (self._directory / digest[:2]).mkdir(_OURS, exist_ok=True)
             self._made.add(digest[:2])
-        os.rename(self._temporary, self._path(digest))  # noqa: PTH104  a fifth of a first look
+        os.rename(self._temporary, self._path(digest))  # noqa: PTH104  once for each file
 
     def _discard(self) -> None:
         Path(self._temporary).unlink(missing_ok=True)
