@@ -25,7 +25,7 @@ def look_after(talk: Talk) -> bool:
     from ironcurtain_proxy.cli import doctor as doctor_command  # noqa: PLC0415
 
     doctor = _answer(doctor_command.run)
-    check = _answer(check_command.run, live=True)
+    check = _answer(check_command.run, live=True, seconds=None)
     results = doctor if isinstance(doctor, list) else []
     open_points = [one for one in results if isinstance(one, dict) and one.get("state") != "ok"]
     talk.say()

@@ -23,6 +23,7 @@ FOR_THE_OPERATOR = {
     "decision/explanation.py": "what `explain` prints",
     "audit/recovery.py": "a notice at the start, on standard error",
     "mailbox/mailboxes.py": "an answer to the reviewer's own command",
+    "downstream/remote/stored_login.py": "a line on standard error",
 }
 OPTION = r"--[a-z]+"
 NAMES = "|".join(re.escape(name) for name in COMMANDS)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import orjson
@@ -226,8 +226,12 @@ def test_an_interruption_while_servers_are_read_changes_nothing(machine: Machine
     for line in process.stdout:
         if b"reading the tools" in line:
             break
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=40)
-    assert process.returncode != 0
+    # As a person does: once, and again if the program was just between two ways of listening.
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=15)
+            break
+    assert process.returncode not in {0, None}
     assert machine.cursor.read_bytes() == before
     assert not (machine.home / ".ironcurtain/config.json").exists()
