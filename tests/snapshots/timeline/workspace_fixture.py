@@ -140,14 +140,18 @@ class Vandal:
         name = self.random.choice(["a", "b", "c", "x y", "new\nline", "\udcff\udc80", "é", ".env"])
         return self.random.choice(places) / name
 
+    def _new_file(self) -> Path:
+        """A name that is no link: what is written stays in the workspace."""
+        place = self._new()
+        if place.is_symlink():
+            place.unlink()
+        return place
+
     def _bytes(self) -> bytes:
         return self.random.randbytes(self.random.choice([0, 1, 10, 5000]))
 
     def write(self) -> None:
-        place = self._new()
-        if place.is_symlink():
-            place.unlink()
-        place.write_bytes(self._bytes())
+        self._new_file().write_bytes(self._bytes())
 
     def write_in_place(self) -> None:
         with self._any(of_files=True).open("r+b") as file:
@@ -168,7 +172,8 @@ class Vandal:
         self._new().mkdir()
 
     def link(self) -> None:
-        self._new().symlink_to(self.random.choice(["a", "/etc/passwd", "../..", "nothing"]))
+        # Nothing outside that could be written: tests run as root, too.
+        self._new().symlink_to(self.random.choice(["a", "/proc/version", "../..", "nothing"]))
 
     def hard_link(self) -> None:
         self._new().hardlink_to(self._any(of_files=True))
@@ -193,7 +198,7 @@ class Vandal:
             (place / "in").write_bytes(b"was a file")
 
     def hole(self) -> None:
-        with self._new().open("wb") as file:
+        with self._new_file().open("wb") as file:
             file.seek(300_000)
             file.write(b"end")
             file.truncate(700_000)
