@@ -33,6 +33,7 @@ _ALL: Final = (*_RULES, "decision/test_explanation", "decision/test_gravest_firs
 _CALLS: Final = (
     "mediation/test_mediator", "mediation/test_mediation_guards", "mediation/test_approved_calls",
     "mediation/test_ended_calls", "mediation/test_plans", "mediation/test_asked_again",
+    "mediation/test_policy_change",
 )  # fmt: skip
 _GRANTS: Final = ("grants/test_book", "grants/test_granted", "grants/test_grant_reach",
     "grants/test_grant_settlement", "grants/test_grant_properties")  # fmt: skip

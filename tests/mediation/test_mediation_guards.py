@@ -234,3 +234,12 @@ async def test_a_call_of_a_tool_of_the_proxy_s_own_is_answered_and_recorded() ->
     reply = await made.journal.answer(made.announced(), DONE)
     assert reply == Answered(result=DONE, recorded=True)
     assert [record.effect for record in made.recorder.records] == ["allow"]
+
+
+async def test_a_call_that_nothing_asks_about_is_never_reviewed() -> None:
+    """Not even by a defect of the steps before: a reviewer would approve what has no reason."""
+    made = Harness(policy("allow"))
+    case = made.arrived()
+    case.judge(Judged(decision=Allow(GROUND)))
+    with pytest.raises(KernelError):
+        await made.mediator._review(case, no_roles(case.call), None)
