@@ -78,6 +78,6 @@ def run(options: argparse.Namespace) -> int:
 
     login = anyio.run(log_in, found.name, endpoint, secret, show, port)
     found.file.write(login)
-    until = "it is renewed by itself" if login.refresh_token else "it ends some day"
+    until = "the proxy renews it" if login.refresh_token else "log in again when it has ended"
     sys.stdout.write(f"logged in to {visible(found.name)} by {visible(login.issuer)}; {until}\n")
     return 0

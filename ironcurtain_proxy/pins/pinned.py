@@ -9,6 +9,7 @@ import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.model.json import Json
@@ -19,6 +20,9 @@ INSTRUCTIONS: Final = "instructions"
 
 MOST_KEPT: Final = 64 * 1024
 """Bytes of a part that are kept for comparison; of a larger one only the digest is."""
+
+MOST_OFFERED: Final = 1000
+"""Offers of one section that are kept: a server that invents names without end fills no disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class ServerPins:
     def with_offers(self, section: Section, parts: Parts) -> "ServerPins":
         """The same after a server has listed these parts.
 
-        An offer that it does not list now stays: another session may have it.
+        An offer that it does not list now stays: another session may have it. Of too many, the
+        first are kept; the others are held all the same, and offered when there is room.
         """
         known, waiting = self.trusted.get(section, {}), self.offered.get(section, {})
         offers = {
@@ -77,6 +82,7 @@ class ServerPins:
             for name, part in {**waiting, **parts}.items()
             if name not in known or not known[name].is_same(part)
         }
+        offers = dict(islice(offers.items(), MOST_OFFERED))
         others = {key: value for key, value in self.offered.items() if key != section}
         return _replaced(self, offered={**others, section: offers} if offers else others)
 

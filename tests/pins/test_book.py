@@ -8,6 +8,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode
 from ironcurtain_proxy.pins import store as pins_store
 from ironcurtain_proxy.pins.book import PinBook, PinnedServer
+from ironcurtain_proxy.pins.pinned import MOST_OFFERED
 from ironcurtain_proxy.pins.store import PinStore
 
 LAUNCH = "ab" * 32
@@ -115,3 +116,13 @@ def test_a_full_disk_holds_what_was_never_pinned_and_keeps_a_change_held(
     assert "cannot be compared" in book.listed("s", "prompts", {"greet": 1})["greet"]
     assert "differs" in book.listed("s", "tools", {"read": 2})["read"]
     assert book.listed("s", "tools", {"read": 1}) == {}
+
+
+def test_names_without_end_are_held_and_do_not_fill_the_file(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    book.listed("s", "tools", {"read": 1})
+    for start in range(0, 5000, 1000):
+        made: dict[str, Json] = {f"t{number}": number for number in range(start, start + 1000)}
+        assert book.listed("s", "tools", {"read": 1, **made}).keys() == made.keys()
+    pins = PinStore(tmp_path / "pins").read(LAUNCH, "s").pins
+    assert len(pins.offered["tools"]) == MOST_OFFERED
