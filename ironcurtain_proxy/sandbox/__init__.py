@@ -1,5 +1,6 @@
 """The confinement of a server process.
 
+- `limits`: what its processes may use of the machine.
 - `profile`, `settings`, `launch`, `inside`: what a server may touch, and its start in a sandbox.
 - `launchers`, `installed`, `replaced_launchers`: the installed program in place of what fetches it.
 - `probe`, `probe_cache`: whether this machine can confine a server.

@@ -5,12 +5,18 @@ in the workspace it is a way out that stays. So a mode with set-uid or set-gid i
 one can be given, and with it what gives a mode out of the filter's sight (`openat2`, `io_uring`).
 Root in a sandbox could give a file capabilities instead, which are an extended attribute.
 
+Two other things are the machine's, not the sandbox's: the kernel's keys of a user (`keyctl`), and
+sockets for datagrams, which go to any socket that has a path. srt refuses to make a unix socket,
+but not a pair of them, and one of a pair of datagram sockets reaches the log and whoever else
+listens. Pairs of streams are connected for good. The pairs have a filter of their own, for the
+server alone: the relays of srt, which bring it to the allowed hosts, need such a pair.
+
 What the processor would run under other numbers (32-bit programs) is refused altogether.
 """
 
 import errno
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,10 +25,12 @@ _MAKES: Final = 0o100 | 0o20000000
 """O_CREAT, O_TMPFILE: without them the mode of an `open` means nothing, and may be anything."""
 
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
-"""Where they stand in what a filter sees (`struct seccomp_data`)."""
-_LOAD, _EQUAL, _AT_LEAST, _HAS, _END = 0x20, 0x15, 0x35, 0x45, 0x06
+"""The offsets in the data of a filter (`struct seccomp_data`)."""
+_LOAD, _EQUAL, _AT_LEAST, _HAS, _AND, _END = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000
+_KIND, _DATAGRAM, _RAW = 0xF, 2, 3
+"""The kinds of a socket, without its flags. A raw unix socket is one for datagrams."""
 _X32: Final = 0x40000000
 """From here on, numbers of an x86-64 kernel are of another convention."""
 
@@ -37,6 +45,10 @@ class _Machine:
     the next."""
     attributes: tuple[int, ...]
     """Calls that set an extended attribute."""
+    keys: tuple[int, ...]
+    """`add_key`, `request_key`, `keyctl`."""
+    pair: int
+    """`socketpair`."""
 
 
 _UNSEEN: Final[Mapping[int, int]] = {437: errno.ENOSYS, 425: errno.ENOSYS}
@@ -48,6 +60,8 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
         modes={90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2},
         opens={2: 1, 257: 2},
         attributes=(188, 189, 190, 463),
+        keys=(248, 249, 250),
+        pair=53,
     ),
     "aarch64": _Machine(
         arch=0xC00000B7,
@@ -55,6 +69,8 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
         modes={52: 1, 53: 2, 452: 2, 33: 2},
         opens={56: 2},
         attributes=(5, 6, 7, 463),
+        keys=(217, 218, 219),
+        pair=199,
     ),
 }
 
@@ -77,6 +93,8 @@ def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
     ]
     for number, why in _UNSEEN.items():
         program += [(_EQUAL, 0, 1, number), _refuse(why)]
+    for number in known.keys:
+        program += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
     for number in known.attributes if is_root else ():
         program += [(_EQUAL, 0, 1, number), _refuse(errno.EOPNOTSUPP)]
     for number, place in known.modes.items():
@@ -89,7 +107,32 @@ def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
             *_mode(place + 1)[:3],
             (_END, 0, 0, _ALLOW),
         ]
-    program.append((_END, 0, 0, _ALLOW))
+    return _encoded([*program, (_END, 0, 0, _ALLOW)])
+
+
+def refused_pairs(machine: str) -> bytes | None:
+    """The filter of pairs of datagram sockets; None: nothing is known of such a machine.
+
+    It holds beside the other filter, which refuses what has other numbers.
+    """
+    known = _MACHINES.get(machine)
+    if known is None:
+        return None
+    return _encoded(
+        [
+            (_LOAD, 0, 0, _NUMBER),
+            (_EQUAL, 0, 5, known.pair),
+            (_LOAD, 0, 0, _argument(1)),
+            (_AND, 0, 0, _KIND),
+            (_EQUAL, 1, 0, _DATAGRAM),
+            (_EQUAL, 0, 1, _RAW),
+            _refuse(errno.EPERM),
+            (_END, 0, 0, _ALLOW),
+        ]
+    )
+
+
+def _encoded(program: Sequence[tuple[int, int, int, int]]) -> bytes:
     return b"".join([struct.pack("HBBI", *step) for step in program])
 
 

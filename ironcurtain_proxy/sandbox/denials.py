@@ -80,9 +80,9 @@ class Closed:
     """The hosts and files closed to one call."""
 
     profile: SandboxProfile | None = None
-    """Of its server; None: nothing is known."""
+    """The profile of the server; None: not known."""
     hosts: tuple[str, ...] = ()
-    """Those that the call's own URLs lead to and the profile keeps closed."""
+    """The hosts of the call's own URLs that the profile keeps closed."""
 
     @classmethod
     def to(cls, profile: SandboxProfile, request: AccessRequest | None) -> "Closed":

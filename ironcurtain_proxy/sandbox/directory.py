@@ -23,9 +23,9 @@ _LONGEST: Final = 107 - len(f"/{_PREFIX}01234567") - len("/claude-http-012345678
 _PLAIN: Final = re.compile(r"[A-Za-z0-9/._-]+", re.ASCII)
 _TRIES: Final = 20
 NAME: Final = re.compile(rf"{_PREFIX}[a-z0-9_]{{8}}", re.ASCII)
-"""What such directories are called."""
+"""The names of such directories."""
 OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How one is opened."""
+"""The flags for opening such a directory."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +62,7 @@ def make_directory() -> SocketDirectory:
 
 
 def places() -> tuple[str, ...]:
-    """Where such directories are made now, and where they are made if TMPDIR does not suit."""
+    """The parents of such directories: the present one, and the one if TMPDIR does not suit."""
     base = os.path.realpath(tempfile.gettempdir())
     fits = len(base) <= _LONGEST and _PLAIN.fullmatch(base) is not None
     return (base, _SHORT) if fits and base != _SHORT else (_SHORT,)

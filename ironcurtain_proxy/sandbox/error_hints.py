@@ -26,10 +26,10 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.denials import HOST, NOTHING_KNOWN, Closed
 
 MAX_BLOCKS = 20
-"""How many blocks of a result are looked at."""
+"""The most blocks of a result that are searched."""
 
 MAX_TEXT = 64 * 1024  # characters
-"""How much of each text is looked at."""
+"""The most characters of each text that are searched."""
 
 _MARK = "[SANDBOX BLOCKED"
 
@@ -82,10 +82,10 @@ _NAMED = (
     rf"dial tcp: lookup {HOST}",
     rf"connection to {HOST} blocked: ",
 )
-"""Where a refusal names its host."""
+"""The host in the text of a refusal."""
 
 _URL = re.compile(rf"https?://(?:[^\s/@'\"]{{1,256}}@)?{_NOT_THE_PROXY}{HOST}", re.ASCII)
-"""Where it says what it had been asked for. It may have been sent on from there."""
+"""The requested URL in the text of a refusal. The request may have been redirected from it."""
 
 _ANY_NETWORK = tuple(re.compile(sign, re.ASCII) for sign in _NETWORK)
 _ANY = (*(re.compile(sign, re.ASCII | re.MULTILINE) for sign in _SYSTEM), *_ANY_NETWORK)
@@ -104,7 +104,19 @@ def annotated(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> Map
     mark = _mark_of(texts.values(), closed)
     if mark is None:
         return result
-    first, text = next(iter(texts.items()))
+    return _with_mark(result, content, mark)
+
+
+def told_of_limits(result: Mapping[str, Json], why: str) -> Mapping[str, Json]:
+    """A tool's result, error or not, marked with what was ended while the call was in progress."""
+    content = result.get("content")
+    if not isinstance(content, list) or not dict(_texts(content)):
+        return result
+    return _with_mark(result, content, f"[SANDBOX LIMIT: {why}]")
+
+
+def _with_mark(result: Mapping[str, Json], content: list[Json], mark: str) -> Mapping[str, Json]:
+    first, text = next(_texts(content))
     block = {**_object(content[first]), "text": f"{mark} {text}"}
     return {**result, "content": [*content[:first], block, *content[first + 1 :]]}
 

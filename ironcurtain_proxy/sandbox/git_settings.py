@@ -49,7 +49,7 @@ _HARMLESS_IF_NEW: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
     ("submodule", "url"): _URL,
     ("submodule", "active"): _FLAG,
 }
-"""Of a remote, branch or submodule that was not there before."""
+"""Settings that are harmless for a new remote, branch or submodule."""
 
 
 def is_harmless(before: bytes | None, now: bytes) -> bool:

@@ -38,7 +38,7 @@ class Event:
 
 
 def _waiting(descriptor: int) -> int:
-    """How many bytes can be read at once."""
+    """The number of bytes that can be read now."""
     count = bytearray(struct.calcsize("i"))
     fcntl.ioctl(descriptor, termios.FIONREAD, count)
     return int(struct.unpack("i", count)[0])
@@ -62,6 +62,8 @@ class Inotify:
         self._directories: dict[int, str] = {}
         self.overflowed = False
         """Whether events were lost since it was last set to False."""
+        self.error = 0
+        """Why the last directory could not be watched, as a number of the system."""
 
     def add(self, directory: str, *, contents: bool = False) -> bool:
         """Watch what comes into a directory, and with `contents` what is written there.
@@ -71,6 +73,7 @@ class Inotify:
         mask = _ENTRIES | (_CONTENTS if contents else 0)
         watch = self._libc.inotify_add_watch(self.descriptor, os.fsencode(directory), mask)
         if watch < 0:
+            self.error = ctypes.get_errno()
             return False
         self._directories[watch] = directory
         return True
@@ -85,7 +88,7 @@ class Inotify:
         return bool(poll.poll(0))
 
     def events(self) -> Iterator[Event]:
-        """All that are waiting now, each once.
+        """All waiting events, each once.
 
         What comes meanwhile waits for the next time: a process that goes on and on would never let
         this end.

@@ -1,6 +1,6 @@
 """The last program before the server in its sandbox: sets limits, and becomes the server.
 
-    python -I -S inside.py PROCESSES DIRECTORY ... -- COMMAND [ARGUMENT ...]
+    python -I -S inside.py PROCESSES FILES CALLS DIRECTORY ... -- COMMAND [ARGUMENT ...]
 
 srt hides a directory behind an empty one in memory. Whoever owns that may write into it: what a
 server put there seemed to be kept, and was gone with the server. Each DIRECTORY that is hidden so
@@ -10,7 +10,10 @@ and may open it again; what it writes then is lost as before.
 
 PROCESSES bounds the processes and threads of the sandbox, so that a command which starts ever more
 of them fails, and the machine goes on. Where memory runs out, the kernel ends processes of the
-sandbox first. The kernel counts no processes of root.
+sandbox first. The kernel counts no processes of root. FILES bounds the open files of each process.
+
+CALLS is a seccomp filter in hexadecimal digits, or `-`. The filter of the whole sandbox holds
+already; what this one refuses, the relays of srt needed.
 
 A program of its own, run once a server: it imports next to nothing, and nothing of this package.
 """
@@ -22,7 +25,10 @@ import sys
 _IN_MEMORY = " - tmpfs "
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE = 1
-_NOT_FOUND = 127
+_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
+_PR_SET_NO_NEW_PRIVS = 38
+_STEP_BYTES = 8
+_CANNOT_RUN, _NOT_FOUND = 126, 127
 _ENDED_FIRST = 500
 """Half of the memory of the machine is added to what a process seems to use."""
 
@@ -30,10 +36,13 @@ _ENDED_FIRST = 500
 def main(arguments: list[str]) -> int:
     """Close the directories and become the command; comes back only if that cannot be."""
     end = arguments.index("--")
-    bound(int(arguments[0]))
-    close(arguments[1:end])
+    bound(*map(int, arguments[:2]))
+    close(arguments[3:end])
     if os.geteuid() == 0:
         _heed_modes()
+    if arguments[2] != "-" and not _refuse(bytes.fromhex(arguments[2])):
+        sys.stderr.write(f"{arguments[end + 1]}: the kernel takes no seccomp filter here\n")
+        return _CANNOT_RUN
     # Python ignores these, and what ignores a signal hands that on.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -45,16 +54,20 @@ def main(arguments: list[str]) -> int:
     return _NOT_FOUND
 
 
-def bound(processes: int) -> None:
-    """Limit the processes of the sandbox, for good; never raises."""
+def bound(processes: int, files: int) -> None:
+    """Limit the processes of the sandbox and their files, for good; never raises."""
     import resource  # noqa: PLC0415  used in one place
 
-    try:
-        _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-        most = processes if hard == resource.RLIM_INFINITY else min(processes, hard)
-        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
-    except (OSError, ValueError):
-        pass
+    for what, most in ((resource.RLIMIT_NPROC, processes), (resource.RLIMIT_NOFILE, files)):
+        try:
+            soft, hard = [
+                most if one == resource.RLIM_INFINITY else min(most, one)
+                for one in resource.getrlimit(what)
+            ]
+            # More files than are usual is for each program to ask for (`select` knows 1,024).
+            resource.setrlimit(what, (soft if what == resource.RLIMIT_NOFILE else hard, hard))
+        except (OSError, ValueError):
+            pass
     try:
         with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:  # noqa: PTH123  as below
             if int(file.read()) < _ENDED_FIRST:
@@ -84,7 +97,7 @@ def close(directories: list[str]) -> None:
 
 
 def _mounted_in_memory() -> dict[str, str]:
-    """Where a tmpfs is mounted, and its device."""
+    """The device of each tmpfs, by the path of its mount."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  pathlib is slow to load
             fields = [line.split(" ") for line in file.read().splitlines() if _IN_MEMORY in line]
@@ -102,13 +115,29 @@ def _unescaped(path: str) -> str:
 
 def _heed_modes() -> None:
     """Root in a sandbox is let by any mode; what it is about to run shall not be."""
-    import ctypes  # noqa: PLC0415  slow to load, and seldom needed
+    import ctypes  # noqa: PLC0415  used in one place
 
     ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)
 
 
+def _refuse(program: bytes) -> bool:
+    """Add a filter of system calls, for good; whether the kernel took it."""
+    import ctypes  # noqa: PLC0415  slow to load
+    import struct  # noqa: PLC0415  used in one place
+
+    prctl = ctypes.CDLL(None).prctl
+    steps = ctypes.create_string_buffer(program, len(program))
+    # `struct sock_fprog`: the number of steps, and where they lie.
+    header = struct.pack("@HP", len(program) // _STEP_BYTES, ctypes.addressof(steps))
+    # Without the first, only root may add a filter.
+    failed = prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or prctl(
+        _PR_SET_SECCOMP, _MODE_FILTER, header, 0, 0
+    )
+    return not failed
+
+
 def _environment() -> dict[bytes, bytes]:
-    """As it was handed to us: Python itself sets LC_CTYPE where there is no locale (PEP 538)."""
+    """The environment as received: Python sets LC_CTYPE where there is no locale (PEP 538)."""
     given = dict(os.environb)
     try:
         with open("/proc/self/environ", "rb") as file:  # noqa: PTH123  as above

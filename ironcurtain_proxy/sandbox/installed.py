@@ -1,4 +1,4 @@
-"""Where the package of a launcher is installed already. Looks at files; starts no program.
+"""The places where a launcher's package is installed. Looks at files; starts no program.
 
 Knows how npm, uv and pipx lay out what they install; does not know why it is wanted. Nothing is
 taken from where the agent may write: it would choose what runs.
@@ -19,7 +19,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.sandbox.launchers import Launched, normalized
 
 _MOST_LINKS: Final = 40
-"""As many as the kernel follows."""
+"""The most links in a path, as in the kernel."""
 
 _NPM_PREFIX: Final = re.compile(r"^\s*prefix\s*=\s*(\S.*?)\s*$", re.MULTILINE)
 
@@ -29,7 +29,7 @@ class SearchPlaces:
     """The places where a server searches for programs."""
 
     directory: Path
-    """Its working directory. Absolute."""
+    """The working directory of the server. Absolute."""
     home: Path
     environ: Mapping[str, str]
     """`PATH`, and variables that say where things are installed."""
@@ -44,7 +44,7 @@ class Installed:
     program: str
     """Absolute."""
     version: str
-    """Of the package; empty if it is not known."""
+    """The version of the package; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _npm(launched: Launched, places: SearchPlaces) -> Iterator[Installed]:
 
 
 def _global_modules(places: SearchPlaces) -> Iterator[Path]:
-    """Where `npm install -g` puts packages: beside the programs, or beside node."""
+    """The directories of `npm install -g`: beside the programs, or beside node."""
     said = places.environ.get("npm_config_prefix") or places.environ.get("NPM_CONFIG_PREFIX")
     prefixes = [Path(text) for text in (said, _npmrc_prefix(places)) if text]
     directories = [*_path(places)]
@@ -134,7 +134,7 @@ def _npmrc_prefix(places: SearchPlaces) -> str | None:
 
 
 def _npx_cache(launched: Launched, places: SearchPlaces) -> Iterator[Path]:
-    """What `npx` has fetched before: first for these very words, then for others."""
+    """The packages that `npx` fetched before: first for these very words, then for others."""
     said = places.environ.get("npm_config_cache") or places.environ.get("NPM_CONFIG_CACHE")
     cache = Path(said or places.home / ".npm") / "_npx"
     own = hashlib.sha512(launched.requirement.encode(errors="replace")).hexdigest()[:16]
@@ -151,7 +151,7 @@ def _read_manifest(package: Path) -> Mapping[str, Json]:
 
 
 def _script(manifest: Mapping[str, Json], launched: Launched) -> str | None:
-    """Which file of a package npx would run, as npx chooses it."""
+    """The file of a package that npx would run."""
     own = launched.name.rpartition("/")[2]
     said = manifest.get("bin")
     bins = {own: said} if isinstance(said, str) else said
@@ -200,7 +200,7 @@ def _python(launched: Launched, tools: Iterable[Path], places: SearchPlaces) -> 
 
 
 def _version(program: Path, name: str) -> str | None:
-    """Of the package beside a program; None: it is not there, and the program is another's."""
+    """The version of the package beside a program; None: the program belongs to another package."""
     if not _is_program(str(program)):
         return None
     environment = Path(os.path.realpath(program)).parent.parent

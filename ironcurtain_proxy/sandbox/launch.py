@@ -1,6 +1,7 @@
 """The launch of a server's command: in its sandbox, or unconfined and marked so."""
 
 import os
+import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Final
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox import inside
+from ironcurtain_proxy.sandbox.calls import refused_pairs
 from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
@@ -30,12 +32,18 @@ class Confinement:
     """Runs srt."""
     profile: SandboxProfile
     temporary: str | None = None
-    """Where the server keeps temporary files; None: in its working directory."""
+    """The directory of the server's temporary files; None: its working directory."""
     gate: int | None = None
     """The port of a proxy of ours on this machine that refuses every host; None: srt's own proxy
     lets it reach what the profile allows."""
     private: PrivateTmp | None = None
-    """Its own `/tmp`; None: it sees the machine's."""
+    """The server's own `/tmp`; None: it sees the machine's."""
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """The directories of the machine that it may write in."""
+        own = () if self.private is None else (self.private.directory,)
+        return (*self.profile.allow_write, *own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
 
     Raises:
         ConfigurationError: its sandbox cannot be as it is configured.
-        OSError: no memory, no descriptor or no room for a directory left.
+        OSError: no memory, no descriptor or no space for a directory left.
     """
     if confinement is None:
         return unsafe_no_sandbox(spec)
@@ -125,8 +133,10 @@ def _through(profile: SandboxProfile) -> tuple[str, ...]:
     named = [RealPath.from_text(path) for path in needed]
     if not all(map(profile.may_read, (*real, *named))):
         return ()
-    program = (sys.executable, "-I", "-S", inside.__file__, str(profile.processes))
-    return (*program, *profile.deny_read, "--")
+    limits = (str(profile.limits.processes), str(profile.limits.open_files))
+    pairs = refused_pairs(platform.machine())
+    calls = "-" if pairs is None else pairs.hex()
+    return (sys.executable, "-I", "-S", inside.__file__, *limits, calls, *profile.deny_read, "--")
 
 
 def unsafe_no_sandbox(spec: ServerSpec) -> Launch:

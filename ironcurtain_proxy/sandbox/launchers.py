@@ -26,7 +26,7 @@ class Launched:
     version: str | None
     """The exact version; None: any."""
     program: str | None
-    """Which of the package's programs; None: the one that goes by its name."""
+    """The program of the package; None: the one with the package's name."""
     args: tuple[str, ...]
     """The program's own."""
     install: str

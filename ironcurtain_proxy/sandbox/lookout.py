@@ -7,6 +7,7 @@ make nothing run stays, as a clone of the user's does; anything else is put back
 The cost of a look is that of what has changed. Blocks; thread-safe.
 """
 
+import errno
 import os
 import stat
 import threading
@@ -56,7 +57,7 @@ class _Known:
     accepted: bool
     """Whether all of it was accepted once."""
     closed: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """What sandboxes close of it, by its name in it, with the inode that is closed."""
+    """The inodes of its parts that sandboxes close, by their names in it."""
 
 
 @dataclass(slots=True)
@@ -68,11 +69,11 @@ class SteeringLookout:
     keeper: RemovedFiles
     inotify: Inotify = field(default_factory=Inotify)
     elsewhere: tuple[str, ...] = ()
-    """Where servers may write besides, and nobody looks: no repository of ours may lie there."""
+    """Other directories that servers may write to. They are not inspected."""
     is_known: Callable[[str, Item], bool] = lambda _path, _item: False
     """Whether a new item is the user's own."""
-    complete: bool = True
-    """Whether everything is looked after; not in a tree that is too large."""
+    unseen: str = ""
+    """Why not everything is looked after: the first reason; empty: everything is."""
     _known: dict[str, _Known] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _turn: int = field(default=0, init=False)
@@ -130,7 +131,7 @@ class SteeringLookout:
             return said
 
     def look_for_later(self) -> tuple[PutBack, ...]:
-        """As `look`; the next `look` reports the findings again."""
+        """Look without reporting: the next `look` reports the findings again."""
         with self._lock:
             before = len(self._unsaid)
             self._look()
@@ -214,9 +215,13 @@ class SteeringLookout:
                 # A server may close its directory to us, and open it for itself when we have gone.
                 with suppress(OSError):
                     let_in(directory)
-            if len(self.inotify) >= MOST_DIRECTORIES or not self.inotify.add(directory):
-                if os.path.isdir(directory):  # noqa: PTH112  text
-                    self._miss()
+            if len(self.inotify) >= MOST_DIRECTORIES:
+                self._miss("there are too many directories")
+                continue
+            if not self.inotify.add(directory):
+                # Else it has gone, or became a link: what comes in its place is an event.
+                if _is_directory(directory):
+                    self._miss(_why_unseen(self.inotify.error, directory))
                 continue
             names: set[str] = set()
             with suppress(OSError), os.scandir(directory) as entries:
@@ -233,11 +238,10 @@ class SteeringLookout:
             if "HEAD" in names and is_bare(directory):
                 yield SteeringPlace(directory, "git")
 
-    def _miss(self) -> None:
-        if self.complete and self._begun:
-            said = f"there are too many directories by now to look after what {_WHY}"
-            self._unsaid.append(PutBack(said))
-        self.complete = False
+    def _miss(self, why: str) -> None:
+        if not self.unseen and self._begun:
+            self._unsaid.append(PutBack(f"{why}: what {_WHY} is not found there"))
+        self.unseen = self.unseen or why
 
     def _learn(self, place: SteeringPlace, *, is_new: bool) -> None:
         if place.kind != "pointer":
@@ -344,6 +348,19 @@ class SteeringLookout:
     def close(self) -> None:
         """Stop watching."""
         self.inotify.close()
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _why_unseen(error: int, directory: str) -> str:
+    if error == errno.ENOSPC:
+        return "no more directories can be watched (sysctl fs.inotify.max_user_watches)"
+    return f"{_shown(directory)} cannot be watched: {os.strerror(error).lower()}"
 
 
 def _shown(path: str) -> str:

@@ -19,7 +19,7 @@ from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
 PLACES: Final = ("/tmp", "/var/tmp")  # noqa: S108  what is mounted over, never opened
 SUFFIX: Final = ".tmp"
-"""Of the directory of a server, in the session's."""
+"""The suffix of a server's directory in the session's."""
 MOST_BYTES: Final = 2 << 30
 MOST_ENTRIES: Final = 20_000
 
@@ -31,7 +31,7 @@ class PrivateTmp:
     directory: str
     """On the machine; it is the server's own and ends with the session."""
     places: tuple[str, ...] = PLACES
-    """Its paths inside the sandbox."""
+    """The paths of the directory inside the sandbox."""
     shown: tuple[str, ...] = ()
     """The machine's paths that the server or its sandbox needs: readable, not writable."""
 

@@ -44,7 +44,7 @@ class Missing:
     name: str
     why: str
     remedy: str
-    """What to run, or to do."""
+    """The command to run, or the thing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def probe(environ: Mapping[str, str]) -> Available | Unavailable:
 
 
 def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
-    """What went wrong; None: a process saw that it could not write where nothing may be written."""
+    """The problem; None: a confined process was refused to write where nothing may be written."""
     descriptor = sealed(SandboxSettings.of(SandboxProfile()))
     directory = None
     try:

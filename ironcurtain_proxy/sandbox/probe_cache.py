@@ -42,7 +42,7 @@ def remember(file: Path, environ: Mapping[str, str], _found: Available) -> None:
 
 
 def _machine(environ: Mapping[str, str]) -> list[str]:
-    """Whatever a sandbox depends on: this boot, this user, and each program as it is."""
+    """The state that a sandbox depends on: this boot, this user, and each program."""
     with suppress(OSError):
         found = [_BOOT.read_text(encoding="ascii").strip(), str(os.getuid())]
         places = [shutil.which(one, path=environ.get("PATH", os.defpath)) for one in _PROGRAMS]

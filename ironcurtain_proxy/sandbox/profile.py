@@ -5,17 +5,16 @@ can allow.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.limits import SandboxLimits, limits_of
 
 _OPENED_BY_SRT: Final = (".npm/_logs", ".claude/debug")
 """Directories of the user that srt lets every sandbox write in: all servers share them."""
-MOST_PROCESSES: Final = 4096
-"""Where nothing else is configured: a large build fits, and a machine goes on with as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +28,7 @@ class SandboxProfile:
     deny_write: tuple[str, ...] = ()
     allowed_domains: tuple[str, ...] = ()
     denied_domains: tuple[str, ...] = ()
-    processes: int = MOST_PROCESSES
-    """The most processes and threads at a time."""
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
 
     def may_write(self, path: RealPath) -> bool:
         """Whether the server itself would be let."""
@@ -60,7 +58,7 @@ class SandboxProfile:
         return _is_named(host.removesuffix("."), self.denied_domains)
 
     def without_writing(self, paths: Iterable[str]) -> "SandboxProfile":
-        """The same, with these closed for writing where it would let a server write."""
+        """The profile with these paths closed for writing."""
         closed = [path for path in paths if self.may_write(RealPath.from_text(path))]
         return replace(self, deny_write=(*self.deny_write, *closed))
 
@@ -82,7 +80,7 @@ class SandboxSurroundings:
     keys: tuple[str, ...]
     """The user's keys, closed unless the entry says otherwise."""
     real: Callable[[str], str]
-    """Where a path really leads: srt opens no link."""
+    """Gives the real path of a path, because srt opens no link."""
     workspace: str | None
     writable: tuple[str, ...]
     """Directories that rules may let this server change."""
@@ -123,12 +121,8 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
         ),
         allowed_domains=_strings(network, "allowedDomains"),
         denied_domains=_strings(network, "deniedDomains"),
-        processes=_processes(_section(entry, "limits").get("processes")),
+        limits=limits_of(_section(entry, "limits")),
     )
-
-
-def _processes(said: Json) -> int:
-    return said if isinstance(said, int) and not isinstance(said, bool) else MOST_PROCESSES
 
 
 def _section(entry: Mapping[str, Json], key: str) -> Mapping[str, Json]:
@@ -172,7 +166,7 @@ def _is_in(path: RealPath, directories: Iterable[str]) -> bool:
 
 
 def _depth(path: RealPath, directories: Iterable[str]) -> int:
-    """How deep the innermost of the directories that hold a path lies; 0: none does."""
+    """The depth of the innermost directory that holds a path; 0: none does."""
     holding = [RealPath.from_text(directory) for directory in directories]
     return max([1 + len(one.parts) for one in holding if path.is_within(one)], default=0)
 

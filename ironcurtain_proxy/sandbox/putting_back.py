@@ -32,7 +32,7 @@ class RemovedFiles:
     directory: Path
     """In the state directory, where no server looks. Made when it is needed."""
     _known: dict[bytes, str] = field(default_factory=dict, init=False)
-    """Where files of a content are kept."""
+    """The places of kept files, by content."""
 
     def take(self, path: str) -> str:
         """Move a file or directory away; gives where it is now, or an empty text if it is gone.

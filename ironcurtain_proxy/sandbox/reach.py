@@ -55,7 +55,7 @@ def opening_of(
     hosts: Sequence[str],
     paths: Sequence[RealPath] = (),
 ) -> Opening | str | None:
-    """What a second instance has to be let into for a call; None: the first lets it do it all.
+    """The access that a second instance needs for a call; None: the first instance suffices.
 
     A text says what nobody's approval opens: what the operator closed, what is the proxy's, and
     what may not be read.

@@ -32,7 +32,7 @@ _SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     ".vscode": ("mcp.json",),
     ".ironcurtain": ("policy", "compiled-policy", "dynamic-lists"),
 }
-"""By directory, beginnings of the names of what steers an agent's client, or us."""
+"""The beginnings of names of files that steer an agent's client or the proxy, by directory."""
 _SERVERS: Final = ".mcp.json"
 """A file that names programs for an agent's client to start."""
 _BARE: Final = ("HEAD", "objects", "refs")
@@ -183,7 +183,7 @@ def is_accepted(place: SteeringPlace, name: str, before: Item | None, now: Item)
 
 
 def inner_directories(place: SteeringPlace) -> Iterator[tuple[str, bool]]:
-    """Where repositories of submodules and worktrees lie or may come to lie, in their owner's.
+    """The directories of submodules and worktrees, present or future, in their owner's repository.
 
     With each, whether it is one by now. One that cannot be listed may be, and counts as one.
     """
@@ -205,7 +205,7 @@ def inner_directories(place: SteeringPlace) -> Iterator[tuple[str, bool]]:
 
 
 def led_to(place: SteeringPlace, items: Mapping[str, Item]) -> Iterator[str]:
-    """What a place's files have git or an agent read elsewhere: links, includes, other hooks.
+    """The paths elsewhere that a place's files make git or an agent read: links, includes, hooks.
 
     Absolute; not more than what stands in them.
     """

@@ -47,7 +47,7 @@ def widened(
     for path in opening.paths:
         place = place_of(path, home)
         if place is None:
-            raise ConfigurationError(f"{path} cannot be opened without what lies beside it")
+            raise ConfigurationError(f"{path} cannot be opened without the files beside it")
         places.append(place)
         closed += _beside(path, place)
     wanted = [str(path) for path in opening.paths]
@@ -73,9 +73,9 @@ def opening_for(
     home: str,
     paths: Sequence[RealPath] = (),
 ) -> Opening | str | None:
-    """What a call needs beyond the sandbox of its server, where a second instance can have it.
+    """The access that a call needs beyond its server's sandbox, and that a second instance can get.
 
-    A text: what no approval opens, and the setting that does. None: nothing.
+    A text: why no approval opens the access, and the setting that does. None: nothing is needed.
     """
     found = opening_of(profile, request, hosts, paths)
     if not isinstance(found, Opening):

@@ -35,7 +35,7 @@ _KERNEL: Final = frozenset({"proc", "sysfs", "devpts", "cgroup", "cgroup2", "mqu
 """File systems that hold no files of the machine. `/proc/sys` is closed by the sandbox."""
 _DEEPEST: Final = 64
 _FILTERED: Final = "2"
-"""Of `Seccomp` in a process's status: a filter holds."""
+"""The value of `Seccomp` in a process's status that means a filter."""
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 

@@ -42,7 +42,7 @@ class Watchman:
     @property
     def is_complete(self) -> bool:
         """Whether everything is watched."""
-        return self.lookout.complete
+        return not self.lookout.unseen
 
     async def look(self) -> tuple[PutBack, ...]:
         """The files restored since the last check. Never fails."""
@@ -120,10 +120,10 @@ def looked_after(
         )
         return None, confined
     lookout.begin()
-    if not lookout.complete:
+    if lookout.unseen:
         _LOGGER.warning(
-            "servers may write in more than %d directories: in the rest, hooks and settings that "
-            "appear are not found (sysctl fs.inotify.max_user_watches, or a smaller workspace)",
+            "%s (of %d at most): hooks and settings that appear there are not found",
+            lookout.unseen,
             MOST_DIRECTORIES,
         )
     closed = lookout.closed()
@@ -134,7 +134,7 @@ def looked_after(
 
 
 def _roots(confined: Mapping[str, Confinement], state_dir: Path) -> tuple[str, ...]:
-    """Where servers may write besides their own directories, without what lies in another."""
+    """The directories that servers may write to besides their own, without nested ones."""
     state = RealPath.from_text(str(state_dir))
     found = {
         RealPath.from_text(path)

@@ -17,11 +17,11 @@ MOUNTS: Final = "mounts"
 
 
 def prepare(directory: str, mounts: Sequence[str] = ()) -> None:
-    """Put the filter of system calls, and first mounts, where the wrapper looks for them.
+    """Write the filter of system calls and the first mounts to the files that the wrapper reads.
 
     Args:
-        directory: the sandbox's own, which is srt's TMPDIR.
-        mounts: arguments of bubblewrap, for right after the root is mounted.
+        directory: the sandbox's own directory, which is srt's TMPDIR.
+        mounts: arguments of bubblewrap that follow the mount of the root.
 
     Raises:
         OSError: it cannot be written.

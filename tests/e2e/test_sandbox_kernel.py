@@ -4,6 +4,8 @@ Each attempt is a program that the server runs; what it reached is looked up out
 """
 
 import os
+import select
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,3 +109,40 @@ def test_no_setting_of_the_kernel_can_be_changed(cell: Cell) -> None:
         "    except OSError: pass"
     )
     assert done(agent.call("one__run", {"code": code})).split() == []
+
+
+@pytest.mark.parametrize("kind", ["SOCK_DGRAM", "SOCK_RAW", "SOCK_DGRAM | socket.SOCK_CLOEXEC"])
+def test_one_of_a_pair_of_sockets_reaches_no_socket_of_the_machine(cell: Cell, kind: str) -> None:
+    installation, agent = cell
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        here = os.open(installation.workspace, os.O_RDONLY)
+        listener.bind(f"/proc/self/fd/{here}/log.sock")
+        os.close(here)
+        listener.setblocking(False)
+        code = (
+            f"import os, socket; os.chdir({str(installation.workspace)!r});"
+            f"a, b = socket.socketpair(socket.AF_UNIX, socket.{kind}); a.sendto(b'x', 'log.sock')"
+        )
+        refused(agent.call("one__run", {"code": code}))
+        assert not select.select([listener], [], [], 0)[0]
+    (installation.workspace / "log.sock").unlink()
+
+
+def test_pairs_of_streams_can_be_made(cell: Cell) -> None:
+    _, agent = cell
+    code = "import socket as s; a, b = s.socketpair(); a.send(b'ok'); print(b.recv(2).decode())"
+    assert done(agent.call("one__run", {"code": code})) == "ok\n"
+
+
+@pytest.mark.parametrize("call", ["add_key", "keyctl"])
+def test_the_kernel_s_keys_of_the_user_are_out_of_reach(cell: Cell, call: str) -> None:
+    _, agent = cell
+    numbers = {
+        "x86_64": {"add_key": 248, "keyctl": 250},
+        "aarch64": {"add_key": 217, "keyctl": 219},
+    }
+    number = numbers[os.uname().machine][call]
+    arguments = {"add_key": "b'user', b'confined', b'x', 1, -3", "keyctl": "0, -4, 0"}[call]
+    code = _AROUND.format(path="/", code=f"check(libc.syscall({number}, {arguments}))")
+    assert "Function not implemented" in refused(agent.call("one__run", {"code": code}))
+    assert "confined" not in Path("/proc/keys").read_text()

@@ -3,8 +3,6 @@
 The texts marked as real were produced by the program named, under sandbox-runtime 0.0.83.
 """
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -338,11 +336,10 @@ def test_a_server_without_network_reaches_no_host_of_the_call() -> None:
         "'/",
     ],
 )
-def test_the_time_is_linear_whatever_the_text(unit: str) -> None:
+def test_the_largest_text_of_any_unit_comes_to_an_end(unit: str) -> None:
+    """Square time would be minutes: the limit of each test is a minute."""
     result = failure(*[unit * (2 * MAX_TEXT // len(unit))] * MAX_BLOCKS)
-    began = time.perf_counter()
     annotated(result, of_call("closed.example", "other.example"))
-    assert time.perf_counter() - began < 5
 
 
 @given(st.text(alphabet="ht403p:/. closedxm[]'\"fetch\n") | st.text())

@@ -4,8 +4,6 @@ The true texts were produced under sandbox-runtime 0.0.83 with bubblewrap, where
 was at hand.
 """
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -305,11 +303,9 @@ def test_only_the_beginning_of_a_result_is_looked_at() -> None:
         )
     ],
 )
-def test_the_time_is_linear_whatever_the_text(unit: str) -> None:
-    result = failure(*["eai_again " + unit * (2 * MAX_TEXT // len(unit))] * MAX_BLOCKS)
-    began = time.perf_counter()
-    annotated(result)
-    assert time.perf_counter() - began < 5
+def test_the_largest_text_of_any_unit_comes_to_an_end(unit: str) -> None:
+    """Square time would be minutes: the limit of each test is a minute."""
+    annotated(failure(*["eai_again " + unit * (2 * MAX_TEXT // len(unit))] * MAX_BLOCKS))
 
 
 TEXTS = st.one_of(

@@ -3,6 +3,7 @@
 The server's part is played by this process: the kernel tells of its writes in the same way.
 """
 
+import errno
 import os
 import subprocess
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.sandbox import lookout as module
+from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.sandbox.lookout import SteeringLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 
@@ -151,8 +153,33 @@ def test_a_workspace_that_becomes_too_large_is_said(
     for number in range(20):
         w.put(f"d{number}/x")
     assert "too many directories" in w.look()[0]
-    assert not w.lookout.complete
+    assert w.lookout.unseen
     assert w.look() == []
+
+
+def test_a_directory_that_cannot_be_read_is_named(
+    w: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root reads every directory.
+    def refuse(self: Inotify, directory: str, *, contents: bool = False) -> bool:
+        self.error = errno.EACCES
+        return not directory.endswith("/closed") and add(self, directory, contents=contents)
+
+    add = Inotify.add
+    monkeypatch.setattr(Inotify, "add", refuse)
+    w.begin()
+    w.put("closed/x")
+    (said,) = w.look()
+    assert f"{w.top}/closed cannot be watched: permission denied" in said
+    assert "too many" not in said
+
+
+def test_a_directory_that_became_a_link_is_not_missed(w: Watched) -> None:
+    w.begin()
+    assert w.lookout.inotify.add(str(w.put("d/x").parent))
+    (w.top / "swap").symlink_to("d")
+    list(w.lookout._search([f"{w.top}/swap"]))
+    assert not w.lookout.unseen
 
 
 # --- what there is at the start

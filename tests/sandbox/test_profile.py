@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -11,6 +12,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement, confine
+from ironcurtain_proxy.sandbox.limits import shown_limits
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
 from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
 
@@ -120,3 +122,12 @@ def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
     bare = confine(spec(), None)
     assert (bare.argv, bare.sandboxed, bare.descriptors) == (("run", "-x", "a b"), False, ())
     assert bare.directory is None
+
+
+def test_limits_are_those_of_the_entry_and_shown_by_what_they_are() -> None:
+    mine = spec({"limits": {"memoryMb": 100, "freeDiskMb": 0}})
+    limits = profile_of(mine, AROUND).limits
+    assert (limits.memory_mb, limits.free_disk_mb, limits.processes) == (100, 0, 4096)
+    first, second = shown_limits([mine, spec(), replace(spec(), sandbox=False), spec()])
+    assert "100 MiB of memory" in first
+    assert second.startswith(f"{spec().name}, {spec().name}: 4096 processes")

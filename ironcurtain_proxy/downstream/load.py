@@ -1,0 +1,219 @@
+"""The load of a sandbox: measured while it runs, and ended where it is too much.
+
+Theory of operation: the kernel bounds what one process may use, and nobody but root can have it
+bound what all of them use, unless a session manager lends a control group. So the proxy looks:
+
+    memory   beyond the limit: the largest processes are killed, until the rest is within it
+    processes beyond the limit (root's, which the kernel does not count): the sandbox is ended
+    disk     less room left than the reserve: the sandbox is ended
+
+A look reads three small tables of the kernel. Processes are looked at one by one only when the
+machine as a whole uses so much that this sandbox could be the cause. The nearer a limit is, the
+sooner comes the next look. What is faster than that meets the kernel, which ends processes of
+sandboxes first when memory runs out (see `sandbox.inside`).
+
+On a disk that is nearly full when the sandbox starts, the reserve is half of what is left.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.sandbox.limits import MEBIBYTE, SandboxLimits
+
+SOONEST: Final = 0.1
+LATEST: Final = 3.0
+"""Seconds between two looks."""
+_MEMORY_RATE: Final = 4096 * MEBIBYTE
+_DISK_RATE: Final = 4096 * MEBIBYTE
+_FILES_RATE: Final = 200_000
+"""What a program can use up in a second."""
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_LEAST_MEMORY: Final = 2048 * MEBIBYTE
+"""On a small machine a build still fits, and the kernel decides."""
+_RESERVED_FILES: Final = 50_000
+_COUNTED: Final = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
+"""Of `smaps_rollup`: shared memory is divided among those that share it, files are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The space to keep free on one file system."""
+
+    directory: str
+    bytes: int
+    files: int
+
+
+@dataclass(slots=True, eq=False)
+class Load:
+    """The load of one sandbox, from its start to its end."""
+
+    guardian: int
+    limits: SandboxLimits
+    rooms: tuple[Room, ...]
+    ended: int = 0
+    """The number of killed processes."""
+    last: str = ""
+    """Why, in words for operator and agent; empty: nothing was killed."""
+    _news: str = ""
+
+    def look(self) -> float:
+        """End what is too much. Returns the seconds until the next look. Blocks."""
+        short = [room for room in self.rooms if _left(room) < 0]
+        if short:
+            self._end(
+                f"less than {short[0].bytes // MEBIBYTE:,} MiB, or {short[0].files:,} files, are "
+                f"left free in {short[0].directory}"
+            )
+            return SOONEST
+        until = [_left(room) for room in self.rooms]
+        used, threads = _machine()
+        most = self._most_memory
+        if used >= most or threads >= self.limits.processes:
+            used = self._bound(most)
+        return min(LATEST, max(SOONEST, min([*until, (most - used) / _MEMORY_RATE])))
+
+    @property
+    def _most_memory(self) -> int:
+        if self.limits.memory_mb is not None:
+            return self.limits.memory_mb * MEBIBYTE
+        return max(_LEAST_MEMORY, _PAGE * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
+
+    def take_news(self) -> str:
+        """What was ended last, if it was since the last time, in words for the operator."""
+        news, self._news = self._news, ""
+        return news
+
+    def _bound(self, most: int) -> int:
+        """Bound the processes of the sandbox. Returns the bytes that they use."""
+        found = list(_below(self.guardian, 2 * self.limits.processes))
+        if sum(map(_threads, found)) > self.limits.processes:
+            self._end(f"its processes and threads are more than {self.limits.processes:,}")
+            return most
+        sizes = sorted([(_memory(pid), pid) for pid in found], reverse=True)
+        used = sum(size for size, _ in sizes)
+        for size, pid in sizes:
+            if used <= most:
+                break
+            name = _name(pid)
+            if _kill(pid):
+                used -= size
+                self._note(
+                    1,
+                    f"its processes used more than {most // MEBIBYTE:,} MiB of memory, so "
+                    f"{name} ({size // MEBIBYTE:,} MiB) was ended",
+                )
+        return used
+
+    def _end(self, why: str) -> None:
+        # The nearest first: with the first process of its namespace all others end at once.
+        found = list(_below(self.guardian, self.limits.processes))
+        if found:
+            self._note(len(found), f"{why}, so all of its processes were ended")
+        for pid in found:
+            _kill(pid)
+
+    def _note(self, ended: int, what: str) -> None:
+        self.ended += ended
+        self._news = self.last = what
+
+
+def load_of(guardian: int, limits: SandboxLimits, writable: Sequence[str]) -> Load | None:
+    """The load of the sandbox below a guardian; None: this system cannot tell.
+
+    Args:
+        guardian: its process.
+        limits: of the sandbox.
+        writable: directories that the sandbox may write in.
+    """
+    if sys.platform != "linux":
+        return None
+    rooms: dict[int, Room] = {}
+    for directory in writable if limits.free_disk_mb else ():
+        with suppress(OSError):
+            device, free = os.stat(directory).st_dev, os.statvfs(directory)  # noqa: PTH116  a string is at hand
+            rooms.setdefault(
+                device,
+                Room(
+                    directory,
+                    min(limits.free_disk_mb * MEBIBYTE, free.f_bavail * free.f_frsize // 2),
+                    min(_RESERVED_FILES, free.f_favail // 2),
+                ),
+            )
+    return Load(guardian, limits, tuple(rooms.values()))
+
+
+def _left(room: Room) -> float:
+    """Seconds that the room lasts at best; negative: it is used up."""
+    try:
+        free = os.statvfs(room.directory)
+    except OSError:
+        return LATEST
+    size = free.f_bavail * free.f_frsize - room.bytes
+    # Some file systems make places for files as they need them, and say that they have none.
+    files = free.f_favail - room.files if free.f_files else _FILES_RATE * LATEST
+    return min(size / _DISK_RATE, files / _FILES_RATE)
+
+
+def _machine() -> tuple[int, int]:
+    """The bytes of memory and the threads that the whole machine uses."""
+    sizes: dict[str, int] = {}
+    threads = 0
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(":")
+            sizes[name] = int(value.split()[0]) * 1024
+        threads = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].split("/")[1])
+    free = sizes.get("MemAvailable", 0)
+    swapped = sizes.get("SwapTotal", 0) - sizes.get("SwapFree", 0)
+    return sizes.get("MemTotal", 0) - free + swapped, threads
+
+
+def _below(pid: int, most: int) -> Iterator[int]:
+    """The processes below one, the nearest first."""
+    found = [pid]
+    for one in found:
+        with suppress(OSError, ValueError):
+            for thread in os.listdir(f"/proc/{one}/task"):  # noqa: PTH208  names are enough
+                children = Path(f"/proc/{one}/task/{thread}/children").read_text(encoding="ascii")
+                found.extend(map(int, children.split()))
+        if len(found) > most:
+            break
+    yield from found[1:]
+
+
+def _threads(pid: int) -> int:
+    with suppress(OSError):
+        return len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208  names are enough
+    return 0
+
+
+def _memory(pid: int) -> int:
+    """The bytes that a process has to itself, and its part of what it shares; 0: it is gone."""
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(_COUNTED))
+    with suppress(OSError, ValueError, IndexError):
+        resident = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+        return int(resident) * _PAGE
+    return 0
+
+
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+        return "".join(one if one.isprintable() else "?" for one in name)
+    return "a process"
+
+
+def _kill(pid: int) -> bool:
+    with suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
