@@ -7,12 +7,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.context import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import (
-    ElicitRequestParams,
-    ElicitResult,
-    TextContent,
-    TextResourceContents,
-)
+from mcp_types import ElicitRequestParams, ElicitResult, TextContent, TextResourceContents
 
 from tests.e2e.http_front import TOKENS, an_http_front
 from tests.e2e.installation import Installation, rule

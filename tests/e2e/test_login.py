@@ -70,6 +70,17 @@ def test_a_running_session_uses_a_login_and_loses_it_with_the_logout(
     assert (again.returncode, again.stderr) == (1, "ironcurtain-proxy: there is no login to far\n")
 
 
+def test_a_server_that_greets_anybody_and_wants_a_token_later_can_be_logged_in_to(
+    installation: Installation, authority: Authority
+) -> None:
+    with serving(guarded_site(authority, greets_anybody=True)) as site:
+        configure(installation, site)
+        done = log_in(installation)
+        assert (done.returncode, done.stdout.startswith("logged in to far by http://")) == (0, True)
+        client = installation.start()
+        assert text(client.call("echo", {})) == "done"
+
+
 @pytest.mark.parametrize(
     ("server", "words"),
     [

@@ -3,8 +3,8 @@
 - `session`: one session with such a server, for `starting`.
 - `streamable`: streamable HTTP. `legacy`: the transport before it. `sending`: what both share.
 - `inbound`: received lines. `answering`: the answer to a request, among received lines.
-- `requests`: one HTTP request and its answer. `secrets`: credentials in headers.
+- `requests`, `response`: one HTTP request, and its answer. `secrets`: credentials in headers.
 - `logins`: the file of a login. `stored_login`: its token, renewed. `token_requests`: what an
   authorization server is asked. `browser_login`, `callback`: the login of a person.
-- `network`: which connections are made, and to which address.
+- `network`: which connections are made, and to which address. `connection`: one of them.
 """

@@ -1,9 +1,12 @@
-"""Which of the messages that a stream brings is the answer to a request.
+"""The search for the answer to a request among the messages of a stream.
 
 A stream is read until it has brought the answer; a server may number its own requests as we do.
 """
 
 from typing import Final
+
+from msgspec import MsgspecError, Raw, Struct
+from msgspec.json import Decoder
 
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, recover_id
 
@@ -12,11 +15,27 @@ _HEAD: Final = 128
 _EDGE: Final = 4096
 
 
+class _Envelope(Struct):
+    id: int | str | None = None
+    method: Raw | None = None
+
+
+_envelope: Final = Decoder(_Envelope).decode
+
+
 def is_answer_to(line: bytes, request_id: MessageId) -> bool:
     """Whether a line answers this request. A long one is looked at from both ends."""
     if len(line) > _SHORT:
         is_request = b'"method"' in line[:_HEAD]
         return not is_request and recover_id(line[:_EDGE], line[-_EDGE:]) == request_id
+    try:
+        found = _envelope(line)
+    except (MsgspecError, ValueError):
+        return _is_odd_answer(line, request_id)
+    return found.method is None and found.id == request_id
+
+
+def _is_odd_answer(line: bytes, request_id: MessageId) -> bool:
     message = decode(line)
     if isinstance(message, Malformed):
         return message.id == request_id

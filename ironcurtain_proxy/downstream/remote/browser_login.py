@@ -2,7 +2,7 @@
 
 The SDK discovers the authorization server, registers a client and exchanges the code (PKCE). It is
 imported here alone, by the command `login`: a running proxy needs none of it. The request that
-meets the 401 is a greeting; once there are tokens, nothing more is sent.
+meets the 401 is a greeting, or else a list; once there are tokens, nothing more is sent.
 """
 
 import logging
@@ -18,8 +18,8 @@ from pydantic import AnyUrl
 
 from ironcurtain_proxy.downstream.remote.callback import Callback, listening_callback
 from ironcurtain_proxy.downstream.remote.logins import Login, ends_at
-from ironcurtain_proxy.downstream.remote.network import GuardedTransport
-from ironcurtain_proxy.downstream.remote.streamable import BOTH
+from ironcurtain_proxy.downstream.remote.network import GuardedPool, GuardedTransport
+from ironcurtain_proxy.downstream.remote.streamable import BOTH, SESSION
 from ironcurtain_proxy.downstream.remote.token_requests import refuse_plain
 from ironcurtain_proxy.downstream.versions import VERSIONS
 from ironcurtain_proxy.errors import IronCurtainError
@@ -42,16 +42,23 @@ class LoginFailedError(IronCurtainError):
 
 
 async def log_in(
-    server: str, endpoint: RemoteEndpoint, secret: str | None, show: Shower, port: int = 0
+    server: str,
+    endpoint: RemoteEndpoint,
+    secret: str | None,
+    show: Shower,
+    port: int = 0,
+    *,
+    scope: str | None = None,
 ) -> Login:
     """Let a person log in.
 
     Args:
         server: the name of the server.
-        endpoint: where it is.
-        secret: of the client that the operator registered, if it has one.
+        endpoint: the server's endpoint.
+        secret: the secret of the registered client, if it has one.
         show: shows a page.
         port: to which the browser comes back; 0: any that is free.
+        scope: what the login is for; None: what the server says.
 
     Raises:
         LoginFailedError: there is no login.
@@ -61,7 +68,7 @@ async def log_in(
     logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL + 1)
     logging.getLogger("mcp.client.auth.oauth2").setLevel(logging.CRITICAL + 1)
     tokens = _Tokens(endpoint.oauth, secret)
-    transport = _Bounded(GuardedTransport(server, endpoint), tokens)
+    transport = _Bounded(GuardedTransport(GuardedPool(server, endpoint)), tokens, scope)
     client = httpx2.AsyncClient(
         transport=transport,
         headers={"User-Agent": f"{_NAME}/{VERSION}", "Accept-Encoding": "identity"},
@@ -76,9 +83,7 @@ async def log_in(
         # What goes wrong is caught here: a task group would put it into a group.
         try:
             with anyio.fail_after(PATIENCE):
-                response = await client.post(
-                    endpoint.url, json=_GREETING, headers=BOTH, auth=provider
-                )
+                response = await _refused_request(client, endpoint.url, provider)
         except TimeoutError:
             problem = "nobody has logged in"
         except (OAuthFlowError, IronCurtainError, httpx2.HTTPError, ValueError) as error:
@@ -87,9 +92,21 @@ async def log_in(
         raise LoginFailedError(problem)
     if tokens.given is None:
         if response.status_code == _UNAUTHORIZED:
-            raise LoginFailedError("the server refuses, and says nothing of a login")
+            raise LoginFailedError("the server refuses the request and offers no login")
         raise LoginFailedError(f"the server wants no login: it answers {response.status_code}")
     return _login(endpoint, provider, tokens.given)
+
+
+async def _refused_request(
+    client: httpx2.AsyncClient, url: str, provider: OAuthClientProvider
+) -> httpx2.Response:
+    """The answer to the greeting; where that needs no token, to a request that may need one."""
+    response = await client.post(url, json=_GREETING, headers=BOTH, auth=provider)
+    if not response.is_success:
+        return response
+    session = {name: response.headers[name] for name in (SESSION,) if name in response.headers}
+    headers = {**BOTH, **session, "mcp-protocol-version": VERSIONS[0]}
+    return await client.post(url, json=_LIST, headers=headers, auth=provider)
 
 
 class _Tokens:
@@ -128,9 +145,12 @@ class _Tokens:
 class _Bounded(httpx2.AsyncBaseTransport):
     """Reads short answers only, and none after there are tokens."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, tokens: _Tokens) -> None:
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, tokens: _Tokens, scope: str | None
+    ) -> None:
         self._inner = inner
         self._tokens = tokens
+        self._scope = scope
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if self._tokens.given is not None:
@@ -141,11 +161,16 @@ class _Bounded(httpx2.AsyncBaseTransport):
             async for part in response.aiter_raw():
                 body += part
                 if len(body) > _LARGEST:
-                    raise LoginFailedError(f"{request.url.host} says too much")
+                    raise LoginFailedError(f"{request.url.host} sent an answer that is too large")
         finally:
             await response.aclose()
         headers = [pair for pair in response.headers.raw if pair[0].lower() not in _FRAMING]
-        return httpx2.Response(response.status_code, headers=headers, content=body)
+        found = httpx2.Response(response.status_code, headers=headers, content=body)
+        if self._scope is not None and found.status_code == _UNAUTHORIZED:
+            # The SDK asks for what the challenge names first.
+            said = found.headers.get("www-authenticate", "Bearer").partition(" ")[2]
+            found.headers["www-authenticate"] = f'Bearer scope="{self._scope}", {said}'
+        return found
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -163,6 +188,9 @@ _GREETING: Final = {
         "clientInfo": {"name": _NAME, "version": VERSION},
     },
 }
+
+
+_LIST: Final = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 
 
 def _provider(

@@ -37,7 +37,7 @@ class Callback:
         self._state = state
 
     async def fields(self) -> dict[str, str]:
-        """What the browser brought: `code`, `state` and `iss`, or `error`."""
+        """The fields of the callback: `code`, `state` and `iss`, or `error`."""
         await self._came.wait()
         return self._fields
 

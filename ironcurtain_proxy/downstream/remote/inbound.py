@@ -1,4 +1,4 @@
-"""What arrives over HTTP, as the lines that a conversation reads.
+"""The messages that arrive over HTTP, as the lines that a conversation reads.
 
 Knows how much may wait; does not know what a line says. Whoever brings a line waits while the
 conversation does not keep up: its stream is not read meanwhile.

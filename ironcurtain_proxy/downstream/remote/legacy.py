@@ -8,7 +8,7 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
-from ironcurtain_proxy.downstream.remote.requests import Requester, is_packed, is_stream
+from ironcurtain_proxy.downstream.remote.requests import Requester
 from ironcurtain_proxy.downstream.remote.sending import Sending
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, EVENTS
 from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError
@@ -35,9 +35,9 @@ class LegacySse(Sending):
 
     async def _read(self) -> None:
         async with self._requester.open("GET", self._url, EVENTS) as response:
-            if response.status_code >= _REFUSED or not is_stream(response) or is_packed(response):
+            if response.status >= _REFUSED or not response.is_stream or response.is_packed:
                 raise ServerUnavailableError(
-                    f"it answered with HTTP status {response.status_code} and no stream"
+                    f"it answered with HTTP status {response.status} and no stream"
                 )
             async for event in self._requester.events(response):
                 if event.event == "endpoint" and not self._address:
@@ -47,7 +47,7 @@ class LegacySse(Sending):
                     await self._inbound.put(event.data.encode())
 
     def _endpoint(self, text: str) -> str:
-        """Where to send to: a server must not send what we say, and its token, elsewhere."""
+        """The URL for messages. It must be the server's own: messages carry its token."""
         address = urljoin(self._url, text.strip())
         here, there = urlsplit(self._url), urlsplit(address)
         if (here.scheme, here.netloc) != (there.scheme, there.netloc):
@@ -61,10 +61,10 @@ class LegacySse(Sending):
         request_id = message_id(message.get("id")) if is_request else None  # type: ignore[union-attr]
         try:
             async with self._requester.open("POST", self._address, BOTH, line) as response:
-                if response.status_code >= _REFUSED:
+                if response.status >= _REFUSED:
                     raise ServerUnavailableError(
                         f'server "{self._requester.server}" refused the message with HTTP status '
-                        f"{response.status_code}"
+                        f"{response.status}"
                     )
         except DownstreamError as error:
             if request_id is not None:

@@ -34,7 +34,7 @@ _LOOK_AGAIN: Final = 0.05
 
 
 class Login(Struct, frozen=True, kw_only=True):
-    """What an authorization server gave, and what it takes to renew it."""
+    """The tokens of an authorization server, and the data to renew them."""
 
     url: str
     """The server that the token is for."""
@@ -47,9 +47,11 @@ class Login(Struct, frozen=True, kw_only=True):
     client_id: str = ""
     client_secret: str | None = None
     auth_method: str | None = None
-    """How the client says who it is: `client_secret_basic`, `client_secret_post` or none."""
+    """The authentication of the client: `client_secret_basic`, `client_secret_post` or none."""
     resource: str | None = None
     scope: str | None = None
+    wanted_scope: str | None = None
+    """What a server wanted besides; the next login asks for it."""
     revocation_endpoint: str | None = None
 
     def __repr__(self) -> str:
@@ -78,12 +80,12 @@ class LoginFile:
     """The file with the login of one server."""
 
     def __init__(self, directory: Path, server: str, url: str) -> None:
-        """Nothing is read yet.
+        """Set the names without reading.
 
         Args:
-            directory: of all logins.
-            server: its name.
-            url: its URL.
+            directory: the directory of all logins.
+            server: the server's name.
+            url: the server's URL.
         """
         name = hashlib.sha256(f"{server}\n{url}".encode()).hexdigest()[:_DIGITS]
         self.path = directory / f"{name}.json"
@@ -105,7 +107,7 @@ class LoginFile:
         return self._login
 
     def write(self, login: Login) -> None:
-        """Put a login in the place of what was there.
+        """Replace the login in the file.
 
         Raises:
             ServerUnavailableError: it cannot be written.
@@ -114,6 +116,8 @@ class LoginFile:
             make_private_directory(self.path.parent)
             write_whole(self.path, _written(login))
         except OSError as error:
+            # Here it holds on: the one before may be spent.
+            self._login = login
             raise ServerUnavailableError(
                 f'the login of server "{self._server}" cannot be kept: {error.strerror}'
             ) from None

@@ -22,6 +22,7 @@ import httpcore2
 import httpx2
 from httpcore2 import AsyncNetworkBackend, AsyncNetworkStream
 
+from ironcurtain_proxy.downstream.remote.connection import connect
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.addresses import Address
 from ironcurtain_proxy.model.remote import RemoteEndpoint
@@ -33,8 +34,16 @@ CONNECT: Final = 10.0
 _SEND: Final = 60.0
 """Seconds in which the other side takes nothing of what it is sent."""
 
+PATIENCE: Final = {"timeout": {"connect": CONNECT, "read": None, "write": _SEND, "pool": CONNECT}}
+"""The timeouts of one request. The caller limits the time of the whole answer."""
+
+USER_AGENT: Final = f"ironcurtain-proxy/{VERSION}"
+
 _MOST: Final = 200
 """Connections: each request that waits for its answer holds one."""
+
+_KEPT: Final = 16
+"""Connections that stay open while nobody uses them."""
 
 _IDLE: Final = 60.0
 """Seconds after which a connection that nobody uses is closed."""
@@ -67,14 +76,13 @@ class GuardedBackend(AsyncNetworkBackend):
     def __init__(self, server: str, endpoint: RemoteEndpoint) -> None:
         self._server = server
         self._endpoint = endpoint
-        self._plain: AsyncNetworkBackend = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
         self,
         host: str,
         port: int,
         timeout: float | None = None,  # noqa: ASYNC109  httpcore's signature
-        local_address: str | None = None,
+        local_address: str | None = None,  # noqa: ARG002
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> AsyncNetworkStream:
         """Connect to an address that may be connected to.
@@ -85,9 +93,7 @@ class GuardedBackend(AsyncNetworkBackend):
         error: Exception = httpcore2.ConnectError(f"{host} has no address")
         for address in await self._addresses(host, port):
             try:
-                return await self._plain.connect_tcp(
-                    address, port, timeout, local_address, socket_options
-                )
+                return await connect(address, port, timeout, socket_options or ())
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failed:
                 error = failed
         raise error
@@ -151,8 +157,8 @@ def _literal(host: str) -> list[Address]:
 
 
 @contextlib.contextmanager
-def _as_httpx() -> Iterator[None]:
-    """What goes wrong below, in the words of the client above: the names are the same."""
+def as_httpx() -> Iterator[None]:
+    """Translate errors of the transport to the client's errors, which have the same names."""
     try:
         yield
     except _FAULTS as error:
@@ -166,12 +172,50 @@ def _proxy(text: str) -> httpcore2.Proxy:
     return httpcore2.Proxy(f"{url.scheme}://{url.netloc.decode()}", auth=user)
 
 
+class GuardedPool:
+    """The connections of one server, and single requests over them."""
+
+    def __init__(self, server: str, endpoint: RemoteEndpoint) -> None:
+        self._endpoint = endpoint
+        self._guard = GuardedBackend(server, endpoint)
+        context: ssl.SSLContext = httpx2.create_ssl_context()
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=context,
+            proxy=None if endpoint.proxy is None else _proxy(endpoint.proxy),
+            max_connections=_MOST,
+            max_keepalive_connections=_KEPT,
+            keepalive_expiry=_IDLE,
+            network_backend=(
+                self._guard if endpoint.proxy is None else ProxiedBackend(server, endpoint)
+            ),
+            socket_options=_ALIVE,
+        )
+
+    async def send(self, request: httpcore2.Request) -> httpcore2.Response:
+        """Send one request; its answer's body is still to be read.
+
+        Raises:
+            httpx2.TransportError: it cannot be sent, or nothing comes back.
+            RefusedAddressError: it would go where it must not.
+        """
+        if self._endpoint.proxy is not None:
+            url = request.url
+            scheme = url.scheme.decode("ascii")
+            self._guard.refuse_literal(url.host.decode("ascii"), url.port or _PORTS.get(scheme, 0))
+        with as_httpx():
+            return await self._pool.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._pool.aclose()
+
+
 class _Body(httpx2.AsyncByteStream):
     def __init__(self, stream: AsyncIterable[bytes]) -> None:
         self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _as_httpx():
+        with as_httpx():
             async for part in self._stream:
                 yield part
 
@@ -182,48 +226,31 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """`httpx2`'s transport over guarded connections."""
+    """`httpx2`'s transport over guarded connections: for what is not a message of MCP."""
 
-    def __init__(self, server: str, endpoint: RemoteEndpoint) -> None:
-        self._endpoint = endpoint
-        self._guard = GuardedBackend(server, endpoint)
-        context: ssl.SSLContext = httpx2.create_ssl_context()
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=context,
-            proxy=None if endpoint.proxy is None else _proxy(endpoint.proxy),
-            max_connections=_MOST,
-            keepalive_expiry=_IDLE,
-            network_backend=(
-                self._guard if endpoint.proxy is None else ProxiedBackend(server, endpoint)
-            ),
-            socket_options=_ALIVE,
-        )
+    def __init__(self, pool: GuardedPool) -> None:
+        self._pool = pool
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; its answer's body is still to be read."""
         url = request.url
-        if self._endpoint.proxy is not None:
-            self._guard.refuse_literal(url.host, url.port or _PORTS.get(url.scheme, 0))
         if not isinstance(request.stream, httpx2.AsyncByteStream):
             raise TypeError("a body that can be sent")
-        with _as_httpx():
-            answer = await self._pool.handle_async_request(
-                httpcore2.Request(
-                    method=request.method,
-                    url=httpcore2.URL(
-                        scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
-                    ),
-                    headers=request.headers.raw,
-                    content=request.stream,
-                    extensions=request.extensions,
-                )
+        answer = await self._pool.send(
+            httpcore2.Request(
+                method=request.method,
+                url=httpcore2.URL(
+                    scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+                ),
+                headers=request.headers.raw,
+                content=request.stream,
+                extensions=request.extensions,
             )
-        if not isinstance(answer.stream, AsyncIterable):
-            raise TypeError("a body that can be read")
+        )
         return httpx2.Response(
             status_code=answer.status,
             headers=answer.headers,
-            stream=_Body(answer.stream),
+            stream=body_of(answer),
             extensions=answer.extensions,
         )
 
@@ -232,11 +259,18 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         await self._pool.aclose()
 
 
-def open_client(server: str, endpoint: RemoteEndpoint) -> httpx2.AsyncClient:
+def body_of(answer: httpcore2.Response) -> httpx2.AsyncByteStream:
+    """The body of an answer, as it arrives."""
+    if not isinstance(answer.stream, AsyncIterable):
+        raise TypeError("a body that can be read")
+    return _Body(answer.stream)
+
+
+def open_client(pool: GuardedPool) -> httpx2.AsyncClient:
     """A client that follows no redirect and knows no variable of the environment."""
     return httpx2.AsyncClient(
-        transport=GuardedTransport(server, endpoint),
-        headers={"User-Agent": f"ironcurtain-proxy/{VERSION}", "Accept-Encoding": "identity"},
+        transport=GuardedTransport(pool),
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(_SEND, connect=CONNECT, read=None, pool=CONNECT),
         follow_redirects=False,
         trust_env=False,

@@ -5,11 +5,14 @@ Knows headers, redirects, logins and the size of a body; does not know what a me
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Protocol
 
+import httpcore2
 import httpx2
 
+from ironcurtain_proxy.downstream.remote.network import PATIENCE, USER_AGENT, GuardedPool
+from ironcurtain_proxy.downstream.remote.response import Response
 from ironcurtain_proxy.errors import (
     CallLostError,
     DownstreamError,
@@ -22,54 +25,79 @@ _REASON: Final = 200
 """Characters of a library's words."""
 
 UNAUTHORIZED: Final = 401
-_FORBIDDEN: Final = 403
-_EVENTS: Final = "text/event-stream"
+_KEEPING: Final = frozenset({307, 308})
+"""Redirects that keep the method and the message."""
+_LEADING: Final = _KEEPING | {301, 302, 303}
 
 
 class Authorizer(Protocol):
     """Has the token of a server, if it wants one."""
 
     async def header(self) -> str | None:
-        """What `Authorization` says; None: nothing."""
-        ...
+        """The value of `Authorization`; None: no such header."""
 
-    async def renew(self, refused: str | None, response: httpx2.Response) -> bool:
+    async def renew(self, refused: str | None, response: Response) -> bool:
         """Get another token than the one that was refused. False: there is none.
 
         Raises:
             DownstreamError: somebody has to log in.
         """
-        ...
 
 
 class NoLogin:
-    """For a server whose headers are all that the operator knows."""
+    """The authorizer of a server without a login: the operator's headers suffice."""
 
     async def header(self) -> str | None:
-        """Nothing."""
+        """No header."""
         return None
 
-    async def renew(self, refused: str | None, response: httpx2.Response) -> bool:  # noqa: ARG002
+    async def renew(self, refused: str | None, response: Response) -> bool:  # noqa: ARG002
         """There is no other."""
         return False
 
 
-@dataclass(slots=True, kw_only=True)
 class Requester:
     """Sends the requests of one server."""
 
-    server: str
-    client: httpx2.AsyncClient
-    authorizer: Authorizer
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The operator's."""
-    max_message: int
+    def __init__(
+        self,
+        server: str,
+        pool: GuardedPool,
+        *,
+        authorizer: Authorizer,
+        headers: Mapping[str, str],
+        max_message: int,
+    ) -> None:
+        """Set the connections without sending.
+
+        Args:
+            server: the server's name.
+            pool: the server's connections.
+            authorizer: gives the server's token.
+            headers: the operator's headers.
+            max_message: the most bytes of an answer.
+        """
+        self.server = server
+        self.max_message = max_message
+        self._pool = pool
+        self._authorizer = authorizer
+        self._headers = {
+            "user-agent": USER_AGENT,
+            "accept-encoding": "identity",
+            **{name.lower(): value for name, value in headers.items()},
+        }
 
     @asynccontextmanager
     async def open(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
-    ) -> AsyncIterator[httpx2.Response]:
+    ) -> AsyncIterator[Response]:
         """Send a request. If its token is refused, another is got, once.
+
+        Args:
+            method: its method.
+            url: where it goes.
+            headers: its own, with names in lower case.
+            content: its body.
 
         Raises:
             DownstreamError: it cannot be sent, or is led to another origin.
@@ -83,41 +111,47 @@ class Requester:
         except httpx2.TransportError as error:
             raise self.fault(error) from None
         finally:
-            await response.aclose()
+            await response.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._pool.aclose()
 
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None
-    ) -> httpx2.Response:
-        said = {**self.headers, **headers}
-        token = await self.authorizer.header()
+    ) -> Response:
+        said = {**self._headers, **headers}
+        token = await self._authorizer.header()
         response = await self._follow(method, url, _with(said, token), content)
-        if response.status_code == UNAUTHORIZED or _wants_more(response):
+        if response.status == UNAUTHORIZED or response.wants_more:
             try:
-                is_new = await self.authorizer.renew(token, response)
+                is_new = await self._authorizer.renew(token, response)
             finally:
-                await response.aclose()
+                await response.close()
             if is_new:
-                token = await self.authorizer.header()
+                token = await self._authorizer.header()
                 return await self._follow(method, url, _with(said, token), content)
         return response
 
     async def _follow(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes | None
-    ) -> httpx2.Response:
+    ) -> Response:
         """Follow redirects, but never away from the origin, and never without the message."""
-        request = self.client.build_request(method, url, headers=headers, content=content)
+        place = _place(url)
         for _ in range(_REDIRECTS):
-            response = await self.client.send(request, stream=True)
-            following = response.next_request
-            if following is None:
+            response = Response(await self._pool.send(_request(method, place, headers, content)))
+            if response.status not in _LEADING or not (to := response.header(b"location")):
                 return response
-            await response.aclose()
-            if not _is_same_place(request, following):
+            await response.close()
+            following = _led(place, to)
+            is_kept = response.status in _KEEPING or method == "GET"
+            if following is None or not is_kept or not _is_same_place(place, following):
+                where = following.host if following is not None else ""
                 raise ServerUnavailableError(
-                    f'server "{self.server}" redirects to {following.url.host or "nowhere"}: '
+                    f'server "{self.server}" redirects to {where or "nowhere"}: '
                     "only redirects within its own address are followed"
                 )
-            request = following
+            place = following
         raise ServerUnavailableError(f'server "{self.server}" redirects again and again')
 
     def fault(self, error: httpx2.TransportError) -> DownstreamError:
@@ -133,12 +167,12 @@ class Requester:
         )
 
     def too_large(self) -> DownstreamError:
-        """What an answer over the limit becomes."""
+        """The error in place of an answer over the limit."""
         return UnansweredError(
             f'server "{self.server}" sent an answer larger than {self.max_message} bytes'
         )
 
-    async def body(self, response: httpx2.Response) -> bytes:
+    async def body(self, response: Response) -> bytes:
         """The whole body.
 
         Raises:
@@ -146,56 +180,59 @@ class Requester:
         """
         parts: list[bytes] = []
         size = 0
-        async for part in response.aiter_raw():
+        async for part in response.parts():
             size += len(part)
             if size > self.max_message:
                 raise self.too_large()
             parts.append(part)
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def events(self, response: httpx2.Response) -> httpx2.EventSource:
+    def events(self, response: Response) -> httpx2.EventSource:
         """The events of a stream."""
-        return httpx2.EventSource(response, max_event_size=self.max_message)
+        return response.events(self.max_message)
 
 
-def is_stream(response: httpx2.Response) -> bool:
-    """Whether the body is a stream of events."""
-    return _kind(response) == _EVENTS
+@lru_cache(maxsize=16)
+def _place(url: str) -> httpx2.URL:
+    return httpx2.URL(url)
 
 
-def is_json(response: httpx2.Response) -> bool:
-    """Whether the body is one JSON text."""
-    return _kind(response) == "application/json"
+def _request(
+    method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None
+) -> httpcore2.Request:
+    said = [(name.encode(), value.encode()) for name, value in headers.items()]
+    said.append((b"host", url.netloc))
+    if method == "POST":
+        said.append((b"content-length", b"%d" % len(content or b"")))
+    return httpcore2.Request(
+        method,
+        httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+        headers=said,
+        content=content,
+        extensions=PATIENCE,
+    )
 
 
-def is_packed(response: httpx2.Response) -> bool:
-    """Whether the body is compressed, which was not asked for: a small one can be a huge one."""
-    return response.headers.get("content-encoding", "identity").strip().lower() != "identity"
-
-
-def _kind(response: httpx2.Response) -> str:
-    said: str = response.headers.get("content-type", "")
-    return said.partition(";")[0].strip().lower()
+def _led(place: httpx2.URL, to: str) -> httpx2.URL | None:
+    """The target of a redirect; None: it is not known."""
+    try:
+        return place.join(to)
+    except (httpx2.InvalidURL, ValueError):
+        return None
 
 
 def _with(headers: Mapping[str, str], token: str | None) -> Mapping[str, str]:
     if token is None:
         return headers
-    others = {name: value for name, value in headers.items() if name.lower() != "authorization"}
-    return {**others, "Authorization": token}
+    return {**headers, "authorization": token}
 
 
-def _wants_more(response: httpx2.Response) -> bool:
-    challenge: str = response.headers.get("www-authenticate", "")
-    return response.status_code == _FORBIDDEN and "insufficient_scope" in challenge
-
-
-def _is_same_place(request: httpx2.Request, following: httpx2.Request) -> bool:
-    there, here = following.url, request.url
-    return (
-        following.method == request.method
-        and (there.scheme, there.host, there.port) == (here.scheme, here.host, here.port)
-        and there.userinfo == here.userinfo
+def _is_same_place(here: httpx2.URL, there: httpx2.URL) -> bool:
+    return (here.scheme, here.host, here.port, here.userinfo) == (
+        there.scheme,
+        there.host,
+        there.port,
+        there.userinfo,
     )
 
 

@@ -9,13 +9,12 @@ from contextlib import suppress
 from typing import Final
 
 import anyio
-import httpx2
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
 from ironcurtain_proxy.downstream.remote.legacy import LegacySse
 from ironcurtain_proxy.downstream.remote.logins import LoginFile
-from ironcurtain_proxy.downstream.remote.network import open_client
+from ironcurtain_proxy.downstream.remote.network import GuardedPool, open_client
 from ironcurtain_proxy.downstream.remote.requests import Authorizer, NoLogin, Requester
 from ironcurtain_proxy.downstream.remote.secrets import headers_of
 from ironcurtain_proxy.downstream.remote.stored_login import StoredLogin
@@ -71,13 +70,13 @@ class HttpSession:
             await self._transport.run()
 
     async def close(self) -> None:
-        """Say goodbye, and close all connections."""
+        """End the session, and close all connections."""
         transport = self._transport
         with anyio.move_on_after(_GOODBYE, shield=True):
             if isinstance(transport, StreamableHttp):
                 with suppress(DownstreamError):  # it is gone
                     await transport.say_goodbye()
-            await self._requester.client.aclose()
+            await self._requester.close()
 
     def ending(self) -> str:
         """Why the session is over."""
@@ -116,13 +115,13 @@ def begin_session(
         ConfigurationError: a header names a credential that is not there.
     """
     headers = headers_of(spec, endpoint)
-    client = open_client(spec.name, endpoint)
+    pool = GuardedPool(spec.name, endpoint)
     return HttpSession(
         endpoint,
         Requester(
-            server=spec.name,
-            client=client,
-            authorizer=_authorizer(spec, endpoint, options, client, warn),
+            spec.name,
+            pool,
+            authorizer=_authorizer(spec, endpoint, options, pool, warn),
             headers=headers,
             max_message=options.max_message_bytes,
         ),
@@ -134,7 +133,7 @@ def _authorizer(
     spec: ServerSpec,
     endpoint: RemoteEndpoint,
     options: DownstreamOptions,
-    client: httpx2.AsyncClient,
+    pool: GuardedPool,
     warn: Callable[[str], None],
 ) -> Authorizer:
     if endpoint.has_authorization or options.logins is None:
@@ -142,7 +141,7 @@ def _authorizer(
     return StoredLogin(
         spec.name,
         endpoint,
-        client,
+        open_client(pool),
         LoginFile(options.logins, spec.name, endpoint.url),
         credentials=spec.credentials,
         warn=warn,

@@ -5,6 +5,7 @@ those alone that have none. Where a person has to log in, the operator is told t
 agent, which cannot, is told that.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -13,6 +14,7 @@ import httpx2
 from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile, ends_at, is_due
+from ironcurtain_proxy.downstream.remote.response import Response
 from ironcurtain_proxy.downstream.remote.secrets import secret_of
 from ironcurtain_proxy.downstream.remote.token_requests import (
     RefusedError,
@@ -24,6 +26,7 @@ from ironcurtain_proxy.model.remote import OAuthClient, RemoteEndpoint
 
 _MARGIN: Final = 30.0
 """Seconds before its end from which a token is renewed."""
+_SCOPE: Final = re.compile(r'\bscope="([\x20-\x21\x23-\x5b\x5d-\x7e]{1,1000})"')
 _BASIC: Final = "client_secret_basic"
 
 
@@ -40,14 +43,14 @@ class StoredLogin:
         credentials: Mapping[str, str],
         warn: Callable[[str], None],
     ) -> None:
-        """Nothing is asked yet.
+        """Set the names without a request.
 
         Args:
-            server: its name.
-            endpoint: where it is.
+            server: the server's name.
+            endpoint: the server's endpoint.
             client: makes guarded connections.
-            file: the login.
-            credentials: what the entry may name as `${NAME}`.
+            file: the file of the login.
+            credentials: the values of `${NAME}` in the entry.
             warn: tells the operator.
         """
         self._server = server
@@ -59,15 +62,17 @@ class StoredLogin:
         self._renewing = anyio.Lock()
 
     async def header(self) -> str | None:
-        """What `Authorization` says; None: there is no login."""
+        """The value of `Authorization`; None: there is no login."""
         login = self._file.current()
         if login is not None and is_due(login, _MARGIN) and await self._renew(login.access_token):
             login = self._file.current()
         return None if login is None else f"Bearer {login.access_token}"
 
-    async def renew(self, refused: str | None, response: httpx2.Response) -> bool:
+    async def renew(self, refused: str | None, response: Response) -> bool:
         """Get another token than the one that was refused. False: somebody has to log in."""
-        del response
+        if response.wants_more:
+            await self._note_wanted(_scopes(response))
+            return False
         if await self._renew(None if refused is None else refused.removeprefix("Bearer ")):
             return True
         self._warn(f"it wants a login: ironcurtain-proxy login {self._server}")
@@ -78,16 +83,34 @@ class StoredLogin:
             login = self._file.current()
             if login is not None and login.access_token != refused:
                 return True  # another has renewed it meanwhile
-            try:
-                renewed = await self._obtained(login)
-            except RefusedError:
-                if login is not None:
-                    # It is asked no more with what was refused.
-                    self._file.write(replace(login, refresh_token=None, expires_at=None))
-                return False
-            if renewed is not None:
-                self._file.write(renewed)
+            # To the end, also for a session that ends: the authorization server has spent the old
+            # token by then, and a new one that nobody keeps ends the login.
+            with anyio.CancelScope(shield=True):
+                try:
+                    renewed = await self._obtained(login)
+                except RefusedError:
+                    if login is not None:
+                        # It is asked no more with what was refused.
+                        self._file.write(replace(login, refresh_token=None, expires_at=None))
+                    return False
+                if renewed is not None:
+                    self._file.write(renewed)
             return renewed is not None
+
+    async def _note_wanted(self, scopes: str) -> None:
+        """Keep for the next login what this one lacks."""
+        own = self._endpoint.oauth
+        lacks = f"it wants more rights than its login has ({scopes or 'it does not say which'}): "
+        if own is not None and own.grant == "client-credentials":
+            self._warn(f"{lacks}name them in oauth.scope of its entry")
+            return
+        async with self._renewing, self._file.locked():
+            login = self._file.current()
+            if login is not None and scopes:
+                wanted = " ".join(dict.fromkeys(f"{login.scope or ''} {scopes}".split()))
+                if wanted != login.wanted_scope:
+                    self._file.write(replace(login, wanted_scope=wanted))
+        self._warn(f"{lacks}ironcurtain-proxy login {self._server}")
 
     async def _obtained(self, login: Login | None) -> Login | None:
         """A new login; None: there is nothing to show for one."""
@@ -131,6 +154,12 @@ class StoredLogin:
             url=url, issuer=own.issuer, token_endpoint=found.token_endpoint, access_token=""
         )
         return _with(empty, token)
+
+
+def _scopes(response: Response) -> str:
+    """The scopes that a server names, if they are some: they are shown to a person."""
+    found = _SCOPE.search(response.header(b"www-authenticate"))
+    return "" if found is None else found[1].strip()
 
 
 def _with(login: Login, token: Token) -> Login:

@@ -16,13 +16,8 @@ import httpx2
 
 from ironcurtain_proxy.downstream.remote.answering import is_answer_to
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
-from ironcurtain_proxy.downstream.remote.requests import (
-    UNAUTHORIZED,
-    Requester,
-    is_json,
-    is_packed,
-    is_stream,
-)
+from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester
+from ironcurtain_proxy.downstream.remote.response import Response
 from ironcurtain_proxy.downstream.remote.sending import Sending
 from ironcurtain_proxy.downstream.versions import VERSIONS
 from ironcurtain_proxy.errors import (
@@ -35,17 +30,18 @@ from ironcurtain_proxy.errors import (
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
 from ironcurtain_proxy.model.json import Json
 
-BOTH: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-EVENTS: Final = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+BOTH: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+EVENTS: Final = {"accept": "text/event-stream", "cache-control": "no-store"}
 SESSION: Final = "mcp-session-id"
 _VERSION: Final = "mcp-protocol-version"
 _LAST_EVENT: Final = "last-event-id"
 _LONGEST_SESSION: Final = 1024
 
 _NOT_FOUND: Final = 404
+_NO_METHOD: Final = 405
 _REFUSED: Final = 400
 _OLDER: Final = frozenset({400, 404, 405})
-"""What a server of the transport before this one says to a message."""
+"""The status codes with which a server of the older transport answers a message."""
 
 _RETRY: Final = 1.0
 _SHORTEST_RETRY: Final = 0.1
@@ -127,11 +123,11 @@ class StreamableHttp(Sending):
         try:
             async with self._requester.open("POST", self._url, headers, line) as response:
                 self._backlog, backlog = self._backlog - backlog, 0
-                if is_greeting and response.status_code in _OLDER:
+                if is_greeting and response.status in _OLDER:
                     await self._refused_greeting(response, line, request_id)
                     return
                 self._check(response)
-                if is_greeting and len(said := response.headers.get(SESSION, "")):
+                if is_greeting and len(said := response.header(SESSION.encode())):
                     self._begin_session(said)
                 if request_id is not None:
                     await self._answer(response, request_id, is_greeting=is_greeting)
@@ -139,39 +135,39 @@ class StreamableHttp(Sending):
             self._backlog -= backlog
 
     async def _refused_greeting(
-        self, response: httpx2.Response, line: bytes, request_id: MessageId | None
+        self, response: Response, line: bytes, request_id: MessageId | None
     ) -> None:
         """A server of this transport may refuse with JSON-RPC; one of the older knows no such."""
-        body = b"" if is_packed(response) else await self._requester.body(response)
+        body = b"" if response.is_packed else await self._requester.body(response)
         if request_id is None:
             return
-        if is_json(response) and is_answer_to(body, request_id):
+        if response.is_json and is_answer_to(body, request_id):
             await self._inbound.put(body)
         else:
             self.older = line
             if self._group is not None:
                 self._group.cancel_scope.cancel()
 
-    def _check(self, response: httpx2.Response) -> None:
+    def _check(self, response: Response) -> None:
         """Refuse what is no answer.
 
         Raises:
             DownstreamError: it is not.
         """
-        status = response.status_code
-        if status == _NOT_FOUND and self._session:
+        status = response.status
+        if status == _NOT_FOUND and SESSION in self._session:
             raise SessionForgottenError(
                 f'server "{self._server}" has forgotten the session; it is greeted again, try again'
             )
-        if status == UNAUTHORIZED:
+        if status == UNAUTHORIZED or response.wants_more:
             raise ServerUnavailableError(
                 f'server "{self._server}" wants a login that the operator has not given'
             )
-        if is_packed(response):
+        if response.is_packed:
             raise UnansweredError(
                 f'server "{self._server}" compresses its answers, which was not asked for'
             )
-        if status >= _REFUSED and not is_json(response):
+        if status >= _REFUSED and not response.is_json:
             raise UnansweredError(f'server "{self._server}" answered with HTTP status {status}')
 
     def _begin_session(self, said: str) -> None:
@@ -182,33 +178,36 @@ class StreamableHttp(Sending):
     # --- its answer
 
     async def _answer(
-        self, response: httpx2.Response, request_id: MessageId, *, is_greeting: bool
+        self, response: Response, request_id: MessageId, *, is_greeting: bool
     ) -> None:
-        if is_stream(response):
+        if response.is_stream:
             await self._until_answered(response, request_id, is_greeting=is_greeting)
             return
         line = await self._requester.body(response)
-        if not is_json(response) or not is_answer_to(line, request_id):
+        if not response.is_json or not is_answer_to(line, request_id):
             raise UnansweredError(
-                f'server "{self._server}" answered with HTTP status {response.status_code} and '
+                f'server "{self._server}" answered with HTTP status {response.status} and '
                 "no answer to the request"
             )
-        await self._pass_on(line, request_id, is_greeting=is_greeting)
+        await self._pass_on(line, is_greeting=is_greeting)
 
-    async def _pass_on(self, line: bytes, request_id: MessageId, *, is_greeting: bool) -> bool:
-        """Hand on what has arrived. True: it is the answer."""
-        is_answer = is_answer_to(line, request_id)
-        if is_answer and is_greeting:
+    async def _pass_on(self, line: bytes, *, is_greeting: bool) -> None:
+        """Hand on what has arrived.
+
+        Args:
+            line: it.
+            is_greeting: whether it is the answer to the greeting.
+        """
+        if is_greeting:
             message = decode(line)
             result = None if isinstance(message, Malformed) else message.get("result")
             version = result.get("protocolVersion") if isinstance(result, dict) else None
             if isinstance(version, str) and version in VERSIONS:
                 self._session[_VERSION] = version
         await self._inbound.put(line)
-        return is_answer
 
     async def _until_answered(
-        self, response: httpx2.Response, request_id: MessageId, *, is_greeting: bool
+        self, response: Response, request_id: MessageId, *, is_greeting: bool
     ) -> None:
         """Read the stream of a request to its answer; take it up again where it breaks."""
         place = _Place()
@@ -221,7 +220,7 @@ class StreamableHttp(Sending):
             try:
                 async with self._requester.open("GET", self._url, headers) as again:
                     self._check(again)
-                    if not is_stream(again):
+                    if not again.is_stream:
                         raise lost
                     if await self._read(again, place, request_id, is_greeting=is_greeting):
                         return
@@ -235,7 +234,7 @@ class StreamableHttp(Sending):
 
     async def _read(
         self,
-        response: httpx2.Response,
+        response: Response,
         place: "_Place",
         request_id: MessageId | None,
         *,
@@ -250,7 +249,10 @@ class StreamableHttp(Sending):
                 line = event.data.encode()
                 if request_id is None:
                     await self._inbound.put(line)
-                elif await self._pass_on(line, request_id, is_greeting=is_greeting):
+                    continue
+                is_answer = is_answer_to(line, request_id)
+                await self._pass_on(line, is_greeting=is_greeting and is_answer)
+                if is_answer:
                     return True
         except httpx2.SSEError:
             raise
@@ -270,8 +272,10 @@ class StreamableHttp(Sending):
                 headers = {**headers, _LAST_EVENT: place.last_event}
             try:
                 async with self._requester.open("GET", self._url, headers) as response:
+                    if self._has_no_stream(response.status):
+                        return
                     self._check(response)
-                    if not is_stream(response) or response.status_code >= _REFUSED:
+                    if not response.is_stream or response.status >= _REFUSED:
                         return
                     await self._read(response, place, None)
             except SessionForgottenError:
@@ -285,6 +289,13 @@ class StreamableHttp(Sending):
                 place = _Place()
             await anyio.sleep(place.pause())
 
+    def _has_no_stream(self, status: int) -> bool:
+        """Whether a server says that it has no such stream: 405, or as frameworks without one do.
+
+        With a session, 404 says that it is forgotten.
+        """
+        return status == _NO_METHOD or (status == _NOT_FOUND and SESSION not in self._session)
+
     async def _until_idle(self) -> None:
         """Let the requests under way find out themselves: what was not taken can be sent again."""
         with anyio.move_on_after(_LAST_ANSWERS):
@@ -293,7 +304,7 @@ class StreamableHttp(Sending):
 
 
 class _Place:
-    """Where a stream was when it ended."""
+    """The position of a stream at its end."""
 
     def __init__(self) -> None:
         self.last_event = ""

@@ -28,7 +28,7 @@ _LONGEST_TOKEN: Final = 1 << 16
 
 
 class Metadata(Struct, frozen=True):
-    """What an authorization server says of itself (RFC 8414)."""
+    """The metadata of an authorization server (RFC 8414)."""
 
     issuer: str
     token_endpoint: str
@@ -78,10 +78,10 @@ async def refuse_plain(request: httpx2.Request) -> None:
 
 
 async def metadata_of(client: httpx2.AsyncClient, issuer: str) -> Metadata:
-    """What an authorization server says of itself.
+    """The metadata of an authorization server.
 
     Raises:
-        ServerUnavailableError: it says nothing, or is another.
+        ServerUnavailableError: it has no metadata, or those of another issuer.
     """
     parts = urlsplit(issuer)
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
@@ -97,7 +97,7 @@ async def metadata_of(client: httpx2.AsyncClient, issuer: str) -> Metadata:
                 continue
             if found.issuer.rstrip("/") == issuer.rstrip("/"):
                 return found
-    raise ServerUnavailableError("the authorization server does not say where it gives tokens")
+    raise ServerUnavailableError("the authorization server names no token endpoint")
 
 
 async def request_token(
@@ -170,7 +170,9 @@ async def _ask(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int
                 async for part in response.aiter_raw():
                     body += part
                     if len(body) > _LARGEST:
-                        raise ServerUnavailableError("the authorization server says too much")
+                        raise ServerUnavailableError(
+                            "the authorization server sent too large an answer"
+                        )
             finally:
                 await response.aclose()
     except (httpx2.TransportError, TimeoutError):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import anyio
 import httpx2
 import uvicorn
 from mcp.server.auth.provider import (
@@ -49,6 +50,11 @@ class Authority:
     refreshers: dict[str, RefreshToken] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     """The grants that tokens were asked for with."""
+    may_give: threading.Event = field(default_factory=threading.Event)
+    """Cleared: whoever asks for a token waits."""
+
+    def __post_init__(self) -> None:
+        self.may_give.set()
 
     @property
     def issuer(self) -> str:
@@ -92,6 +98,8 @@ class Authority:
         self, client: OAuthClientInformationFull, refresh_token: str
     ) -> RefreshToken | None:
         self.asked.append("refresh_token")
+        while not self.may_give.is_set():  # noqa: ASYNC110  another thread sets it
+            await anyio.sleep(0.01)
         return self.refreshers.get(refresh_token)
 
     async def exchange_refresh_token(
@@ -185,9 +193,15 @@ def an_authority() -> Iterator[Authority]:
             thread.join()
 
 
-def guarded_site(authority: Authority) -> Site:
-    """A site that wants the tokens of an authority."""
-    return Site(handler=authority.hold)
+def guarded_site(authority: Authority, *, greets_anybody: bool = False) -> Site:
+    """A site that wants the tokens of an authority; for a greeting perhaps not."""
+
+    async def hold(heard: Heard) -> Response | None:
+        if greets_anybody and heard.said in {"initialize", "notifications/initialized"}:
+            return None
+        return await authority.hold(heard)
+
+    return Site(handler=hold)
 
 
 async def browse(url: str) -> None:

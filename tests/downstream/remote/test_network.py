@@ -8,6 +8,7 @@ import pytest
 
 from ironcurtain_proxy.downstream.remote.network import (
     GuardedBackend,
+    GuardedPool,
     RefusedAddressError,
     open_client,
 )
@@ -78,7 +79,7 @@ async def test_a_name_is_resolved_once_and_the_address_that_was_held_is_connecte
         url = f"http://changing.example:{site.port}/mcp"
         endpoint = remote(url, addresses=["127.0.0.1"]).remote
         assert endpoint is not None
-        async with open_client("one", endpoint) as client:
+        async with open_client(GuardedPool("one", endpoint)) as client:
             answer = await client.get(url)
     assert answer.status_code == 405
     assert site.heard[0].headers["host"] == f"changing.example:{site.port}"
@@ -91,7 +92,7 @@ async def test_a_name_that_begins_to_lead_to_this_machine_is_not_followed(
     monkeypatch.setattr(socket, "getaddrinfo", Resolver("127.0.0.1"))
     with serving(Site()) as site:
         url = f"https://changing.example:{site.port}/mcp"
-        async with open_client("one", RemoteEndpoint(url=url)) as client:
+        async with open_client(GuardedPool("one", RemoteEndpoint(url=url))) as client:
             with pytest.raises(RefusedAddressError, match=r"changing.example leads to 127.0.0.1"):
                 await client.get(url)
     assert site.heard == []
@@ -101,7 +102,7 @@ async def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -
     with serving(Site()) as site:
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
         monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-        async with open_client("one", RemoteEndpoint(url=site.url)) as client:
+        async with open_client(GuardedPool("one", RemoteEndpoint(url=site.url))) as client:
             assert (await client.get(site.url)).status_code == 405
 
 
@@ -113,7 +114,7 @@ async def test_the_operators_proxy_is_asked_and_an_address_in_a_url_is_still_hel
             addresses=["192.0.2.1"],
         ).remote
         assert endpoint is not None
-        async with open_client("one", endpoint) as client:
+        async with open_client(GuardedPool("one", endpoint)) as client:
             assert (await client.get("http://far.example/mcp")).status_code == 405
             with pytest.raises(RefusedAddressError):
                 await client.get("http://169.254.169.254/")
