@@ -12,5 +12,7 @@
 - `stderr`, `session_log`, `allowance`, `left_out`, `masking`, `unusable_messages`: what a server
   says.
 - `versions`: the protocol versions that servers are spoken to in.
-- `descriptors`, `room`: how many files may be open, and how many bytes on their way.
+- `load`: what a sandbox uses of the machine, bounded.
+- `descriptors`, `answer_capacity`: how many files may be open, and how many bytes of answers
+  may be on their way.
 """

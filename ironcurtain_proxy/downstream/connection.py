@@ -15,7 +15,6 @@ from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted, greet
 from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
 from ironcurtain_proxy.downstream.open_questions import OpenQuestions
-from ironcurtain_proxy.downstream.room import SMALL
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
     CallLostError,
@@ -49,9 +48,6 @@ _UNSENT_REPLIES: Final = 1 << 20
 
 _HEAD: Final = 128
 """Bytes of a line in which a method is usually named."""
-
-_METHOD_NOT_FOUND: Final = -32601
-
 
 _TokenKey: TypeAlias = tuple[type, str | int | float]
 
@@ -248,7 +244,7 @@ class Connection:
     def _write(self, message: Mapping[str, object]) -> None:
         # Not `send`: a server that does not read must not delay its caller past the deadline.
         if self._writer.backlog > self._max_message:
-            raise ServerUnavailableError(f'server "{self._server}" does not read what it is sent')
+            raise ServerUnavailableError(f'server "{self._server}" does not read its input')
         try:
             line = encode(message)
         except ValueError:
@@ -262,7 +258,7 @@ class Connection:
 
     def _settle_at_once(self, line: bytes) -> bool:
         """Handle a line if it answers a request; `run` handles all others."""
-        if b'"method"' in line[:_HEAD] or not self._listeners.room.fits(len(line)):
+        if b'"method"' in line[:_HEAD] or not self._listeners.capacity.fits(len(line)):
             return False
         message = decode(line)
         if isinstance(message, Malformed) or "method" in message:
@@ -277,7 +273,7 @@ class Connection:
         if isinstance(line, Lost):
             self._answers.fail(line.id, line.error)
             return
-        await self._listeners.room.wait(len(line))
+        await self._listeners.capacity.wait(len(line))
         message = decode(line)
         if isinstance(message, Malformed):
             self._dropped.note(f"dropped a line that is {message.reason}", line)
@@ -305,13 +301,12 @@ class Connection:
             self._dropped.note("dropped an answer that nobody waits for")
             return
         result, error = message.get("result"), message.get("error")
-        room = self._listeners.room
+        capacity = self._listeners.capacity
         if isinstance(result, dict) and error is None:
-            written = encode_value(result) if size > SMALL else None
-            answer = ToolResult(result=result, written=written)
-            self._answers.settle(request_id, room.note(answer, size))
+            answer = ToolResult(result=result, written=encode_value(result))
+            self._answers.settle(request_id, capacity.note(answer, size))
         elif isinstance(error, dict) and result is None:
-            self._answers.settle(request_id, room.note(ToolResult(error=error), size))
+            self._answers.settle(request_id, capacity.note(ToolResult(error=error), size))
         else:
             self._dropped.note("an answer has neither a result nor an error")
             self._fail(request_id, "sent an answer that cannot be read")
@@ -350,7 +345,7 @@ class Connection:
         """Answer a request of the server.
 
         Its questions would reach the agent's model and user, so the policy decides on each as an
-        operation.
+        operation; what nobody serves is recorded.
         """
         match method:
             case "ping":
@@ -359,11 +354,9 @@ class Connection:
                 self._reply(request_id, {"result": {"roots": list(self._listeners.roots())}})
                 self._asks_for_roots = True
                 self._roots_told.set()
-            case "elicitation/create" | "sampling/createMessage":
-                self._questions.take(method, params, partial(self._reply, request_id))
             case _:
-                error = {"code": _METHOD_NOT_FOUND, "message": "Method not found"}
-                self._reply(request_id, {"error": error})
+                if not self._questions.take(str(method), params, partial(self._reply, request_id)):
+                    self._dropped.note("a request was refused: too many are open")
 
     def _reply(self, request_id: MessageId | None, answer: Mapping[str, object]) -> None:
         reply = {"jsonrpc": "2.0", "id": request_id, **answer}

@@ -76,7 +76,7 @@ class Gate:
 
     async def run(self) -> None:
         """Refuse until cancelled."""
-        room = anyio.CapacityLimiter(_AT_ONCE)
+        limiter = anyio.CapacityLimiter(_AT_ONCE)
         try:
             async with anyio.create_task_group() as group:
                 while True:
@@ -89,13 +89,13 @@ class Gate:
                         # No descriptor is left, or the client has gone.
                         await anyio.sleep(_PAUSE)
                     else:
-                        group.start_soon(self._refuse, stream, room)
+                        group.start_soon(self._refuse, stream, limiter)
         finally:
             self.listener.close()
 
-    async def _refuse(self, stream: SocketStream, room: anyio.CapacityLimiter) -> None:
+    async def _refuse(self, stream: SocketStream, limiter: anyio.CapacityLimiter) -> None:
         with suppress(OSError, anyio.BrokenResourceError, anyio.EndOfStream, IndexError):
-            async with room, stream:
+            async with limiter, stream:
                 with anyio.move_on_after(_PATIENCE):
                     head = await stream.receive(_MOST_BYTES)
                     if head[0] == _SOCKS:

@@ -11,7 +11,7 @@ from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.version import VERSION
 
 PROTOCOL_VERSION: Final = VERSIONS[0]
-"""What we offer."""
+"""The version that the proxy offers."""
 
 ROOTS: Final[Mapping[str, Json]] = {"roots": {"listChanged": True}}
 """The client capabilities for every server."""
@@ -25,7 +25,7 @@ class Greeted:
 
     capabilities: Mapping[str, Json] = field(default_factory=dict)
     instructions: str = ""
-    """Of any length."""
+    """The server's instructions, of any length."""
     info: Mapping[str, Json] = field(default_factory=dict)
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ironcurtain_proxy.downstream.allowance import Notices
+from ironcurtain_proxy.downstream.answer_capacity import AnswerCapacity
 from ironcurtain_proxy.downstream.greeting import ROOTS
 from ironcurtain_proxy.downstream.open_questions import Asker
-from ironcurtain_proxy.downstream.room import AnswerCapacity
 from ironcurtain_proxy.model.json import Json
 
 PASSED_ON: Final = frozenset(
@@ -46,7 +46,7 @@ class Listeners:
     """Gives the client capabilities for the server."""
     hidden: Callable[[str], None] = lambda _: None
     """Called for each hidden tool, at every listing."""
-    room: AnswerCapacity = field(default_factory=AnswerCapacity)
+    capacity: AnswerCapacity = field(default_factory=AnswerCapacity)
     """The capacity that large answers of all servers share."""
     notices: Notices = field(default_factory=Notices)
     """The limit on notifications; answers always pass."""

@@ -1,4 +1,4 @@
-"""The open questions of one server: elicitation and sampling.
+"""The open requests of one server: elicitation, sampling, and what nobody serves.
 
 A question belongs to the server's operations in progress. A question without an operation is
 refused, and questions that are open when the last operation ends are withdrawn.
@@ -13,14 +13,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Method
 
 _log: Final = logging.getLogger(__name__)
 
-QuestionMethod: TypeAlias = Method
-Asker: TypeAlias = Callable[
-    [QuestionMethod, Mapping[str, Json], int], Awaitable[Mapping[str, object]]
-]
+Asker: TypeAlias = Callable[[str, Mapping[str, Json], int], Awaitable[Mapping[str, object]]]
 """Decides on a question, sends it, and gives the `result` or `error` for the server. The last
 argument is the number of operations in progress, one of which the question belongs to."""
 
@@ -60,22 +56,24 @@ class OpenQuestions:
             for scope in self._open:
                 scope.cancel()
 
-    def take(self, method: QuestionMethod, params: Mapping[str, Json], reply: Replier) -> None:
-        """Answer a question in a task; returns at once."""
+    def take(self, method: str, params: Mapping[str, Json], reply: Replier) -> bool:
+        """Answer a question in a task; returns at once. False: it is refused, for its number."""
         if self._ask is None or self._group is None:
             reply(NOT_OFFERED)
         elif len(self._open) >= _MOST:
             reply(_BUSY)
+            return False
         else:
             scope = anyio.CancelScope()
             self._open.add(scope)
             self._group.start_soon(partial(self._answer, self._ask, scope, method, params, reply))
+        return True
 
     async def _answer(
         self,
         ask: Asker,
         scope: anyio.CancelScope,
-        method: QuestionMethod,
+        method: str,
         params: Mapping[str, Json],
         reply: Replier,
     ) -> None:

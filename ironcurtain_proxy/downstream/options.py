@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.downstream.room import AnswerCapacity
+from ironcurtain_proxy.downstream.answer_capacity import AnswerCapacity
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.sandbox.launch import Confinement
 
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopped"]
@@ -31,17 +30,17 @@ class DownstreamOptions:
     start_deadline: float = 10.0
     """The wait of `tools` for servers that are starting."""
     initialize_timeout: float = 60.0
-    """For `initialize`, and for each page of tools."""
+    """Seconds for `initialize`, and for each page of tools."""
     list_timeout: float = 30.0
-    """For all pages of a list of resources or prompts."""
+    """Seconds for all pages of a list of resources or prompts."""
     max_message_bytes: int = MAX_LINE
-    """For one message, in either direction."""
+    """The most bytes of one message, in either direction."""
     session_log: Path | None = None
     """The session log; None: the output of servers is discarded."""
     workspace: str | None = None
     """Working directory of servers that name none. Absolute; None: the proxy's own."""
     confinements: Mapping[str, Confinement] = field(default_factory=dict)
-    """By server; a server that is missing here runs unconfined."""
+    """The confinement of each server; a server that is missing here runs unconfined."""
     state: Path | None = None
     """The session's directory, with servers' own directories; removed with the session."""
     logins: Path | None = None
@@ -65,14 +64,14 @@ class Hooks:
     on_notice: Callable[[str, str, Mapping[str, Json]], Awaitable[None]] | None = None
     """Called with a server's name, and the method and raw `params` of a notification."""
     on_question: (
-        Callable[[str, Method, Mapping[str, Json], int], Awaitable[Mapping[str, object]]] | None
+        Callable[[str, str, Mapping[str, Json], int], Awaitable[Mapping[str, object]]] | None
     ) = None
     """Answers a question of a server's own; see `open_questions.Asker`. None: all are refused."""
     capabilities: Callable[[str], Awaitable[Mapping[str, Json]]] | None = None
     """Gives the client capabilities for a server; None: roots only."""
     roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None
     """Gives the roots of a server; None: it has none."""
-    room: AnswerCapacity = field(default_factory=AnswerCapacity)
+    capacity: AnswerCapacity = field(default_factory=AnswerCapacity)
     """The capacity for large answers of all servers."""
     batch: Batch = field(default_factory=Batch)
     """Gets the lines of each read of a server's pipe."""

@@ -53,7 +53,7 @@ class ServerProcess:
         return self._popen.poll()
 
     def ending(self) -> str:
-        """How it ended, in words."""
+        """The end of the process, in words."""
         status = self.exit_status
         if status is None:
             return "it closed its output"

@@ -22,6 +22,7 @@ from ironcurtain_proxy.downstream.supervisor import Supervisor
 from ironcurtain_proxy.downstream.twins import Twins
 from ironcurtain_proxy.downstream.wire_params import wire_params
 from ironcurtain_proxy.errors import (
+    CallLostError,
     CallTimedOutError,
     ConfigurationError,
     DownstreamError,
@@ -37,7 +38,12 @@ from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.sandbox.abandoned import remove_abandoned
 from ironcurtain_proxy.sandbox.denials import Closed
-from ironcurtain_proxy.sandbox.error_hints import annotated, annotated_error, refused_host
+from ironcurtain_proxy.sandbox.error_hints import (
+    annotated,
+    annotated_error,
+    refused_host,
+    told_of_limits,
+)
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.twin import opening_for
 
@@ -193,12 +199,12 @@ class DownstreamServers:
         first = self._supervisor(call.server)
         if opening is None:
             confinement = self._options.confinements.get(call.server)
-            if not roots:
-                send = partial(self._send, first, confinement, call, on_progress)
-                if first.spec.remote is None:
-                    return await send()
-                return await send_again_if_forgotten(first, call, send)
-            return await self._send_to(first, confinement, call, on_progress, roots)
+            if roots:
+                return await self._send_to(first, confinement, call, on_progress, roots)
+            if first.spec.remote is None:
+                return await self._send(first, confinement, call, on_progress)
+            send = partial(self._send, first, confinement, call, on_progress)
+            return await send_again_if_forgotten(first, call, send)
         async with self.twins.use(first, opening) as twin:
             return await self._send_to(twin.supervisor, twin.confinement, call, on_progress, roots)
 
@@ -244,7 +250,17 @@ class DownstreamServers:
         connection, sandboxed = supervisor.connection, supervisor.is_sandboxed
         gate = None if confinement is None or confinement.gate is None else self._gates[call.server]
         before = 0 if gate is None else gate.count
-        result = await connection.call(params, self._options.call_timeout, on_progress, call.method)
+        load = supervisor.load
+        ended = 0 if load is None else load.ended
+        timeout = self._options.call_timeout
+        try:
+            result = await connection.call(params, timeout, on_progress, call.method)
+        except CallLostError as error:
+            if load is None or load.ended == ended:
+                raise
+            raise CallLostError(f"{error}: {load.last}") from None
+        if load is not None and load.ended > ended and result.result is not None:
+            result = result.with_result(told_of_limits(result.result, load.last), "")
         if not sandboxed or confinement is None:
             return result
         closed = Closed.to(confinement.profile, call.request)

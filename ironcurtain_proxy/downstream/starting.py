@@ -3,11 +3,13 @@
 Needs no event loop.
 """
 
+import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+import anyio
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
@@ -18,6 +20,7 @@ from ironcurtain_proxy.downstream.environment import (
     missing_container_variables,
     secrets_of,
 )
+from ironcurtain_proxy.downstream.load import Load, load_of
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
@@ -29,6 +32,11 @@ from ironcurtain_proxy.jsonrpc.pipes import open_wire
 from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Launch, confine
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+_SAY_AGAIN: Final = 60.0
+"""Seconds between two warnings of what was ended; the session log has them all."""
 
 _DRAIN: Final = 0.5
 """Seconds to wait for the last words of a server that has ended."""
@@ -43,33 +51,26 @@ class Life(Protocol):
     @property
     def sandboxed(self) -> bool:
         """Whether it is confined."""
-        ...
 
     @property
     def pid(self) -> int | None:
         """The guardian's process; None: it is no process of ours."""
-        ...
 
     @property
     def last_words(self) -> str:
-        """Its last output; empty: none, or unknown."""
-        ...
+        """The last output of the server; empty: none, or unknown."""
 
     async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:
         """The wire to it. Once."""
-        ...
 
     async def watch(self) -> None:
         """Do background work beside the conversation, until cancelled."""
-        ...
 
     async def close(self) -> None:
         """End it, and wait until that is done."""
-        ...
 
     def ending(self) -> str:
-        """How it ended, in words."""
-        ...
+        """The end of the server, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,9 @@ class Started:
     process: ServerProcess
     drain: StderrDrain
     launch: Launch
+    log: SessionLog
+    load: Load | None = None
+    """What its sandbox uses of the machine; None: it is not bounded."""
     # Its own, or ending a server would queue behind other folders' threads.
     limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
@@ -95,24 +99,43 @@ class Started:
 
     @property
     def last_words(self) -> str:
-        """Its last output."""
+        """The last output of the process."""
         return self.drain.last_words
 
     async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:
-        """Its pipes."""
+        """The pipes of the process."""
         return await open_wire(*self.process.take_wire(), max_line=max_line, batch=batch)
 
     async def watch(self) -> None:
-        """End its remaining processes once its guardian was killed."""
-        await end_if_bereaved(self.process, self.limiter)
+        """End its remaining processes once its guardian was killed, and bound its load."""
+        async with anyio.create_task_group() as group:
+            if self.load is not None:
+                group.start_soon(self._bound, self.load)
+            await end_if_bereaved(self.process, self.limiter)
+
+    async def _bound(self, load: Load) -> None:
+        limiter = CapacityLimiter(1)
+        said = -_SAY_AGAIN
+        while True:
+            seconds = await run_sync(load.look, limiter=limiter)
+            what = load.take_news()
+            if what:
+                text = f'server "{self.spec.name}": {what}; see its "limits"'
+                self.log.write(self.spec.name, f"(proxy) {text}")
+                if anyio.current_time() - said >= _SAY_AGAIN:
+                    said = anyio.current_time()
+                    _LOGGER.warning("%s", text)
+            await anyio.sleep(seconds)
 
     async def close(self) -> None:
         """End the process."""
         await run_sync(self.end, _GRACE, limiter=self.limiter)
 
     def ending(self) -> str:
-        """How it ended; a missing command is named."""
+        """The end of the process, in words; a missing command is named."""
         missing = self.process.exit_status in {126, 127}
+        if self.load is not None and self.load.last:
+            return self.load.last
         why = self.process.ending()
         return f"{why}: {printable(self.spec.command)}" if missing else why
 
@@ -170,4 +193,14 @@ def start_server(
         raise ServerUnavailableError(
             f'server "{spec.name}" could not be started: the system has no thread left'
         ) from None
-    return Started(spec, process, drain, launch)
+    confinement = options.confinements.get(spec.name)
+    return Started(
+        spec,
+        process,
+        drain,
+        launch,
+        log,
+        None
+        if confinement is None
+        else load_of(process.pid, confinement.profile.limits, confinement.writable),
+    )

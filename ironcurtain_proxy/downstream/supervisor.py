@@ -21,6 +21,7 @@ from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted
 from ironcurtain_proxy.downstream.left_out import LeftOut
 from ironcurtain_proxy.downstream.listeners import Listeners
+from ironcurtain_proxy.downstream.load import Load
 from ironcurtain_proxy.downstream.open_questions import NOT_OFFERED
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
 from ironcurtain_proxy.downstream.probing import Prober
@@ -30,7 +31,6 @@ from ironcurtain_proxy.downstream.starting import Life, Started, start_server
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.walls import Walls
 
@@ -125,6 +125,11 @@ class Supervisor:
     def is_sandboxed(self) -> bool:
         """Whether the running process is confined."""
         return self._started is not None and self._started.sandboxed
+
+    @property
+    def load(self) -> Load | None:
+        """The load of the running process's sandbox; None: it is not bounded."""
+        return self._started.load if isinstance(self._started, Started) else None
 
     async def walls(self) -> Walls | None:
         """The walls of the running process; None: it is not confined."""
@@ -286,7 +291,7 @@ class Supervisor:
             logged=self._pass_on_log,
             roots=self.roots.listing,
             hidden=self._say_hidden,
-            room=self._hooks.room,
+            capacity=self._hooks.capacity,
             notices=self._left_out.notices,
             noticed=self._pass_on_notice,
             asked=self._ask if self._hooks.on_question is not None else None,
@@ -355,7 +360,7 @@ class Supervisor:
             await self._hooks.on_notice(self.spec.name, method, params)
 
     async def _ask(
-        self, method: Method, params: Mapping[str, Json], under_way: int
+        self, method: str, params: Mapping[str, Json], under_way: int
     ) -> Mapping[str, object]:
         if self._hooks.on_question is None:
             return NOT_OFFERED

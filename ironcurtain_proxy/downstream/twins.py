@@ -148,7 +148,7 @@ class Twins:
         if found.state != "ready":
             await self._end(key, twin)
             why = found.error or "it takes too long to start"
-            raise ServerUnavailableError(f"no second instance for what was approved: {why}")
+            raise ServerUnavailableError(f"no second instance for the approved call: {why}")
         return twin
 
     def _made(self, spec: ServerSpec, opening: Opening) -> Twin:
@@ -180,7 +180,7 @@ class Twins:
                 Hooks(
                     on_log=hooks.on_log,
                     roots=hooks.roots,
-                    room=hooks.room,
+                    capacity=hooks.capacity,
                     batch=hooks.batch,
                 ),
                 self._log,

@@ -11,11 +11,7 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.downstream.roots import (
-    ServerRoots,
-    retry_while_outside,
-    says_outside,
-)
+from ironcurtain_proxy.downstream.roots import ServerRoots, retry_while_outside, says_outside
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.json import Json

@@ -224,7 +224,7 @@ async def test_a_server_that_does_not_read_fails_calls_instead_of_filling_memory
                 await servers.forward(a_call("length", {"text": "x" * 1_000_000}))
             errors.append(str(caught.value))
     assert errors[0] == 'server "one" did not answer within 0.2 s'
-    assert errors[-1] == 'server "one" does not read what it is sent'
+    assert errors[-1] == 'server "one" does not read its input'
 
 
 async def test_what_a_server_may_ask_is_answered_and_nothing_else() -> None:

@@ -1,14 +1,14 @@
 """Which protocol versions of a server are taken, and what becomes of one that refuses ours."""
 
+from collections.abc import Mapping
+
 import pytest
 
-from ironcurtain_proxy.downstream.versions import (
-    VERSIONS,
-    check_version,
-    supported_version,
-)
+from ironcurtain_proxy.downstream.greeting import greet
+from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ToolResult
 from tests.downstream.scripted_servers import running, scripted, text_of
 
 pytestmark = pytest.mark.anyio
@@ -42,6 +42,22 @@ async def test_a_server_of_an_unknown_version_offers_no_tool(version: Json) -> N
         status = servers.status()["one"]
         assert status.state == "failed"
         assert "protocol version" in status.error
+
+
+async def test_a_server_of_newer_versions_alone_is_left_out_with_a_clear_line() -> None:
+    async with running(scripted(behaviour={"only": "2026-07-28"})) as servers:
+        assert await servers.tools() == {"one": ()}
+        assert "it speaks 2026-07-28, and spoken here are 2025-11-25" in (
+            servers.status()["one"].error
+        )
+
+
+async def test_a_server_that_knows_no_initialize_is_told_from_one_that_refuses() -> None:
+    async def ask(_: Mapping[str, Json]) -> ToolResult:
+        return ToolResult(error={"code": -32601, "message": "Method not found"})
+
+    with pytest.raises(DownstreamError, match="speaks only protocol 2026-07-28 or later"):
+        await greet("one", ask, {})
 
 
 async def test_a_server_that_refuses_our_version_is_greeted_with_one_it_names() -> None:

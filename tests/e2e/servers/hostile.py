@@ -5,21 +5,24 @@ Speaks MCP over stdio with the standard library alone. What an attempt raises is
 text of an error with the exception's own words.
 """
 
+# Hundreds of tests start it. What one attempt needs is imported there: all of it at once would be
+# two thirds of the start.
+# ruff: noqa: PLC0415
+from __future__ import annotations
+
 import json  # noqa: TID251  the standard library alone
 import os
 import signal
-import socket
-import subprocess
 import sys
-import tempfile
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Final, TypeAlias, cast
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-Message: TypeAlias = dict[str, Json]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from typing import Final, TypeAlias
+
+    Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+    Message: TypeAlias = dict[str, Json]
 
 PATIENCE: Final = 5.0
 """Seconds an attempt over the network may take."""
@@ -40,6 +43,8 @@ _DETACHED: Final = (
 
 def read(path: str) -> str:
     """The text of a file, or the names in a directory."""
+    from pathlib import Path
+
     place = Path(path)
     if place.is_dir():
         return json.dumps(sorted(entry.name for entry in place.iterdir()))
@@ -48,6 +53,8 @@ def read(path: str) -> str:
 
 def write(path: str, text: str) -> str:
     """Write a file, then say what stands in it."""
+    from pathlib import Path
+
     Path(path).write_text(text, encoding="utf-8")
     return Path(path).read_text(encoding="utf-8")
 
@@ -64,36 +71,49 @@ def append(path: str, text: str) -> str:
 
 def remove(path: str) -> str:
     """Unlink a file."""
+    from pathlib import Path
+
     Path(path).unlink()
     return "removed"
 
 
 def rename(source: str, target: str) -> str:
     """Move a file or directory."""
+    from pathlib import Path
+
     Path(source).rename(target)
     return "renamed"
 
 
 def link(source: str, target: str) -> str:
     """Make a second name for a file."""
+    from pathlib import Path
+
     Path(target).hardlink_to(source)
     return "linked"
 
 
 def symlink(source: str, target: str) -> str:
     """Make a symbolic link at `target`."""
+    from pathlib import Path
+
     Path(target).symlink_to(source)
     return "linked"
 
 
 def connect(host: str, port: int) -> str:
     """Connect past every proxy."""
+    import socket
+
     with socket.create_connection((host, port), timeout=PATIENCE):
         return "connected"
 
 
 def http(url: str) -> str:
     """Fetch through the proxy of the environment, for every host, whatever `no_proxy` says."""
+    import urllib.error
+    import urllib.request
+
     for name in ("no_proxy", "NO_PROXY"):
         os.environ.pop(name, None)
     try:
@@ -105,6 +125,8 @@ def http(url: str) -> str:
 
 def unix(path: str) -> str:
     """Connect to a unix socket; `@` stands for the NUL of an abstract one."""
+    import socket
+
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as end:
         end.settimeout(PATIENCE)
         end.connect("\0" + path[1:] if path.startswith("@") else path)
@@ -123,6 +145,8 @@ def argv() -> str:
 
 def proc() -> str:
     """What every visible process was started with: by pid, command line and environment."""
+    from pathlib import Path
+
     found: dict[str, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -139,6 +163,9 @@ def _peek(file: Path) -> str:
 
 def tmp() -> str:
     """Write a temporary file, read it back, leave it there."""
+    import tempfile
+    from pathlib import Path
+
     descriptor, name = tempfile.mkstemp()
     os.write(descriptor, b"temporary")
     os.close(descriptor)
@@ -158,6 +185,8 @@ def kill(pid: int) -> str:
 
 def unshare() -> str:
     """Enter a user namespace of its own, where it would be root."""
+    import subprocess
+
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--mount", "true"],
         capture_output=True,
@@ -171,6 +200,8 @@ def unshare() -> str:
 
 def spawn() -> str:
     """Leave a process behind that is in no session of ours and ignores SIGTERM."""
+    import subprocess
+
     child = subprocess.Popen(
         [sys.executable, "-c", _DETACHED, GRANDCHILD],
         stdin=subprocess.DEVNULL,
@@ -185,6 +216,8 @@ def spawn() -> str:
 
 def run(code: str) -> str:
     """Run a Python program of a few lines; gives what it prints."""
+    import subprocess
+
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip())
@@ -193,6 +226,8 @@ def run(code: str) -> str:
 
 def shell(command: str) -> str:
     """Run a shell command; what it prints is the answer, and a failure is no error."""
+    import subprocess
+
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
     return f"{done.stdout}{done.stderr}exit {done.returncode}"
 
@@ -261,10 +296,15 @@ def answer(method: str, params: Message) -> Message:
     if method == "tools/call":
         act = TOOLS[str(params["name"])][0]
         try:
-            return _content(act(**cast("Message", params.get("arguments") or {})))
+            return _content(act(**_object(params.get("arguments") or {})))
         except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
             return {**_content(f"{type(error).__name__}: {error}"), "isError": True}
     return {}
+
+
+def _object(value: Json) -> Message:
+    assert isinstance(value, dict)
+    return value
 
 
 def _described(name: str, arguments: Mapping[str, str]) -> Message:
@@ -280,10 +320,10 @@ def _content(text: str) -> Message:
 def serve() -> None:
     """Answer every request until stdin ends; then stay, if it has come to that."""
     for line in sys.stdin.buffer:
-        message = cast("Message", json.loads(line))
+        message: Message = json.loads(line)
         if "id" not in message or "method" not in message:
             continue
-        result = answer(str(message["method"]), cast("Message", message.get("params") or {}))
+        result = answer(str(message["method"]), _object(message.get("params") or {}))
         reply: Message = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
         sys.stdout.buffer.flush()

@@ -7,17 +7,22 @@ answers with the `params` it was sent, so that a test sees what was forwarded. E
 arrives is written down in `SCRIPTED_JOURNAL` before it is acted upon.
 """
 
+# More than a thousand tests start it: `typing`, `pathlib` and `subprocess` would double its start.
+from __future__ import annotations
+
 import json  # noqa: TID251  the standard library alone
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias, cast
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-Message: TypeAlias = dict[str, Json]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Mapping
+    from typing import BinaryIO, Final, TypeAlias
+
+    Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+    Message: TypeAlias = dict[str, Json]
 
 TOOLS: Final[Mapping[str, Mapping[str, str]]] = {
     "answer": {"text": "string"},
@@ -83,7 +88,7 @@ class Scripted:
         for line in self.incoming:
             if self.journal is not None:
                 os.write(self.journal, line)
-            message = cast("Message", json.loads(line))
+            message: Message = json.loads(line)
             if "method" in message:
                 self._take(str(message["method"]), message)
             elif message.get("id") == "roots":
@@ -98,7 +103,7 @@ class Scripted:
             self._result(
                 message["id"],
                 {
-                    "protocolVersion": cast("Message", message["params"])["protocolVersion"],
+                    "protocolVersion": _object(message["params"])["protocolVersion"],
                     "capabilities": {"tools": {"listChanged": True}, "logging": {}},
                     "serverInfo": {"name": "scripted", "version": "1"},
                 },
@@ -106,7 +111,7 @@ class Scripted:
         elif method == "tools/list":
             self._list(message)
         elif method == "tools/call":
-            params = cast("Message", message["params"])
+            params = _object(message["params"])
             act = ACTS.get(str(params["name"]), Scripted._echo)
             act(self, message["id"], params)
         elif "id" in message:
@@ -115,13 +120,13 @@ class Scripted:
     def _list(self, message: Message) -> None:
         file = os.environ.get("SCRIPTED_TOOLS")
         if file is not None:
-            text = Path(file).read_text(encoding="utf-8")
+            text = _text_of(file)
             self._line(f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":{text}}}')
             return
         tools: list[Json] = [described(name, given) for name, given in TOOLS.items()]
         tools += self.added
         size = int(os.environ.get("SCRIPTED_PAGE", len(tools)))
-        start = int(str(cast("Message", message.get("params") or {}).get("cursor") or 0))
+        start = int(str(_object(message.get("params") or {}).get("cursor") or 0))
         result: Message = {"tools": tools[start : start + size]}
         if start + size < len(tools):
             result["nextCursor"] = str(start + size)
@@ -160,7 +165,7 @@ class Scripted:
 
     def _fifo(self, request: Json, params: Message) -> None:
         # Opening blocks until the test opens the other end: then it knows that we are at work.
-        self._text(request, Path(str(_argument(params, "name"))).read_text(encoding="utf-8"))
+        self._text(request, _text_of(str(_argument(params, "name"))))
 
     def _hold(self, request: Json, params: Message) -> None:
         self.held[str(_argument(params, "key"))] = request
@@ -178,7 +183,7 @@ class Scripted:
         self._text(request, str(os.getpid()))
 
     def _progress(self, request: Json, params: Message) -> None:
-        token = cast("Message", params["_meta"])["progressToken"]
+        token = _object(params["_meta"])["progressToken"]
         for step in range(int(str(_argument(params, "times")))):
             self._notify("notifications/progress", {"progressToken": token, "progress": step + 1})
         self._text(request, "done")
@@ -192,6 +197,8 @@ class Scripted:
         self._send({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})
 
     def _spawn(self, request: Json, params: Message) -> None:
+        import subprocess  # noqa: PLC0415  see above
+
         pids: list[int] = []
         for new_session in (False, True):
             child = subprocess.Popen(
@@ -241,8 +248,18 @@ class Scripted:
         self.outgoing.flush()
 
 
+def _object(value: Json) -> Message:
+    assert isinstance(value, dict)
+    return value
+
+
+def _text_of(file: str) -> str:
+    with open(file, encoding="utf-8") as opened:  # noqa: PTH123  see above
+        return opened.read()
+
+
 def _argument(params: Message, name: str) -> Json:
-    return cast("Message", params.get("arguments") or {}).get(name)
+    return _object(params.get("arguments") or {}).get(name)
 
 
 ACTS: Final[Mapping[str, Callable[[Scripted, Json, Message], None]]] = {

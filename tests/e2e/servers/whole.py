@@ -3,8 +3,9 @@
 
 Speaks MCP over stdio with the standard library alone. `WHOLE` holds, or names a file with, its
 lists as JSON (`resources`, `resourceTemplates`, `prompts`, `tools`), what its tool `ask` asks
-(`questions`, a list of requests) and what it says of its use (`instructions`). Every line that
-arrives is written down in `WHOLE_JOURNAL` before it is acted upon.
+(`questions`, a list of requests) and what it says of its use (`instructions`). Its tool `echo` does
+what `scripts` says of its argument `message`. Every line that arrives is written down in
+`WHOLE_JOURNAL` before it is acted upon.
 """
 
 import json  # noqa: TID251  the standard library alone
@@ -16,6 +17,15 @@ from typing import Final, TypeAlias, TypedDict
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Message: TypeAlias = dict[str, Json]
+
+
+class Script(TypedDict, total=False):
+    """What one call of `echo` does."""
+
+    notifications: list[Message]
+    questions: list[Message]
+    answer: Message
+    error: Message
 
 
 class Said(TypedDict, total=False):
@@ -31,6 +41,7 @@ class Said(TypedDict, total=False):
     early: Message
     page: int
     views: dict[str, str]
+    scripts: dict[str, Script]
 
 
 WORDS: Final = os.environ.get("WHOLE", "{}")
@@ -57,13 +68,13 @@ def receive() -> Message:
     return found
 
 
-def ask() -> Message:
+def ask(questions: list[Message], name: str = "q") -> Message:
     """Ask the user everything, and give the answers."""
     answers: list[Json] = []
-    for number, question in enumerate(SAID.get("questions", [])):
-        send({"id": f"q{number}", **question})
+    for number, question in enumerate(questions):
+        send({"id": f"{name}{number}", **question})
         answer = receive()
-        while answer.get("id") != f"q{number}":
+        while answer.get("id") != f"{name}{number}":
             answer = receive()
         answers.append(answer.get("result", answer.get("error")))
     return {"content": [{"type": "text", "text": json.dumps(answers)}]}
@@ -74,7 +85,7 @@ def initialized(params: Message) -> Message:
     said: Message = {"instructions": SAID["instructions"]} if "instructions" in SAID else {}
     return {
         "protocolVersion": params["protocolVersion"],
-        "capabilities": {**parts, "completions": {}},
+        "capabilities": {**parts, "completions": {}, "logging": {}},
         "serverInfo": {"name": "whole", "version": "1"},
         **said,
     }
@@ -102,9 +113,19 @@ def complete(params: Message) -> Message:
     return {"completion": {"values": [json.dumps(params, sort_keys=True)]}}
 
 
+def echo(message: str) -> Message:
+    script = SAID.get("scripts", {}).get(message, {})
+    for notification in script.get("notifications", []):
+        send(notification)
+    if "error" in script:
+        return {"error": script["error"]}
+    answers = ask(script.get("questions", []), f"{message} ")
+    return {"result": script.get("answer", answers)}
+
+
 def call(params: Message) -> Message:
     if params["name"] == "ask":
-        return ask()
+        return ask(SAID.get("questions", []))
     if params["name"] == "notify":
         for notification in SAID.get("notifications", []):
             send(notification)
@@ -136,10 +157,14 @@ def main() -> None:
         if message.get("method") == "notifications/initialized" and "early" in SAID:
             send({"id": "early", **SAID["early"]})
         if "id" in message and "method" in message:
-            given = message.get("params")
+            params = message.get("params")
+            given = params if isinstance(params, dict) else {}
             answer = ANSWERS.get(message["method"], nothing)
-            result = answer(given if isinstance(given, dict) else {})
-            send({"id": message["id"], "result": result})
+            arguments = given.get("arguments")
+            if given.get("name") == "echo" and isinstance(arguments, dict):
+                send({"id": message["id"], **echo(str(arguments.get("message")))})
+            else:
+                send({"id": message["id"], "result": answer(given)})
 
 
 if __name__ == "__main__":
