@@ -32,12 +32,12 @@ class Front:
     """The ASGI application."""
 
     def __init__(self, guard: Guard, sessions: Sessions, limit: int) -> None:
-        """Nothing is begun.
+        """Set the parts without starting a session.
 
         Args:
-            guard: who may come.
-            sessions: of all agents.
-            limit: the largest message, bytes.
+            guard: the checks of every request.
+            sessions: the sessions of all agents.
+            limit: the most bytes of a message.
         """
         self._guard = guard
         self._sessions = sessions

@@ -1,4 +1,4 @@
-"""What a request holds, read up to our own limit."""
+"""The bodies of requests, read up to a limit."""
 
 from typing import Final
 

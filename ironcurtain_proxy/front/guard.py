@@ -1,4 +1,4 @@
-"""What every request must have: our host, no foreign origin, the token of a principal.
+"""The checks of every request: our host, no foreign origin, the token of a principal.
 
 Attacks that this stops: a page in the user's browser that sends requests to this machine (origin,
 token), also under a name of its own that leads here (host); another program or user of this machine
@@ -52,7 +52,7 @@ class Guard:
 
 
 def hosts_of(sockets: Sequence[socket.socket], public_names: Iterable[str]) -> list[str]:
-    """What `Host` may say of a front that listens on these sockets."""
+    """The accepted values of `Host` for a front that listens on these sockets."""
     found = [*public_names]
     for one in sockets:
         if one.family == socket.AF_INET:

@@ -1,4 +1,4 @@
-"""Who may come, by the token that each presents.
+"""The principals that may connect, by their tokens.
 
 A file of tokens belongs to the user alone and has a line for each principal: `NAME TOKEN`. Tokens
 are compared as a whole and in constant time; they stand in no log and no message.

@@ -67,7 +67,7 @@ class ProxyProcess:
         return cls(process, lines, out)
 
     def close_input(self) -> None:
-        """Tell it that its agent has gone: it finishes what is under way, and ends."""
+        """Close the input of the proxy: it finishes open calls, and ends."""
         self.out.abort()
 
     async def end(self, patience: float) -> None:

@@ -8,6 +8,7 @@ from ironcurtain_proxy.agent.messages import INVALID_REQUEST
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode
 
 JSON: Final = "application/json"
+_CLOSING: Final = frozenset({401, 403, 408, 413, 421})
 
 
 class RefusalError(Exception):
@@ -24,7 +25,9 @@ class RefusalError(Exception):
     ) -> None:
         super().__init__(words)
         self._status = status
-        self._headers = headers
+        # Who is not let in, or says too much, holds no connection open with what it still says.
+        closing = {"Connection": "close"} if status in _CLOSING else {}
+        self._headers = {**(headers or {}), **closing}
         error = {"code": code, "message": words}
         self._said = {"jsonrpc": "2.0", "id": request_id, "error": error}
 

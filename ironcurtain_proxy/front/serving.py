@@ -18,8 +18,10 @@ from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.reading.environment import SESSION_VARIABLE
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
+from ironcurtain_proxy.downstream.descriptors import raise_limit
 from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
 from ironcurtain_proxy.front.app import PATH, Front
+from ironcurtain_proxy.front.connections import FrontConnection
 from ironcurtain_proxy.front.guard import Guard, hosts_of
 from ironcurtain_proxy.front.listening import LOOPBACK, listening, port_of
 from ironcurtain_proxy.front.process import ProxyProcess, command_of
@@ -47,6 +49,7 @@ def serve_http(
         ConfigurationError: something cannot be used; nothing was started.
     """
     hide_from_debuggers()
+    raise_limit()
     front = take_settings(environ, home_directory(environ) / STATE_DIRECTORY, public_names)
     # With the secrets, which `load_settings` takes away: each session needs them.
     inherited = dict(environ)
@@ -89,7 +92,9 @@ async def _live(
         environ = {**inherited, SESSION_VARIABLE: name}
         return await ProxyProcess.start(command, environ, 2 * limit)
 
-    sessions = Sessions(start, room=limit + limit // 2, patience=settings.drain_seconds + _MARGIN)
+    sessions = Sessions(
+        start, max_waiting=limit + limit // 2, patience=settings.drain_seconds + _MARGIN
+    )
     guard = Guard(front.principals, hosts_of(sockets, front.public_names))
     server = _Server(
         uvicorn.Config(
@@ -97,6 +102,8 @@ async def _live(
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
+            http=FrontConnection,
             ws="none",
             lifespan="off",
             timeout_keep_alive=_KEEP_ALIVE,

@@ -34,7 +34,7 @@ _ASIDE: Final = frozenset(
         "notifications/resources/updated",
     }
 )
-"""What belongs to no request."""
+"""Notifications that belong to no request."""
 
 _GONE: Final = {"code": INTERNAL_ERROR, "message": "the session ended before the answer"}
 
@@ -56,14 +56,14 @@ _progress: Final = Decoder(_Progress).decode
 class AgentSession:
     """One agent, its proxy, and the streams between them."""
 
-    def __init__(self, name: str, principal: str, process: ProxyProcess, room: int) -> None:
+    def __init__(self, name: str, principal: str, process: ProxyProcess, max_waiting: int) -> None:
         """Begin.
 
         Args:
             name: what the client calls it by.
             principal: whose it is.
             process: its proxy.
-            room: bytes that may wait for the client.
+            max_waiting: bytes that may wait for the client.
         """
         self.name = name
         self.principal = principal
@@ -73,7 +73,7 @@ class AgentSession:
         self.used_at = anyio.current_time()
         self.reading_large = anyio.Lock()
         """Held by the one request whose large body is being read."""
-        self._room = room
+        self._max_waiting = max_waiting
         self._own = Stream(OWN, self._note_taken)
         self._requests: dict[MessageId, Stream] = {}
         self._tokens: dict[MessageId, MessageId] = {}
@@ -140,7 +140,7 @@ class AgentSession:
             while (line := await self.process.lines.receive()) is not None:
                 if isinstance(line, bytes):
                     self._hand_out(line)
-                    await self._until_room()
+                    await self._until_it_fits()
         finally:
             for request_id in [*self._requests]:
                 error = {"jsonrpc": "2.0", "id": request_id, "error": _GONE}
@@ -187,9 +187,11 @@ class AgentSession:
         self.used_at = anyio.current_time()
         return stream
 
-    async def _until_room(self) -> None:
+    async def _until_it_fits(self) -> None:
         """Wait while the client does not keep up. What nobody reads is forgotten first."""
-        while (waiting := self._waiting()) and sum(one.unsent for one in waiting) > self._room:
+        while (waiting := self._waiting()) and sum(
+            one.unsent for one in waiting
+        ) > self._max_waiting:
             left = next((one for one in waiting if not one.is_followed), None)
             if left is not None:
                 left.shed()

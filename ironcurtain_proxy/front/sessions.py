@@ -36,16 +36,16 @@ class TooManyError(Exception):
 class Sessions:
     """The sessions, by their names."""
 
-    def __init__(self, start: Starter, *, room: int, patience: float) -> None:
+    def __init__(self, start: Starter, *, max_waiting: int, patience: float) -> None:
         """None yet.
 
         Args:
             start: starts the proxy of a session.
-            room: bytes that may wait for a client.
+            max_waiting: bytes that may wait for a client.
             patience: seconds that a proxy has to finish once its agent has gone.
         """
         self._start = start
-        self._room = room
+        self._max_waiting = max_waiting
         self._patience = patience
         self._sessions: dict[str, AgentSession] = {}
         self._starting: dict[str, int] = {}
@@ -63,6 +63,7 @@ class Sessions:
                     for session in self._forgotten():
                         self.end(session)
         finally:
+            self._tasks = None
             self._sessions.clear()
 
     def stop(self) -> None:
@@ -75,7 +76,7 @@ class Sessions:
         """Begin a session.
 
         Raises:
-            TooManyError: its principal has too many.
+            TooManyError: its principal has too many, or the front ends.
             OSError: its proxy cannot be started.
         """
         own = sum(one.principal == principal for one in self._sessions.values())
@@ -88,7 +89,10 @@ class Sessions:
             process = await self._start(name)
         finally:
             self._starting[principal] -= 1
-        session = AgentSession(name, principal, process, self._room)
+        if self._tasks is not tasks:  # the front has begun to end meanwhile
+            await process.end(0)
+            raise TooManyError
+        session = AgentSession(name, principal, process, self._max_waiting)
         self._sessions[name] = session
         tasks.start_soon(self._live, session)
         return session

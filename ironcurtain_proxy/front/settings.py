@@ -1,4 +1,4 @@
-"""Where the front listens, and for whom: variables of the environment.
+"""The addresses and the principals of the front: variables of the environment.
 
 They are taken out of the environment, so that no session and no server finds a token in it.
 """
@@ -24,7 +24,7 @@ _LARGEST_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontSettings:
-    """Where the front listens, and for whom."""
+    """The addresses and the principals of the front."""
 
     socket: Path | None
     port: int | None

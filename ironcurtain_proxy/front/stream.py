@@ -11,17 +11,17 @@ import anyio
 
 _KEPT: Final = 256 * 1024
 _KEPT_EVENTS: Final = 256
-"""What was sent is kept up to here, because a connection may have broken on the way."""
+"""The most events that are kept after sending, for a connection that broke meanwhile."""
 
 
 class Stream:
     """The messages that belong to one request, or those that belong to none."""
 
     def __init__(self, name: str, on_taken: Callable[[], None]) -> None:
-        """Nothing has come yet.
+        """Begin without events.
 
         Args:
-            name: for the ids of events, unique in the session.
+            name: the start of the ids of events, unique in the session.
             on_taken: called when a message was taken.
         """
         self.name = name

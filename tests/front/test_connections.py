@@ -1,0 +1,75 @@
+"""Connections that never come to the point are closed; all others stay as they are."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+import uvicorn
+from starlette.responses import Response
+
+from ironcurtain_proxy.front import connections
+from ironcurtain_proxy.front.connections import FrontConnection
+
+PATIENCE = 20.0
+REQUEST = b"GET / HTTP/1.1\r\nHost: h\r\n"
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A server with our connections, which waits a tenth of a second for a head."""
+    monkeypatch.setattr(connections, "_SLOWEST", 0.1)
+    config = uvicorn.Config(
+        Response("done"), port=0, log_level="critical", http=FrontConnection, ws="none"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        thread.join(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join()
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), PATIENCE)
+
+
+@pytest.mark.parametrize("begin", [b"", b"G", REQUEST, REQUEST + b"X: " + b"y" * 1000])
+def test_a_connection_that_says_nothing_whole_is_closed(port: int, begin: bytes) -> None:
+    with connected(port) as connection:
+        connection.sendall(begin)
+        assert connection.recv(1000) == b""
+
+
+def test_a_second_request_that_is_not_finished_is_given_up_too(port: int) -> None:
+    with connected(port) as connection:
+        connection.sendall(REQUEST + b"\r\n")
+        said = b""
+        while b"done" not in said:
+            said += connection.recv(1000)
+        connection.sendall(b"GET /")
+        assert connection.recv(1000) == b""
+
+
+def test_a_head_without_end_is_not_kept(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SLOWEST", PATIENCE)
+    with connected(port) as connection:
+        connection.sendall(REQUEST)
+        sent = 0
+        with suppress(OSError):  # reset, or broken
+            while sent < 1 << 26:
+                sent += connection.send(b"X: " + b"y" * 10_000 + b"\r\n")
+    assert sent < 1 << 26
+
+
+def test_a_request_that_is_whole_is_answered_and_another_after_it(port: int) -> None:
+    with connected(port) as connection:
+        for _ in range(3):
+            connection.sendall(REQUEST + b"\r\n")
+            said = b""
+            while b"done" not in said:
+                said += connection.recv(1000)
+            assert said.startswith(b"HTTP/1.1 200")

@@ -1,0 +1,144 @@
+"""How many sessions there are, and when one ends that nobody uses; each proxy is a `cat`."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.agent.messages import Message
+from ironcurtain_proxy.front import sessions as module
+from ironcurtain_proxy.front.process import ProxyProcess
+from ironcurtain_proxy.front.session import OWN, AgentSession
+from ironcurtain_proxy.front.sessions import MOST, Sessions, TooManyError
+
+pytestmark = pytest.mark.anyio
+
+
+async def a_cat(_name: str) -> ProxyProcess:
+    return await ProxyProcess.start(["cat"], {}, 1 << 20)
+
+
+async def none(_name: str) -> ProxyProcess:
+    raise FileNotFoundError
+
+
+@asynccontextmanager
+async def running(sessions: Sessions) -> AsyncIterator[Sessions]:
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(sessions.run)
+        yield sessions
+        tasks.cancel_scope.cancel()
+
+
+def some(start: module.Starter = a_cat) -> Sessions:
+    return Sessions(start, max_waiting=1 << 20, patience=5.0)
+
+
+def a_request() -> Message:
+    return Message(id=1, method="ping", params={}, size=40)
+
+
+async def until_ended(sessions: Sessions, session: AgentSession) -> None:
+    while sessions.find(session.principal, session.name) is not None:  # noqa: ASYNC110
+        await anyio.sleep(0.01)
+
+
+async def test_a_principal_has_no_more_than_its_share_and_another_its_own() -> None:
+    async with running(some()) as sessions:
+        own = [await sessions.begin("alice") for _ in range(MOST)]
+        with pytest.raises(TooManyError):
+            await sessions.begin("alice")
+        await sessions.begin("bob")
+        sessions.end(own[0])
+        await sessions.begin("alice")
+
+
+async def test_sessions_that_are_about_to_start_count_too() -> None:
+    may_start = anyio.Event()
+
+    async def slowly(name: str) -> ProxyProcess:
+        await may_start.wait()
+        return await a_cat(name)
+
+    begun: list[bool] = []
+
+    async def begin(sessions: Sessions) -> None:
+        try:
+            await sessions.begin("alice")
+        except TooManyError:
+            begun.append(False)
+        else:
+            begun.append(True)
+
+    async with running(some(slowly)) as sessions, anyio.create_task_group() as tasks:
+        for _ in range(MOST + 3):
+            tasks.start_soon(begin, sessions)
+        while len(begun) < 3:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+        may_start.set()
+    assert (begun.count(False), begun.count(True)) == (3, MOST)
+
+
+async def test_a_session_that_cannot_start_takes_nobodys_place() -> None:
+    async with running(some(none)) as sessions:
+        for _ in range(MOST + 1):
+            with pytest.raises(FileNotFoundError):
+                await sessions.begin("alice")
+
+
+async def test_a_session_ends_that_nobody_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_IDLE", 0.0)
+    monkeypatch.setattr(module, "_LOOK", 0.01)
+    async with running(some()) as sessions:
+        session = await sessions.begin("alice")
+        await until_ended(sessions, session)
+
+
+@pytest.mark.parametrize("use", ["a request under way", "a stream that is read"])
+async def test_a_session_in_use_stays_however_old(
+    use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_IDLE", 0.2)
+    monkeypatch.setattr(module, "_LOOK", 0.01)
+    async with running(some()) as sessions:
+        session = await sessions.begin("alice")
+        if use == "a request under way":
+            session.begin(a_request())
+        else:
+            own = session.stream(OWN)
+            assert own is not None
+            own.follow()
+        other = await sessions.begin("alice")
+        await until_ended(sessions, other)
+        assert sessions.find("alice", session.name) is session
+
+
+async def test_a_session_of_another_is_unknown() -> None:
+    async with running(some()) as sessions:
+        session = await sessions.begin("alice")
+        assert sessions.find("alice", session.name) is session
+        assert sessions.find("bob", session.name) is None
+
+
+async def test_sessions_that_have_ended_are_none_any_more() -> None:
+    async with running(some()) as sessions:
+        session = await sessions.begin("alice")
+    assert sessions.find("alice", session.name) is None
+    with pytest.raises(TooManyError):
+        await sessions.begin("alice")
+
+
+async def test_a_session_that_starts_while_the_front_ends_leaves_no_process() -> None:
+    started: list[ProxyProcess] = []
+
+    async def late(name: str) -> ProxyProcess:
+        sessions.stop()
+        started.append(await a_cat(name))
+        return started[0]
+
+    sessions = some(late)
+    async with running(sessions):
+        with pytest.raises(TooManyError):
+            await sessions.begin("alice")
+    assert started[0]._process.returncode is not None
