@@ -16,7 +16,7 @@ from ironcurtain_proxy.model.decision import Escalate, Ground
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
-from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, sql_of
+from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, may_be_a_place, sql_of
 from ironcurtain_proxy.model.sql import SqlEffect
 from ironcurtain_proxy.model.walls import Walls
 
@@ -89,6 +89,8 @@ def why_not_held(about: Considered) -> str | None:
         return f"the rule {about.for_reviewers.name} keeps such calls for reviewers"
     if about.workspace is None:
         return "there is no workspace"
+    if about.facts.secrets:
+        return "what is sent holds a secret"
     if about.tried:
         return f"the same call has tried to reach {about.tried}"
     return why_open(about.walls, about.workspace) or _why_shown(about.facts, about.judged)
@@ -190,7 +192,8 @@ def _by_values(request: AccessRequest, workspace: RealPath | None) -> EffectFoun
     for fact in request.arguments:
         if not fact.values:
             continue
-        if "unclear" in fact.roles and request.effect is None:
+        is_odd = "identifier" in fact.roles and any(map(may_be_a_place, fact.values))
+        if is_odd or ("unclear" in fact.roles and request.effect is None):
             return EffectFound(effect="beyond", reason=f"what {fact.name[:60]} names is not clear")
         if any(_leads_outside(role) for role in fact.roles):
             return EffectFound(effect="outward", reason="it names a host or an account")

@@ -52,7 +52,7 @@ class Overlay:
     rules: OverlayRules | None = None
     """None: the policy alone decides."""
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
-    """By the tool's name as the operator wrote it."""
+    """The declarations, by the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
     _known: dict[_JudgementKey, Overlaid] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -100,7 +100,7 @@ class Overlay:
             or facts.command is not None
             or facts.pushes
             or self.by_argument
-            or roles & _BY_VALUE
+            or not _BY_VALUE.isdisjoint(roles)
         ):
             return judge(kernel, self._subject(facts, tool, standing()), rules)
         key = (tool, roles, facts.request.annotated, _hinted(facts.hints))

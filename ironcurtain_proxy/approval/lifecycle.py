@@ -31,7 +31,7 @@ TRANSITIONS: Final[Mapping[EscalationState, frozenset[EscalationState]]] = Mappi
 """
 
 APPROVAL_LASTS: Final = timedelta(seconds=300)
-"""How long an approval waits for the call to be repeated."""
+"""The time for which an approval waits until the call is repeated."""
 
 
 def advance(state: EscalationState, following: EscalationState) -> EscalationState:

@@ -154,7 +154,7 @@ def _whom(by: Decider) -> str:
 
 
 def refused_by(declined: Declined) -> RefusedBy:
-    """Who refused the call, for the reply to the agent."""
+    """The party that refused the call, for the reply to the agent."""
     match declined.kind:
         case "expired":
             return "expired"

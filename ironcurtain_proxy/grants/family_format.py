@@ -3,13 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.grants.fields import (
-    MalformedError,
-    any_text,
-    line_of,
-    object_of,
-    path_of,
-)
+from ironcurtain_proxy.grants.fields import MalformedError, any_text, line_of, object_of, path_of
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.json import Json
 

@@ -3,12 +3,10 @@
 Every proxy of this user shares it. `format` has its content, and `kept` the choice of its grants.
 """
 
-import fcntl
 import os
 import stat
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -21,7 +19,7 @@ from ironcurtain_proxy.grants.format import (
     read_grants_file,
 )
 from ironcurtain_proxy.private_directory import UnacceptableFileError, content
-from ironcurtain_proxy.private_files import make_private_directory, write_whole
+from ironcurtain_proxy.private_files import held_lock, make_private_directory, write_whole
 
 KEPT_NAME: Final = "grants.json"
 """In the state directory."""
@@ -31,7 +29,6 @@ _PRIVATE: Final = 0o600
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOCK_SECONDS: Final = 2.0
-_LOCK_PAUSE: Final = 0.005
 
 Stamp: TypeAlias = tuple[int, ...]
 """A stamp that changes when the file is replaced; empty: there is no file."""
@@ -138,26 +135,10 @@ class GrantsFile:
             raise self._unusable(f"would be larger than {MAX_KEPT_BYTES} bytes")
         write_whole(self.path, raw, locked=True)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock of all proxies. Its file is kept: after a removal, two could hold it."""
+    def _locked(self) -> AbstractContextManager[None]:
+        """Hold the lock of all proxies."""
         path = self.path.with_name(f"{self.path.name}.lock")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, _PRIVATE)
-        try:
-            self._wait_for(descriptor)
-            yield
-        finally:
-            os.close(descriptor)
-
-    def _wait_for(self, descriptor: int) -> None:
-        end = time.monotonic() + self._lock_seconds
-        while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            if time.monotonic() >= end:
-                raise self._unusable("is in use by another process")
-            time.sleep(_LOCK_PAUSE)
+        return held_lock(path, self._lock_seconds, self._unusable("is in use by another process"))
 
     def _refuse_another_s_directory(self) -> None:
         found = self.path.parent.stat()

@@ -57,6 +57,8 @@ _ENTRY_KEYS: Final = frozenset(
     | {"uses", "lastUsed", "source", "reason", "pattern", "digest"}
 )
 _ENDS: Final = "expiresInBoot"
+_BASIS: Final = "basis"
+_LATER_KEYS: Final = frozenset({_ENDS, _BASIS})
 """Keys that are left out for unknown values, as by earlier versions."""
 _TOOL_KEYS: Final = frozenset({"kind", "server", "tool", "definition", "description"})
 _PATTERN_KEYS: Final = _TOOL_KEYS | {"constraints"}
@@ -79,12 +81,15 @@ class KeptGrant:
     workspace: RealPath | None
     """The workspace, for the scope `project`; else None."""
     policy_version: str
-    """The version of its policy: the grant is void under any other."""
+    """The version of its policy. Without a `basis` the grant is void under any other."""
     server_digest: str
     """SHA-256 of how its server was started: another program or database under the same name is
     another server."""
     ends: BootMoment | None = None
     """Its expiry independent of the clock; None: unknown."""
+    basis: str = ""
+    """SHA-256 of the rules about its tool and of the tool's annotation: the grant is void under any
+    other. Empty: an earlier version kept it."""
 
     @property
     def id(self) -> GrantId:
@@ -146,6 +151,8 @@ def _entry(kept: KeptGrant) -> dict[str, Json]:
     }
     if kept.ends is not None:
         fields[_ENDS] = kept.ends.as_json()
+    if kept.basis:
+        fields[_BASIS] = kept.basis
     return {**fields, "digest": _digest(fields)}
 
 
@@ -233,8 +240,8 @@ def _read_entries(entries: list[Json]) -> ReadGrants:
 
 
 def _kept(entry: Json) -> KeptGrant:
-    has_ends = isinstance(entry, dict) and _ENDS in entry
-    fields = object_of(entry, _ENTRY_KEYS | {_ENDS} if has_ends else _ENTRY_KEYS)
+    later = _LATER_KEYS & entry.keys() if isinstance(entry, dict) else frozenset()
+    fields = object_of(entry, _ENTRY_KEYS | later)
     if _digest(fields) != fields["digest"]:
         raise MalformedError("it was changed")
     scope = fields["scope"]
@@ -249,7 +256,8 @@ def _kept(entry: Json) -> KeptGrant:
         workspace=_workspace(fields["workspace"], of_project=scope == "project"),
         policy_version=text_of(fields["policyVersion"]),
         server_digest=text_of(fields["serverDigest"]),
-        ends=_ends(fields[_ENDS]) if has_ends else None,
+        ends=_ends(fields[_ENDS]) if _ENDS in fields else None,
+        basis=text_of(fields[_BASIS]) if _BASIS in fields else "",
     )
 
 

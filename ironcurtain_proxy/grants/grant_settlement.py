@@ -11,11 +11,7 @@ from typing import assert_never
 
 from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.families import (
-    CommandCandidates,
-    is_never_general,
-    single_families,
-)
+from ironcurtain_proxy.grants.families import CommandCandidates, is_never_general, single_families
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.grants.whole_calls import is_never_remembered
 from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
@@ -55,16 +51,20 @@ def discharge(
         book: the grants of the session.
         now: aware, UTC.
     """
+    reasons = tuple(reasons)
+    if any(reason.origin == "secrets" for reason in reasons):
+        # INVARIANT: nobody who approved such calls before saw this secret.
+        return Discharged(reasons, ())
     if call.command is not None:
         covered = book.find_command(call, now)
         if covered is not None:
             return Discharged((), covered)
         if is_never_general(call):
             # INVARIANT: a grant of a whole tool does not cover a forced push.
-            return Discharged(tuple(reasons), ())
+            return Discharged(reasons, ())
     if is_never_remembered(call):
         # INVARIANT: a call that deletes unnamed things is asked about each time.
-        return Discharged(tuple(reasons), ())
+        return Discharged(reasons, ())
     whole = book.find_call(call, now)
     if whole is not None:
         return Discharged((), (whole,))
@@ -90,6 +90,8 @@ def _settled(
             found = {name: book.find_capability(name, now) for name in reason.capabilities}
             settled = [name for name, one in found.items() if one is not None]
             return _less(reason, settled), [one for one in found.values() if one is not None]
+        case "secrets":
+            grant = None
         case _:
             assert_never(reason.origin)
     return ([reason], []) if grant is None else ([], [grant])
@@ -166,9 +168,9 @@ def remembered(
         why = question.ground.reason
         return _grants(dict.fromkeys(single_families(chosen), why), question, how)
     for reason in question.reasons:
-        # For a shell this would cover every program, so the reviewer must choose it.
-        said = question.command is None or chosen is not None
-        if reason.origin == "capability" and said and _is_reviewer(approved.by):
+        # For a shell this would cover every program.
+        of_tool = question.command is None
+        if reason.origin == "capability" and of_tool and _is_reviewer(approved.by):
             for name in reason.capabilities:
                 patterns[capability_pattern(name)] = reason.ground.reason
         if reason.origin == "tool-policy" and chosen is not None and tool is not None:
@@ -214,6 +216,7 @@ def offered(
     tool: ToolPattern | None,
     command: CommandCandidates | None = None,
     whole: Sequence[CallPattern] = (),
+    every: CallPattern | None = None,
 ) -> tuple[Pattern, ...]:
     """The candidates for a reviewer, those for the policy's reasons first.
 
@@ -223,6 +226,7 @@ def offered(
         tool: the pattern of "always allow".
         command: candidates for the shell command, if the call has one.
         whole: candidates for a call that no pattern describes.
+        every: the candidate for every call of the tool, which comes last.
     """
     if whole:
         return tuple(whole)
@@ -230,6 +234,14 @@ def offered(
     if command is not None:
         general = tool is not None and command.is_general and asked == {"tool-policy"}
         return (*command.patterns, *([tool] if tool is not None and general else []))
+    if every is not None and "policy" in asked:
+        return (*_by_arguments(asked, patterns, tool), every)
+    return _by_arguments(asked, patterns, tool)
+
+
+def _by_arguments(
+    asked: Collection[str], patterns: Sequence[GrantPattern], tool: ToolPattern | None
+) -> tuple[Pattern, ...]:
     found: list[Pattern] = list(patterns) if "policy" in asked else []
     if tool is None or "tool-policy" not in asked:
         return tuple(found)

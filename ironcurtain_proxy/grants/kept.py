@@ -5,7 +5,7 @@ tool in its approved definition, and no denial.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -45,8 +45,10 @@ class Circumstances:
     scope: KeptScope
     workspace: RealPath | None
     policy_version: str
+    basis: Callable[[str, str], str]
+    """SHA-256 of what the policy says of a server's tool."""
     servers: Mapping[str, str]
-    """By the operator's name: SHA-256 of the server's start."""
+    """SHA-256 of each server's start, by the operator's name."""
     lifetime: timedelta
     """The scope of kept grants."""
 
@@ -67,6 +69,7 @@ class Circumstances:
             workspace=self.workspace if self.scope == "project" else None,
             policy_version=self.policy_version,
             server_digest=server,
+            basis=self.basis(grant.pattern.server, grant.pattern.tool),
         )
         return kept if can_be_kept(kept) else None
 
@@ -83,12 +86,21 @@ class Circumstances:
         fits = here if kept.scope == "project" else self.scope == "user"
         return (
             fits
-            and kept.policy_version == self.policy_version
+            and self.is_under_its_policy(kept)
             and not isinstance(grant.pattern, CapabilityPattern | CallPattern)
             and self._is_of_this_project(grant.pattern)
             and kept.server_digest == self.servers.get(grant.pattern.server)
             and grant.created <= now < self._end(kept.remembered)
         )
+
+    def is_under_its_policy(self, kept: KeptGrant) -> bool:
+        """Whether the policy says of the grant's tool what it said when the grant was given."""
+        pattern = kept.remembered.grant.pattern
+        if isinstance(pattern, CapabilityPattern):
+            return False
+        if not kept.basis:
+            return kept.policy_version == self.policy_version
+        return kept.basis == self.basis(pattern.server, pattern.tool)
 
     def _is_of_this_project(self, pattern: Pattern) -> bool:
         # Families speak of files of one project, whatever the scope.
@@ -192,9 +204,9 @@ class PersistedGrants:
         self._seen = tuple(restored)
         return self._seen
 
-    def under(self, policy_version: str) -> None:
+    def under(self, policy_version: str, basis: Callable[[str, str], str]) -> None:
         """Keep grants under another policy; all are written again under it."""
-        self._here = replace(self._here, policy_version=policy_version)
+        self._here = replace(self._here, policy_version=policy_version, basis=basis)
         self._known, self._seen = {}, ()
 
     def withdrawn(self) -> frozenset[GrantId]:
@@ -323,5 +335,5 @@ class PersistedGrants:
 
     def _warn(self, what: str) -> None:
         if not self._has_warned:
-            _log.warning("%s; what was remembered holds for this session only", what)
+            _log.warning("%s; remembered approvals hold for this session only", what)
         self._has_warned = True

@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.annotation import (
+    IGNORES_CASE,
+    RESOURCE_ROLES,
+    ROLE_TRAITS,
+    ArgumentRole,
+)
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.grant import (
     Constraint,
@@ -82,7 +87,7 @@ class EscalatedCall:
         if self.roles:
             return tuple(dict.fromkeys(self.roles))
         found = (role for fact in self.request.arguments for role in fact.roles)
-        return tuple(dict.fromkeys(role for role in found if ROLE_TRAITS[role].is_resource))
+        return tuple(dict.fromkeys(role for role in found if role in RESOURCE_ROLES))
 
     def values(self, role: ArgumentRole) -> tuple[Value, ...]:
         """Every value that has the role."""
@@ -254,7 +259,7 @@ def _of_roles(call: EscalatedCall, places: Places) -> dict[Constraint, None]:
     """The constraints of the escalated values, each once; empty: they cannot be remembered."""
     found: dict[Constraint, None] = {}
     for role in call.open_roles:
-        if role in HISTORY or not ROLE_TRAITS[role].is_resource:
+        if role in HISTORY or role not in RESOURCE_ROLES:
             return {}
         for value in call.values(role):
             constraints = _of_value(role, value, places)

@@ -1,6 +1,6 @@
 """The remembered approvals of one session, with the file that keeps them where one does."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -32,10 +32,10 @@ class SessionGrants:
             for identifier in self.persisted.withdrawn():
                 self.approvals.grants.revoke(identifier)
 
-    def under(self, policy_version: str) -> None:
+    def under(self, policy_version: str, basis: Callable[[str, str], str]) -> None:
         """Keep grants under another policy from now on."""
         if self.persisted is not None:
-            self.persisted.under(policy_version)
+            self.persisted.under(policy_version, basis)
 
     async def keep(self, *, at_once: bool = False) -> None:
         """Write changes to the file, if there is one; `at_once`: uses, too."""

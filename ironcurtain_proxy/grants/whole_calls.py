@@ -1,7 +1,8 @@
 """Approvals of calls whose arguments no pattern describes: the identical call, or a whole tool.
 
 A tool without an annotation, an argument without a role, and SQL have no pattern that is both
-narrow and useful.
+narrow and useful. Identifiers have one, but the next call names another thing: there the whole tool
+is offered besides.
 """
 
 from collections.abc import Iterator
@@ -14,9 +15,11 @@ from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.grant import CallPattern, Grant
 from ironcurtain_proxy.model.question import visible
-from ironcurtain_proxy.model.request import sql_of
+from ironcurtain_proxy.model.request import may_be_a_place, sql_of
 
 _NO_PATTERN: Final[frozenset[ArgumentRole]] = frozenset({"sql", "unclear"})
+_OWN: Final[frozenset[ArgumentRole]] = frozenset({"identifier", "unclear", "none"})
+_GRAVE: Final = frozenset({"sends", "runs", "destroys"})
 _DELETES: Final[frozenset[ArgumentRole]] = frozenset({"delete-path", "delete-history"})
 
 
@@ -43,25 +46,53 @@ def whole_call_candidates(call: EscalatedCall) -> tuple[CallPattern, ...]:
 
 def _candidates(call: EscalatedCall) -> Iterator[CallPattern]:
     roles = frozenset(call.open_roles)
-    annotated = call.request.annotated
-    if annotated and (roles & HISTORY or not roles & _NO_PATTERN):
+    if call.request.annotated and (roles & HISTORY or not roles & _NO_PATTERN):
         return
     identical = identical_call(call)
     if identical is None:
         return
     yield identical
-    if not annotated:
-        tool = visible(f"{call.server}/{call.tool}")
-        said = f"every call of {tool} in this session, whatever its arguments are"
-        yield replace(identical, digest=None, description=said)
+    if not call.request.annotated or names_only_its_own(call):
+        yield _whole_tool(call, identical)
+
+
+def whole_tool_candidate(call: EscalatedCall) -> CallPattern | None:
+    """The candidate for every call of a described tool; None: there is none besides patterns."""
+    if not call.definition or call.command is not None or is_never_remembered(call):
+        return None
+    identical = identical_call(call)
+    is_own = identical is not None and names_only_its_own(call)
+    return _whole_tool(call, identical) if identical is not None and is_own else None
+
+
+def _whole_tool(call: EscalatedCall, identical: CallPattern) -> CallPattern:
+    tool = visible(f"{call.server}/{call.tool}")
+    which = "that names no path or URL" if call.request.annotated else "whatever its arguments are"
+    said = f"every call of {tool} in this session, {which}"
+    return replace(identical, digest=None, description=said)
+
+
+def names_only_its_own(call: EscalatedCall) -> bool:
+    """Whether a described call names nothing but things of its server's own.
+
+    Nothing in it is, or looks like, a path, a URL, a person or a statement, and its tool is not
+    known to send, to run or to delete.
+    """
+    request = call.request
+    return (
+        request.annotated
+        and request.effect not in _GRAVE
+        and all(_OWN.issuperset(fact.roles) for fact in request.arguments)
+        and not any(map(may_be_a_place, (one for fact in request.arguments for one in fact.values)))
+    )
 
 
 def is_granted_whole(grant: Grant, call: EscalatedCall) -> bool:
-    """Whether a grant is of the identical call, or of its tool without annotation."""
+    """Whether a grant is of the identical call, or of its tool as a whole."""
     pattern = grant.pattern
     if not isinstance(pattern, CallPattern) or call.command is not None or not is_of(pattern, call):
         return False
-    # INVARIANT: once a tool has an annotation, its annotation counts.
+    # INVARIANT: what the annotation says of a call counts, however the tool was remembered.
     if pattern.digest is None:
-        return not call.request.annotated
+        return not call.request.annotated or names_only_its_own(call)
     return pattern.digest == digest_of(call)

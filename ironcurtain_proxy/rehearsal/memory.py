@@ -136,7 +136,7 @@ def _frame(asked: EscalatedStep) -> Frame:
 
 
 def _directories(asked: EscalatedStep) -> frozenset[RealPath]:
-    """What a search or a listing names is a directory; the files of a transcript are not here."""
+    """The directories among the paths of a call: those of a search or a listing."""
     if asked.call.tool not in {"search_files", "list_directory"}:
         return frozenset()
     values = [value for fact in asked.facts.request.arguments for value in fact.values]

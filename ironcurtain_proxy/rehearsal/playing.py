@@ -16,13 +16,7 @@ from ironcurtain_proxy.model.decision import Deny, Escalate
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
-from ironcurtain_proxy.rehearsal.client_tools import (
-    FETCH,
-    FILES,
-    SHELL,
-    ServerCall,
-    as_server_call,
-)
+from ironcurtain_proxy.rehearsal.client_tools import FETCH, FILES, SHELL, ServerCall, as_server_call
 from ironcurtain_proxy.rehearsal.containment import is_contained, is_held
 from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Memory, given
 from ironcurtain_proxy.rehearsal.recorded import RecordedCall, Recording
@@ -66,7 +60,7 @@ class Assumed:
     home: str
     """Ours."""
     workspace: str | None = None
-    """Of every session; None: the first directory that each says."""
+    """The workspace of every session; None: the first directory in each transcript."""
     kept: Sequence[KeptGrant] = ()
 
 

@@ -4,7 +4,7 @@ The documents are those of `init`, read by the readers of `serve`. They lie in a
 during the rehearsal; no file of the operator is read or written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from ironcurtain_proxy.rehearsal.client_tools import (
     ServerCall,
     as_tool_call,
 )
-from ironcurtain_proxy.shell.families import GIT_CONFIGURATION, sought
+from ironcurtain_proxy.shell.families import GIT_CONFIGURATION, OTHER_REPOSITORY, sought
 from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 
@@ -85,19 +85,19 @@ class Scene:
                 of this name of `origin` and has no hooks. Empty: not known.
         """
         gathered = await self.resolver.gather(as_tool_call(call))
-        if not isinstance(gathered, Facts) or gathered.command is None or not branch:
+        if not isinstance(gathered, Facts) or gathered.command is None:
             return gathered
-        place = gathered.place
-        if place.directory != str(self.workspace):
-            return gathered
-        there = replace(
-            place,
-            has_repository=True,
-            runs_hooks=False,
-            branch=branch,
-            push_to=("origin", branch),
-        )
-        return structs.replace(gathered, place=_with_remotes(gathered.command, there))
+        place, recorded = gathered.place, [OTHER_REPOSITORY]
+        if branch and place.directory == str(self.workspace):
+            recorded.append(GIT_CONFIGURATION)
+            place = replace(
+                place,
+                has_repository=True,
+                runs_hooks=False,
+                branch=branch,
+                push_to=("origin", branch),
+            )
+        return structs.replace(gathered, place=_as_recorded(gathered.command, place, recorded))
 
     def judged(self, rules: SceneRules, call: ServerCall, gathered: Gathered) -> Judged:
         """The decision on a call before any question."""
@@ -108,12 +108,12 @@ class Scene:
         )
 
 
-def _with_remotes(command: ParsedCommand, place: Place) -> Place:
-    """A place whose families of git have the targets of the recorded repository."""
-    families = sought(command, place).families
+def _as_recorded(command: ParsedCommand, place: Place, names: Sequence[str]) -> Place:
+    """A place whose families that are defined in such files have one meaning throughout."""
+    families = sought(command, replace(place, meanings=None)).families
     known = dict(place.meanings or ())
-    of_git = [one for one in families if one.defined_in[0].endswith(GIT_CONFIGURATION)]
-    return replace(place, meanings=tuple({**known, **dict.fromkeys(of_git, _RECORDED)}.items()))
+    those = [one for one in families if one.defined_in[0].endswith(tuple(names))]
+    return replace(place, meanings=tuple({**known, **dict.fromkeys(those, _RECORDED)}.items()))
 
 
 _RECORDED: Final = "recorded"

@@ -29,7 +29,7 @@ class Tally:
     kinds: dict[Way, Counter[str]] = field(default_factory=dict)
     examples: dict[tuple[Way, str], Counter[str]] = field(default_factory=dict)
     denials: Counter[str] = field(default_factory=Counter)
-    """By rule."""
+    """The number of denials by rule."""
 
     def note(self, way: Way, asked: EscalatedStep) -> None:
         """Count a question."""
@@ -39,7 +39,7 @@ class Tally:
         self.examples.setdefault((way, kind), Counter())[_example(asked)] += 1
 
     def as_json(self, calls: int, most: int) -> Mapping[str, Json]:
-        """For programs."""
+        """The tally as JSON."""
         return {
             "denied": self.denied,
             "denials": dict(self.denials),

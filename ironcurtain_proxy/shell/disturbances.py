@@ -1,4 +1,4 @@
-"""What one part of a command may change of the meaning of the others.
+"""Changes that one part of a command may make to the meaning of its other parts.
 
 The meaning of `npm test` is looked up before the command runs. In `cp x package.json && npm test`
 it is another one by then.
@@ -39,7 +39,7 @@ _GIT: Final[dict[str, frozenset[Disturbance]]] = {
 
 
 def disturbances(parts: Iterable[Part]) -> frozenset[Disturbance]:
-    """What these parts may change."""
+    """The changes that these parts may make."""
     return frozenset().union(*[_of(part) for part in parts])
 
 

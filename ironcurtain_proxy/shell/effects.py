@@ -65,7 +65,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEffect:
-    """What a command can do."""
+    """The effect of a command."""
 
     effect: EffectLevel
     reason: str
@@ -78,7 +78,7 @@ def worst(effects: Sequence[EffectLevel]) -> EffectLevel:
 
 
 def effect_of(parsed: ParsedCommand, place: Place) -> CommandEffect:
-    """What a command can do where it runs. Never raises."""
+    """The effect of a command in its directory. Never raises."""
     parts = tuple(_parts(parsed, place, _DEPTH))
     found = worst([part.effect for part in parts])
     if parsed.unreadable is not None:
@@ -102,7 +102,7 @@ def _parts(parsed: ParsedCommand, place: Place, depth: int) -> Iterator[Part]:
 
 
 def effect_of_part(command: SimpleCommand, place: Place) -> EffectLevel:
-    """What one simple command can do where it runs, its `cd` already taken into account."""
+    """The effect of one simple command in its directory, after each `cd` before it."""
     return worst([part.effect for part in _part(command, place, assigned(()), _DEPTH)])
 
 
@@ -110,7 +110,7 @@ _MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 
 
 def _moved(command: SimpleCommand, place: Place) -> Place:
-    """The place behind a `cd`."""
+    """The surroundings after a `cd`."""
     if not command.is_certain or name_of(command) != "cd":
         return _elsewhere(place, None)
     there = directory_after(command.words[1:], place)
@@ -152,7 +152,7 @@ def _part(
 
 
 def _in_its_directory(command: SimpleCommand, place: Place) -> tuple[SimpleCommand, Place]:
-    """`git -C DIR status` as what it is: `git status` in that directory."""
+    """`git -C DIR status` as `git status` in that directory."""
     while name_of(command) == "git" and [word.text for word in command.words[1:2]] == ["-C"]:
         there = directory_after(command.words[2:3], place)
         if there is None:
@@ -171,7 +171,7 @@ _TRANSPARENT: Final = {
 
 
 def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
-    """What a command runs itself, for its effect; None if it runs nothing that is known."""
+    """The commands that a command runs itself; None: it runs none that is known."""
     found = unwrapped(command) if depth > 0 else None
     if found is None:
         return None
@@ -253,14 +253,14 @@ def _echo(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str 
 
 
 def _set(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
-    """Alone it shows every variable."""
+    """`set` with options of the shell only: without arguments it shows every variable."""
     del place, variables
     plain = bool(rest) and all(word.text in _SETTINGS for word in rest)
     return None if plain else "it changes the shell"
 
 
 def _command(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
-    """`command -v NAME` says where a program is."""
+    """`command -v NAME` only, which prints the place of a program."""
     del place, variables
     asks = bool(rest) and rest[0].text == "-v" and all(word.text is not None for word in rest)
     return None if asks else "it runs another program"

@@ -1,4 +1,4 @@
-"""Families of shell commands: what one approval may cover later.
+"""Families of shell commands: sets of commands that one approval may cover.
 
 A part of a command is reduced to a canonical form, its *family*: the program with its sub-command
 or task, everything that could change the kind of its effect, and the directory where that matters.
@@ -36,23 +36,24 @@ from ironcurtain_proxy.shell.family_table import (
     script_of,
     task_of,
 )
-from ironcurtain_proxy.shell.family_words import (
-    is_free_path,
-    spelled,
-)
+from ironcurtain_proxy.shell.family_words import is_free_path, spelled
+from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.kinds import plain_request, reading, reading_of_api, wider
 from ironcurtain_proxy.shell.places import (
+    glob_directory,
     is_inside,
     is_of_project,
+    is_protected_name,
     path_of,
 )
 from ironcurtain_proxy.shell.quiet import is_quiet
+from ironcurtain_proxy.shell.reads import SHOWN_VARIABLES
 
 
 def families_of(
     parsed: ParsedCommand, place: Place, *, held: bool = False
 ) -> tuple[Family, ...] | None:
-    """The families that all parts of a command need; None if that cannot be told.
+    """The families that all parts of a command need; None: they are not known.
 
     Parts that only read need none.
 
@@ -70,7 +71,7 @@ def families_of(
 
 
 def sought(parsed: ParsedCommand, place: Place) -> Sought:
-    """What has to be looked up on the disk before the families of a command count."""
+    """The facts to look up on the disk before the families of a command are used."""
     found = _found(parsed, place) or []
     families = [one for one, _, _ in found if one.defined_in and one.meaning is not None]
     return Sought(
@@ -81,7 +82,16 @@ def sought(parsed: ParsedCommand, place: Place) -> Sought:
             )
         ),
         paths=tuple(dict.fromkeys(_paths(effect_of(parsed, place).parts))),
+        globs=tuple(dict.fromkeys(_globs(effect_of(parsed, place).parts))),
     )
+
+
+def _globs(parts: Sequence[Part]) -> Iterator[str]:
+    for part in parts:
+        for word in part.command.words:
+            directory = glob_directory(word, part.place)
+            if directory is not None and is_inside(directory, part.place):
+                yield directory
 
 
 def _paths(parts: Sequence[Part]) -> Iterator[str]:
@@ -100,17 +110,18 @@ def _paths(parts: Sequence[Part]) -> Iterator[str]:
 def _found(
     parsed: ParsedCommand, place: Place, *, held: bool = False
 ) -> list[tuple[Family, frozenset[Disturbance], Part]] | None:
-    """The family of each part, with what the other parts may change of its meaning."""
+    """The family of each part, with the changes that other parts may make to its meaning."""
     if parsed.unreadable is not None:
         return None
     all_parts = effect_of(parsed, place).parts
     parts = [part for part in all_parts if part.effect != "reads"]
+    changing = [part for part in parts if not _only_reads_elsewhere(part)]
     found: list[tuple[Family, frozenset[Disturbance], Part]] = []
     for part in parts:
         if held and is_quiet(part):
             continue
         # All of the others: of what stands behind it, too, as one in the background may run first.
-        others = disturbances([one for one in parts if one is not part])
+        others = disturbances([one for one in changing if one is not part])
         at = part.place
         if "branch" in others:
             at = replace(at, branch=None, push_to=None)
@@ -129,7 +140,7 @@ def _found(
 
 
 def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) -> Family:
-    """A family with what the disk says of it.
+    """A family with the facts from the disk.
 
     What another part of the same command may change is not what it was when it was looked at.
     """
@@ -156,8 +167,10 @@ def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) ->
 
 
 GIT_CONFIGURATION: Final = "/.git/config"
+OTHER_REPOSITORY: Final = "/.git/commondir"
+"""The first file that a family of reading in a repository outside the workspace is defined in."""
 NO_REPOSITORY: Final = "absent"
-"""The meaning of a family of git where no repository is."""
+"""The meaning of a family of git outside a repository."""
 _HARMLESS_VARIABLES: Final = frozenset(
     {"CI", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TERM", "LANG", "LC_ALL", "TZ", "DEBUG",
      "NODE_ENV", "RUST_BACKTRACE", "RUST_LOG", "PYTHONUNBUFFERED", "COLUMNS", "VERBOSE",
@@ -207,17 +220,20 @@ def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """A command with what starts its program."""
+    """A command and the launcher of its program."""
 
     words: Sequence[Word]
     launcher: tuple[str, ...] | None
-    """None: what it starts is not known."""
+    """None: the program that it starts is not known."""
     rest: Sequence[Word]
 
 
 def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
     """The family of a program that is no script of the project."""
     outside = place.directory is None or not is_of_project(place.directory, place)
+    elsewhere = _reading_elsewhere(started.words, place) if outside else None
+    if elsewhere is not None:
+        return elsewhere
     at = place.directory if task is not None and task.has_meaning else None
     defined = tuple(posixpath.join(at, name) for name in task.files) if at and task else ()
     launcher, rest = started.launcher, started.rest
@@ -228,6 +244,34 @@ def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
                       is_general=False, defined_in=defined)  # fmt: skip
     path, kept = _of_kind(task, reduced(task, rest[len(task.path) :], place))
     return Family(program=(*launcher, *path), kept=kept, directory=at, defined_in=defined)
+
+
+def _only_reads_elsewhere(part: Part) -> bool:
+    """Whether a part changes nothing, whatever else it needs an approval for."""
+    if part.command.assignments or _redirected(part.command, part.place) != []:
+        return False
+    return _reading_elsewhere(part.command.words, part.place) is not None
+
+
+def _reading_elsewhere(words: Sequence[Word], place: Place) -> Family | None:
+    """The family of all commands of git that only read, of one repository outside the workspace.
+
+    git runs what the configuration of that repository says: the family holds while it is unchanged.
+    """
+    there = place.directory
+    if there is None or is_inside(there, place) or is_protected_name(there):
+        return None
+    if not words or words[0].text != "git":
+        return None
+    as_its_own = replace(place, workspace=there, has_repository=True, strays=())
+    if why_not_git(words[1:], as_its_own, SHOWN_VARIABLES) is not None:
+        return None
+    names = (OTHER_REPOSITORY, "/.git/config", "/.git/config.worktree")
+    defined = tuple([there + name for name in names])
+    found = Family(program=("git", ONLY_READS), directory=there, defined_in=defined)
+    # Where there is no such repository, an approval holds for the identical command alone.
+    is_unclear = place.meanings is not None and place.meaning_of(found) is None
+    return None if is_unclear else found
 
 
 def _of_kind(task: Task, kept: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -302,7 +346,7 @@ def _plain_words(command: SimpleCommand, parts: Sequence[Part]) -> list[Word] | 
 
 
 def _launched(words: Sequence[Word]) -> tuple[tuple[str, ...] | None, list[Word]]:
-    """What starts the program, and the program with its words.
+    """The launcher of a program, and the program with its arguments.
 
     `timeout 60 go test` is started by nothing that matters; `npx eslint` by npx.
     """

@@ -1,4 +1,4 @@
-"""What stays of the options and operands of a command in its family.
+"""The options and operands of a command that belong to its family.
 
 An option that the table does not name stays together with the word behind it, because whether it
 takes a value is not known.
@@ -37,7 +37,7 @@ def reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
 
 
 def _option(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
-    """What stays of an option, and how many more words it takes."""
+    """The part of an option that belongs to the family, and the number of its further words."""
     name, equals, value = text.partition("=")
     kind = task.options.get(name) or GENERIC.get(name)
     match kind:
@@ -54,14 +54,14 @@ def _option(task: Task, text: str, following: Word | None, place: Place) -> tupl
 
 
 def _not_known(text: str, following: Word | None) -> tuple[list[str], int]:
-    """Whether the option takes a value is not known: the next word stays with it."""
+    """An option that perhaps takes a value: the next word stays with it."""
     if "=" in text or following is None or following.prefix.startswith("-"):
         return [text], 0
     return [f"{text} {spelled(following)}"], 1
 
 
 def _valued(kind: str, name: str, given: Word, place: Place) -> list[str]:
-    """What stays of an option with a value."""
+    """The part of an option with a value that belongs to the family."""
     if kind == "field=" and given.text is not None:
         field, _, content = given.text.partition("=")
         plain = content and (name in _NEVER_FILES or not content.startswith("@"))
@@ -77,7 +77,7 @@ _NEVER_FILES: Final = frozenset({"-f", "--raw-field"})
 
 
 def _cluster(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
-    """`-xvs`, `-j8`."""
+    """Short options joined in one word, such as `-xvs` or `-j8`."""
     kept: list[str] = []
     for at, letter in enumerate(text[1:], start=2):
         kind = task.options.get(f"-{letter}") or GENERIC.get(f"-{letter}")

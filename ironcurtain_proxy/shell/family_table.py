@@ -19,14 +19,14 @@ OperandKind: TypeAlias = Literal["stay", "paths", "text", "names", "first", "ref
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A program with its sub-command, and what may be left out."""
+    """A program with its sub-command, and the words that its family leaves out."""
 
     path: tuple[str, ...]
     options: Mapping[str, str] = field(default_factory=dict)
     operands: OperandKind = "stay"
     files: tuple[str, ...] = ()
     after: "Task | None" = None
-    """For the words behind `--`; None: those of a test runner."""
+    """The rule for the words behind `--`; None: the rule of test runners."""
     only_reads: bool = False
     """It is one kind with the other sub-commands of its program that only read."""
 
@@ -83,8 +83,8 @@ LAUNCHERS: Final = (
     ("python", "-m"), ("python3", "-m"), (".venv/bin/python", "-m"),
     (".venv/bin/python3", "-m"), ("npm", "exec"), ("dotnet", "tool"), ("mise", "exec", "--"),
 )  # fmt: skip
-"""What starts a program of the project by its name. `npx x`, with an option before the name,
-falls out: it may install another package."""
+"""Programs that start a program of the project by its name. A launcher with an option before the
+name is left out: `npx -p` may install another package."""
 
 
 YARN_RUNS: Final = tuple(
@@ -123,7 +123,7 @@ _TESTS: Final = re.compile(
 
 
 def behind_dashes(task: Task) -> Task:
-    """How the words behind `--` are read."""
+    """The rule for the words behind `--`."""
     name = task.path[0].rpartition("/")[2]
     if name in _SCRIPT_RUNNERS and not _TESTS.search(task.path[-1]):
         return Task(path=task.path)
@@ -163,7 +163,7 @@ _LEADING: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
 
 
 def hoisted(words: Sequence[Word]) -> list[Word]:
-    """The words, options before the sub-command moved to the end."""
+    """The words with the options before the sub-command moved to the end."""
     name = (words[0].text or "").rpartition("/")[2]
     if name not in _LEADING:
         return list(words)
@@ -211,7 +211,7 @@ _WRAPPERS: Final = re.compile(
 
 
 def _table_name(text: str) -> str | None:
-    """The name of a program in the table; None for a program that only has a name of it."""
+    """The name of a program in the table; None for another program of the same name."""
     directory, slash, base = text.rpartition("/")
     known = not slash or directory in _SYSTEM or _WRAPPERS.fullmatch(text)
     return base if base and known else None
@@ -222,7 +222,7 @@ def _renamed(found: Task, texts: Sequence[str]) -> Task:
 
 
 def _with_task(found: Task, texts: tuple[str, ...]) -> Task:
-    """`npm run build`: the word behind `run` is a part of the name."""
+    """The name with the task: in `npm run build`, `build` is a part of the name."""
     if found.path[-1] in {"run", "r", "run-script"} and found.files:
         following = texts[len(found.path) : len(found.path) + 1]
         if following and not following[0].startswith("-"):
@@ -310,7 +310,7 @@ _PROTECTED_BRANCHES: Final = frozenset(
 
 
 def never_general(words: Sequence[Word], task: Task) -> bool:
-    """Whether an approval may cover nothing but the identical command."""
+    """Whether an approval covers only the identical command."""
     texts = [word.text or "" for word in words]
     name = texts[0].rpartition("/")[2]
     if name == "git":

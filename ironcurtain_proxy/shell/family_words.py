@@ -69,7 +69,7 @@ def is_free(task: Task, word: Word, index: int, place: Place) -> bool:
 
 
 def spelled(word: Word) -> str:
-    """A word as it stands in a family: what is only known when it runs is no text."""
+    """The text of a word in a family. A mark stands for a part that is only known at run time."""
     return word.text if word.text is not None else word.pattern.replace("*", ANY)
 
 
@@ -85,9 +85,9 @@ def shortened(task: Task, word: Word) -> str:
 
 
 _HOST: Final = re.compile(r"[\w-]+(?:\.[\w-]+)+/")
-"""`github.com/other/package`: a name that looks like a path of the project."""
+"""A name that looks like a path of the project, such as `github.com/other/package`."""
 _REF: Final = re.compile(r"\w+(?:[./-]\w+)*")
-"""A branch by its name: nothing that says where it is written, or that it is forced."""
+"""The name of a branch, without a target or a sign that forces the push."""
 _TEST_PART: Final = re.compile(r"(?:::|#|:\d|\[).*$", re.DOTALL)
 
 

@@ -34,7 +34,7 @@ _LIST: Final = "l list contains: no-contains: merged: no-merged: points-at: sort
 
 
 def _format(reading: ParsedOptions) -> str | None:
-    """A format that shows a signature runs a program to check it."""
+    """Check that a format runs no program, as one with a signature does."""
     shown = reading.values_of("--format", "--pretty")
     if any(word.text is None or re.search(r"%G|signature|trailers", word.text) for word in shown):
         return "its format may run a program"
@@ -42,7 +42,7 @@ def _format(reading: ParsedOptions) -> str | None:
 
 
 def _objects(reading: ParsedOptions) -> str | None:
-    """Names of revisions and files, none of which commonly holds secrets."""
+    """Check that revisions and files are not ones that commonly hold secrets."""
     if any(word.text is None for word in reading.operands):
         return "it has an operand that is not known"
     # `git diff` of two files outside a repository shows files as `diff` does.
@@ -54,7 +54,7 @@ def _objects(reading: ParsedOptions) -> str | None:
 
 
 def _listing(reading: ParsedOptions) -> str | None:
-    """With an operand these make something, unless an option says that they list."""
+    """Check that the sub-command lists: an operand without `--list` creates something."""
     if reading.operands and not reading.has("-l", "--list"):
         return "with an operand it makes something"
     return _objects(reading)
@@ -75,7 +75,7 @@ _NAMES: Final = re.compile(
 
 
 def _config(reading: ParsedOptions) -> str | None:
-    """One name that holds no secret."""
+    """Check that one name is read, which holds no secret."""
     words = [word.text or "" for word in reading.operands]
     if words[:1] == ["get"]:
         words = words[1:]
@@ -134,12 +134,15 @@ GIT: Final[Mapping[str, ReadingProgram]] = {
     "config": reader("get get-all global local", "names", check=_config),
     "worktree list": reader("v porcelain z verbose", "none"),
     "count-objects": reader("v H verbose human-readable", "none"),
+    "fsck": reader("full connectivity-only unreachable dangling no-dangling no-progress root tags"
+                   " no-reflogs strict cache name-objects", "names", check=_objects),
+    "verify-pack": reader("v s verbose stat-only", "names", check=_objects),
     "name-rev": reader("tags name-only always", "names", check=_objects),
     "cherry": reader("v abbrev?", "names", check=_objects),
     "version": reader("", "none"),
     "submodule status": _PLAIN,
 }  # fmt: skip
-"""By name of the sub-command."""
+"""The readers by sub-command."""
 
 _GLOBAL: Final = frozenset({"--no-pager", "-P", "--no-optional-locks"})
 

@@ -22,7 +22,7 @@ _READ: Final = frozenset(
      "milestones", "check-runs", "check-suites", "statuses", "comments", "contributors",
      "languages", "readme", "actions/runs", "actions/jobs", "actions/workflows"}
 )  # fmt: skip
-"""What of a repository belongs to the kind. Secrets, variables, keys, hooks and members do not."""
+"""The parts of a repository in the kind: no secrets, variables, keys, hooks or members."""
 _METHOD: Final = re.compile(r"(?:-X|--method)(?:[ =]|(?<=-X))([A-Za-z]+)")
 _FIELD: Final = re.compile(r"(?:-f|-F|--field|--raw-field)=(.*)", re.DOTALL)
 
@@ -40,7 +40,7 @@ _DRAFT: Final = frozenset({"-d", "--draft"})
 
 
 def reading(kept: Sequence[str]) -> tuple[str, ...] | None:
-    """What stays of a reading sub-command of `gh`: the repository; None: more than that matters."""
+    """The repository that a reading sub-command of `gh` is about; None: more than it matters."""
     if not kept:
         return ()
     found = _REPOSITORY.fullmatch(kept[0])
@@ -48,7 +48,7 @@ def reading(kept: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def reading_of_api(kept: Sequence[str]) -> tuple[str, ...] | None:
-    """The same of `gh api`; None where it may write, or reads what is no part of the kind."""
+    """The repository that `gh api` reads; None: it may write, or reads outside the kind."""
     endpoint = "" if len(kept) != 1 else kept[0]
     before, glob, behind = endpoint.partition(ANY)
     found = None if glob and "/" in behind else _ENDPOINT.fullmatch(before)
@@ -63,7 +63,7 @@ def reading_of_api(kept: Sequence[str]) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The words of `gh api`, sorted."""
+    """The parsed words of `gh api`."""
 
     methods: tuple[str, ...]
     fields: tuple[str, ...]

@@ -17,7 +17,7 @@ from ironcurtain_proxy.shell.outward import name_of
 _SPEAKERS: Final = words("git gh glab")
 """Programs whose options take messages."""
 _SILENT: Final = words("cat echo cd pwd true :")
-"""Programs that make no file name and no code of what they are given."""
+"""Programs that use their input neither as a file name nor as code."""
 _FIELDS: Final = frozenset({"-f", "--raw-field"})
 """Options of `gh api` whose value is never the name of a file."""
 
@@ -52,7 +52,7 @@ def _without_texts(command: SimpleCommand) -> SimpleCommand:
 
 
 def _named(task: Task, given: Sequence[Word]) -> Iterator[Word]:
-    """The words that are no messages."""
+    """The words of a command without its messages."""
     rest = list(given[len(task.path) :])
     while rest:
         word = rest.pop(0)
@@ -68,6 +68,6 @@ def _named(task: Task, given: Sequence[Word]) -> Iterator[Word]:
 
 
 def _file_of(value: Word) -> Iterator[Word]:
-    """A text that begins like this is the name of a file to some programs."""
+    """The file that a text names for some programs, such as `@file`; None: none."""
     if value.prefix.startswith(("@", "file:")):
         yield value

@@ -1,7 +1,7 @@
-"""Which kind of operation a command is, for a risk engine.
+"""The kind of operation of a command, for the auto-confirm engine.
 
-A command is the most dangerous of all that it would run, in wrappers, too. What could be two
-things is the more dangerous one.
+A command has the most dangerous kind of all commands that it would run, in wrappers, too. Where two
+kinds are possible, the more dangerous one counts.
 """
 
 import re
@@ -19,7 +19,7 @@ ShellOperation: TypeAlias = Literal[
     "safe", "test", "git-fetch", "git-pull", "install", "git-commit", "git-push", "other",
     "database", "rm", "deploy", "git-force-push", "mount", "dd",
 ]  # fmt: skip
-"""The kinds. `other`: not safe, and nothing more is known, or not understood."""
+"""The kinds. `other`: not safe and not known more precisely, or not understood."""
 
 DANGER: Final[Mapping[ShellOperation, int]] = {
     "safe": 0,
@@ -37,7 +37,7 @@ DANGER: Final[Mapping[ShellOperation, int]] = {
     "mount": 12,
     "dd": 13,
 }
-"""The higher, the more dangerous."""
+"""The danger of each kind: a higher number is more dangerous."""
 
 _PROGRAMS: Final[Mapping[str, ShellOperation]] = {
     **dict.fromkeys(("rm", "rmdir", "unlink", "shred", "srm", "trash", "truncate"), "rm"),
@@ -54,7 +54,7 @@ _PROGRAMS: Final[Mapping[str, ShellOperation]] = {
                      "argocd", "skaffold", "aws", "az", "gcloud", "cap", "kamal", "twine",
                      "nomad"), "deploy"),
 }  # fmt: skip
-"""Programs that, where they are not safe, are of one kind."""
+"""The kind of a program's calls that are not safe."""
 
 _PATTERNS: Final[tuple[tuple[ShellOperation, str], ...]] = (
     ("deploy", r"(?:npm|yarn|pnpm|cargo|poetry|uv|gem|flit|hatch|bun) (?:publish|push)\b.*"),
@@ -101,7 +101,7 @@ _PATTERNS: Final[tuple[tuple[ShellOperation, str], ...]] = (
     ),
     ("install", r"uv (?:sync|add|lock)\b.*|pacman -S.*|python3? -m pip install\b.*"),
 )
-"""By the words of a command with a blank between them, where nothing above says more."""
+"""The kinds by the words of a command, for commands that the tables above lack."""
 
 _BY_PATTERN: Final = tuple((kind, re.compile(pattern, re.DOTALL)) for kind, pattern in _PATTERNS)
 
@@ -170,10 +170,10 @@ _MAY_RUN: Final = ("-c", "--config-env", "--exec-path")
 """Options of git itself that may have it run any program: a configuration can name one."""
 
 _OTHER_END: Final = ("--upload-pack", "--receive-pack", "--exec")
-"""Options that name the program to run at the other end, which may be this machine."""
+"""Options that name a program to run at the remote end, which may be this machine."""
 
 _HELPER: Final = re.compile(r"[\w+.-]+::")
-"""Begins an address that a program of its own leads to: `ext::` runs whatever follows."""
+"""The start of an address that a helper program opens: `ext::` runs the rest as a command."""
 
 
 def _git(texts: Sequence[str]) -> ShellOperation:

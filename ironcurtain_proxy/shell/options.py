@@ -23,16 +23,16 @@ class Options:
     optional: frozenset[str] = frozenset()
     """Long options that may have a value behind `=`."""
     files: frozenset[str] = frozenset()
-    """Those of `values` whose value is a file that the program reads."""
+    """The options of `values` whose value is a file that the program reads."""
     number: bool = False
-    """`-5` is an option of its own."""
+    """Whether a number such as `-5` is an option."""
     pairs: frozenset[str] = frozenset()
     """Long options that take two words: a name and its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedOptions:
-    """The words of a command, sorted."""
+    """The words of a command as options and operands."""
 
     options: tuple[tuple[str, Word | None], ...]
     """Name and value, in the order given."""
@@ -87,8 +87,16 @@ _SHORT: Final = 2
 _PAIR: Final = 2
 
 
-def read_options(known: Options, rest: Sequence[Word]) -> ParsedOptions | str:
-    """The words sorted, or why they cannot be."""
+def read_options(
+    known: Options, rest: Sequence[Word], *, globs: bool = False
+) -> ParsedOptions | str:
+    """The words as options and operands, or the reason why they cannot be parsed.
+
+    Args:
+        known: the options of the program.
+        rest: the words behind its name.
+        globs: whether an operand may stand for several files.
+    """
     found: list[tuple[str, Word | None]] = []
     operands: list[Word] = []
     at = 0
@@ -98,7 +106,8 @@ def read_options(known: Options, rest: Sequence[Word]) -> ParsedOptions | str:
         if word.text == "--":
             operands += rest[at:]
             break
-        if word.splits or (word.text is None and word.prefix[:1] in {"", "-"}):
+        several = word.splits and not (globs and word.is_glob)
+        if several or (word.text is None and word.prefix[:1] in {"", "-"}):
             return "a word that only the shell knows could be an option"
         if word.text is None or len(word.text) < _SHORT or word.text[0] != "-":
             operands.append(word)
@@ -108,7 +117,7 @@ def read_options(known: Options, rest: Sequence[Word]) -> ParsedOptions | str:
             return taken
         found += taken[0]
         at += taken[1]
-    if any(word.splits for word in operands):
+    if any(word.splits and not (globs and word.is_glob) for word in operands):
         return "a word that only the shell knows could be several"
     return ParsedOptions(tuple(found), tuple(operands))
 
@@ -116,7 +125,7 @@ def read_options(known: Options, rest: Sequence[Word]) -> ParsedOptions | str:
 def _option(
     known: Options, text: str, following: Sequence[Word]
 ) -> tuple[list[tuple[str, Word | None]], int] | str:
-    """The options that a word is, and how many words behind it are a value."""
+    """The options in a word, and the number of words behind it that are values."""
     if text in known.pairs:
         if len(following) < _PAIR or following[0].text is None or following[1].splits:
             return f"{text} has no value"

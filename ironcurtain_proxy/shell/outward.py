@@ -1,7 +1,7 @@
 """Commands that are known to reach something outside the sandbox.
 
-The tables decide what is asked about beforehand. They carry no safety: a command that they miss
-runs without a network, fails, and is asked about when the agent makes the call again.
+The tables decide which commands are asked about before they run. Safety does not depend on them: a
+command that they miss runs without a network, fails, and is asked about when the call is repeated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,11 +85,11 @@ _PAIRS: Final = frozenset(
 
 
 _CONNECTIONS: Final = ("/dev/tcp/", "/dev/udp/")
-"""What bash opens as a connection."""
+"""Paths that bash opens as a network connection."""
 
 
 def why_outward(command: SimpleCommand) -> str | None:
-    """Why a command is known to leave the sandbox; None if nothing says so."""
+    """The reason why a command leaves the sandbox; None: no reason is known."""
     if any(one.target.prefix.startswith(_CONNECTIONS) for one in command.redirections):
         return "a redirection opens a connection"
     name = name_of(command)
@@ -122,7 +122,7 @@ def _why_sub_command(name: str, rest: Sequence[Word]) -> str | None:
 
 
 def why_privileged(command: SimpleCommand) -> str | None:
-    """Why a command changes the machine itself; None if nothing says so."""
+    """The reason why a command changes the machine itself; None: no reason is known."""
     name = name_of(command)
     return f"{name} changes the machine" if name in _PRIVILEGED else None
 
@@ -140,7 +140,7 @@ _WITH_VALUE: Final = frozenset(
 
 
 def sub_commands(rest: Sequence[Word]) -> list[str]:
-    """The words up to an option behind the first one that is none."""
+    """The words from the first that is no option, up to the next option."""
     found: list[str] = []
     at = 0
     while at < len(rest):

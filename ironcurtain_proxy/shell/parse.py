@@ -1,4 +1,4 @@
-"""What a shell command would run, read with a shell grammar.
+"""The commands that a shell text would run, parsed with a shell grammar.
 
 The grammar (tree-sitter's, of bash) says where things are; `words` and `statements`
 hold that against the text. A part that the grammar and bash could understand differently makes the
@@ -23,7 +23,7 @@ MAX_LENGTH: Final = 8192
 """Bytes. The grammar's error recovery takes quadratic time: a quarter of a second for these."""
 
 MAX_DEPTH: Final = 4
-"""Of texts in texts, such as `sh -c "sh -c ls"`."""
+"""The most levels of texts in texts, such as `sh -c "sh -c ls"`."""
 
 _CONTINUED: Final = re.compile(r"\A(?:[ \t\n]*\\\n)+")
 _NAMES: Final = re.compile(r"[\w.+-]+")
@@ -31,11 +31,11 @@ _NAMES: Final = re.compile(r"[\w.+-]+")
 TEXT_RUNNERS: Final = frozenset(
     {"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "eval", "watch", "fzf", "su", "script"}
 )
-"""Programs that run what an argument says. The words after them are read as commands, too."""
+"""Programs that run the text of an argument. The words after them are parsed as commands, too."""
 
 
 def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
-    """What a text would run if a shell got it. Never raises.
+    """The commands that a shell would run for a text. Never raises.
 
     A text that is empty, or only a comment, runs nothing and is readable.
     """
@@ -62,7 +62,7 @@ def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
 
 
 def _loose_words(text: str) -> tuple[str, ...]:
-    """What could be a name in a text that is not understood. Quotes and the like are left out."""
+    """The words that could be names in a text that is not understood, without quotes."""
     return tuple(dict.fromkeys(_NAMES.findall(text[: MAX_LENGTH * 8])))
 
 
@@ -75,7 +75,7 @@ def _language() -> "Language":
 
 
 def _unfit(text: str) -> str | None:
-    """Why a text is not even parsed."""
+    """The reason why a text is not parsed at all."""
     # A character is at least a byte: a huge text is not encoded to find out.
     if len(text) > MAX_LENGTH or len(text.encode(errors="replace")) > MAX_LENGTH:
         return f"it is longer than {MAX_LENGTH} bytes"
@@ -89,7 +89,7 @@ def _unfit(text: str) -> str | None:
 
 
 def _with_texts(command: SimpleCommand, depth: int) -> SimpleCommand:
-    """The command, the words that a shell in it may be handed read as commands."""
+    """The command, with the texts for a shell in it parsed as commands."""
     runner = next(
         (
             n

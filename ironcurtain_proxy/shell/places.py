@@ -1,14 +1,14 @@
-"""Paths in shell commands, held against the place where the command runs.
+"""Paths in shell commands, compared with the directories around the command.
 
-Paths are compared as text. The sandbox holds what a link leads to; here a wrong reading may only
-cost a question.
+Paths are compared as text. The sandbox confines access through links; a wrong result here only
+costs a question.
 """
 
 from typing import Final
 
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.secrets import names_a_secret
+from ironcurtain_proxy.shell.secrets import may_match_a_secret, names_a_secret
 
 _SYSTEM: Final = ("/usr", "/opt", "/bin", "/lib", "/lib64", "/tmp", "/var/tmp", "/private/tmp")  # noqa: S108  compared, never opened
 _STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
@@ -81,16 +81,20 @@ def may_write(path: str, place: Place) -> bool:
 
 
 def _depth(path: str, directories: tuple[str, ...]) -> int:
-    """How long the name of the innermost directory that holds a path is; 0: none does."""
+    """The length of the innermost directory that holds a path; 0: none does."""
     return max([len(one) for one in directories if is_within(path, one)], default=0)
 
 
 def why_not_read(word: Word, place: Place) -> str | None:
-    """Why reading the file of a word is more than harmless; None if it is not."""
+    """The reason why reading the file of a word is not harmless; None: it is harmless."""
     if names_a_secret([word]):
         return "it names what commonly holds secrets"
-    if word.text == "-":
-        return None
+    if word.is_glob:
+        return _why_not_glob(word, place)
+    return None if word.text == "-" else _why_not_named(word, place)
+
+
+def _why_not_named(word: Word, place: Place) -> str | None:
     path = path_of(word, place)
     if path is None:
         return "it names a file that is not known"
@@ -99,6 +103,25 @@ def why_not_read(word: Word, place: Place) -> str | None:
     if any(is_within(path, top) for top in _SYSTEM):
         return None
     return "it names a file outside the workspace"
+
+
+def glob_directory(word: Word, place: Place) -> str | None:
+    """The directory of the files that a glob matches; None: there may be several, or none known."""
+    directory, slash, _ = word.pattern.rpartition("/")
+    if not word.is_glob or not slash or "*" in directory:
+        return None
+    return path_of(Word(directory or "/"), place)
+
+
+def _why_not_glob(word: Word, place: Place) -> str | None:
+    directory = glob_directory(word, place)
+    if directory is None or not is_inside(directory, place):
+        return "it names files that are not known"
+    if any(is_within(stray, directory) for stray in place.strays):
+        return "a link among its files leads out of the workspace"
+    if may_match_a_secret(word.pattern.rpartition("/")[2]):
+        return "it may name what commonly holds secrets"
+    return None
 
 
 def is_protected_name(path: str) -> bool:

@@ -13,7 +13,7 @@ from ironcurtain_proxy.shell.reads import LOCAL_NAME, ReadingProgram, reader
 
 
 def _jq(reading: ParsedOptions) -> str | None:
-    """The filter is a program: it may name the environment, or load a module."""
+    """Check the filter of `jq`: it may read the environment, or load a module."""
     words = reading.operands[:1]
     text = words[0].text if words else ""
     if text is None:
@@ -33,7 +33,7 @@ _SED: Final = re.compile(_STEP)
 
 
 def _sed(reading: ParsedOptions) -> str | None:
-    """A script of addresses with p, d, q, = and s, whose flags neither write nor run."""
+    """Check that a script of `sed` has only p, d, q, = and s, whose flags neither write nor run."""
     scripts = reading.values_of("-e", "--expression") or reading.operands[:1]
     for script in scripts:
         steps = [script.text or ""]
@@ -55,7 +55,7 @@ _AWK: Final = re.compile(
 
 
 def _awk(reading: ParsedOptions) -> str | None:
-    """One condition on the line, and fields printed."""
+    """Check that a program of `awk` has one condition on the line, and prints fields."""
     script = reading.operands[0] if reading.operands else None
     text = None if script is None else script.text
     # `1>2` and `print > "f"` look alike: no comparison may stand behind `print`.
@@ -65,7 +65,7 @@ def _awk(reading: ParsedOptions) -> str | None:
 
 
 def _printf(reading: ParsedOptions) -> str | None:
-    """Only `%s`: a number is evaluated as arithmetic by some shells."""
+    """Check that a format has only `%s`: some shells evaluate a number as arithmetic."""
     text = reading.operands[0].text if reading.operands else None
     if text is None or re.search(r"%(?![%s]|-?\d+s)", text):
         return "its format may evaluate its arguments"
@@ -73,7 +73,7 @@ def _printf(reading: ParsedOptions) -> str | None:
 
 
 def _date(reading: ParsedOptions) -> str | None:
-    """`+FORMAT` shows; any other operand sets the clock."""
+    """Check that `date` gets only `+FORMAT`: any other operand sets the clock."""
     formats = all((word.text or "").startswith("+") for word in reading.operands)
     return None if formats else "an operand sets the clock"
 
@@ -94,7 +94,7 @@ def _names(reading: ParsedOptions) -> str | None:
 
 
 def _grep(reading: ParsedOptions) -> str | None:
-    """Through a tree it reads every file, those with secrets too, unless it says which kinds."""
+    """Check that a recursive `grep` names kinds of files: without, it also reads secrets."""
     if reading.has("-r", "-R", "--recursive", "--dereference-recursive"):
         kinds = reading.values_of("--include")
         plain = [re.fullmatch(r"\*[\w*-]*\.\w+", word.text or "") for word in kinds]
@@ -104,7 +104,7 @@ def _grep(reading: ParsedOptions) -> str | None:
 
 
 def _rg(reading: ParsedOptions) -> str | None:
-    """Hidden and ignored files are left out, unless a glob names them."""
+    """Check that no glob names hidden files: `rg` reads hidden and ignored files only if named."""
     globs = reading.values_of("-g", "--glob")
     plain = (re.fullmatch(r"!?[\w*/-]*\.\w+", word.text or "") for word in globs)
     if not all(plain) or any(_KEYS.search(word.text or "") for word in globs):
@@ -113,7 +113,7 @@ def _rg(reading: ParsedOptions) -> str | None:
 
 
 def _two_files(reading: ParsedOptions) -> str | None:
-    """Of two directories it shows every file, those with secrets too."""
+    """Check that the operands are files: of two directories every file is shown, also secrets."""
     names = [(word.text or "").rpartition("/")[2] for word in reading.operands]
     return None if all(re.fullmatch(r".+\.\w+", name) for name in names) else "it may compare trees"
 
@@ -220,7 +220,7 @@ READERS: Final[Mapping[str, ReadingProgram]] = {
                   pattern="-e --expression", check=_sed),
     "awk": reader("F:", "pattern", check=_awk), "gawk": reader("F:", "pattern", check=_awk),
 }  # fmt: skip
-"""By name. What is missing is judged by other means."""
+"""The readers by name. Other programs are judged by other tables."""
 
 VERSIONS: Final = frozenset(
     {"python", "python3", "node", "git", "bash", "jq", "rg", "gcc", "clang", "make", "cmake", "gh",

@@ -1,4 +1,4 @@
-"""Commands that only read, shown strictly.
+"""Commands that are proved to only read.
 
 A part of a command only reads where its program, its sub-command and each of its options stand in
 the tables of `readers` and `git_readers`, and each of its operands is of the kind that the table
@@ -38,11 +38,11 @@ class ReadingProgram:
     options: Options
     operands: Operands = "files"
     most: int | None = None
-    """How many operands there may be."""
+    """The most operands."""
     pattern_options: frozenset[str] = frozenset()
     """Options that take the place of the pattern."""
     check: Callable[[ParsedOptions], str | None] | None = None
-    """What the table cannot say: why it is more than reading, or None."""
+    """A further check: gives the reason why a call is more than reading, or None."""
 
 
 def reader(
@@ -70,12 +70,12 @@ def why_not_reader(
     """Why a call of the program is more than reading; None if it only reads.
 
     Args:
-        found: what the table says of the program.
+        found: the program's entry in the table.
         words: the words behind its name.
-        place: where it runs.
+        place: the directories around it.
         variables: those whose value may be shown.
     """
-    reading = read_options(found.options, words)
+    reading = read_options(found.options, words, globs=_reads_each(found))
     if isinstance(reading, str):
         return reading
     if found.most is not None and len(reading.operands) > found.most:
@@ -93,6 +93,16 @@ def why_not_reader(
     return reason
 
 
+def _reads_each(found: ReadingProgram) -> bool:
+    """Whether each operand is a file to read, so that it does not matter how many there are.
+
+    Behind a pattern, no check looks at the files.
+    """
+    return found.most is None and (
+        found.operands == "pattern" or (found.operands == "files" and found.check is None)
+    )
+
+
 def _operands(
     found: ReadingProgram, reading: ParsedOptions, place: Place, variables: frozenset[str]
 ) -> str | None:
@@ -108,6 +118,8 @@ def _operands(
         case "files" | "pattern":
             given = reading.has(*found.pattern_options)
             skipped = 1 if found.operands == "pattern" and not given else 0
+            if any(word.splits for word in operands[:skipped]):
+                return "its pattern is not known"
             reason = shows_variables(operands[:skipped], variables)
             reasons = (why_not_read(word, place) for word in operands[skipped:])
             return reason or next((one for one in reasons if one is not None), None)
@@ -116,7 +128,7 @@ def _operands(
 
 
 def shows_variables(words: Sequence[Word], variables: frozenset[str]) -> str | None:
-    """Why showing these words shows more than the command says."""
+    """The reason why printing these words shows a variable's value; None: it shows none."""
     if any(not word.variables <= variables for word in words):
         return "it shows a variable"
     return None

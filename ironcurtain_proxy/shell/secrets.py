@@ -1,4 +1,4 @@
-"""Which arguments name secrets."""
+"""Arguments that name secrets."""
 
 import re
 from collections.abc import Iterable
@@ -34,6 +34,20 @@ _AS_FILE: Final = re.compile(
 def names_a_secret(words: Iterable[Word]) -> bool:
     """Whether a word names a file that commonly holds keys or passwords, or may match one."""
     return any(_names_one(word) for word in words)
+
+
+def may_match_a_secret(name: str) -> bool:
+    """Whether a pattern for names of files, with `*` for what is not known, may match a secret.
+
+    Strictly: without a known ending, or with that of a key, it may.
+    """
+    before, _, ending = name.lower().rpartition(".")
+    if not before or "*" in ending or not ending or name.startswith("."):
+        return True
+    if ending == "pem" or _KEYS.fullmatch(f"x.{ending}"):
+        return True
+    pattern = re.compile(".*".join(map(re.escape, re.split(r"\*+", name.lower()))))
+    return any(pattern.fullmatch(secret) for secret in _NAMES)
 
 
 def _names_one(word: Word) -> bool:

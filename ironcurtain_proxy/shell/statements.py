@@ -1,7 +1,7 @@
 """The simple commands of a shell text, from the grammar's tree.
 
-Nothing may be left over: between the parts that are read there are blanks only. So what the
-grammar skips, and bash would not, is found.
+Between the parts that are read there may only be blanks. So a text that the grammar skips, and
+bash would not, is found.
 """
 
 import itertools
@@ -20,7 +20,7 @@ _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _NAMED: Final = re.compile(rb"\$([A-Za-z_][A-Za-z0-9_]*)")
 _DELIMITER: Final = re.compile(rb"""\w+|'\w+'|"\w+\"|\\\w+""")
 _LIVE: Final = re.compile(rb"[`\\]|\$[^A-Za-z_\s]")
-"""What a here-document without quotes around its delimiter may not contain."""
+"""Text that a here-document with an unquoted delimiter may not contain."""
 
 _TOKENS: Final = frozenset(
     {";", "&", "\n", "&&", "||", "|", "|&", "!", "{", "}", "(", ")", "$(", "`", "<(", ">(",
@@ -80,7 +80,7 @@ def read_statements(reading: TextReading, root: "Node") -> None:
 
 
 _EXPRESSIONS: Final = WORD_KINDS | {"subscript", "binary_expression", "unary_expression"}
-"""Parts of words that were held against the text already."""
+"""Parts of words that were compared with the text already."""
 
 
 def _container(reading: TextReading, node: "Node") -> None:
@@ -322,14 +322,14 @@ def _heredoc_body(reading: TextReading, node: "Node", start: "Node", *, strip: b
 
 
 def _declaration(reading: TextReading, node: "Node") -> None:
-    """`export`, `declare`, `local`, `readonly`, `typeset`, `unset`: as a program."""
+    """`export`, `declare`, `local`, `readonly`, `typeset`, `unset`, read as a program."""
     words = [Word(reading.text_of(node.children[0]).decode(errors="replace"))]
     words += [Word(None, _declared(reading, one), splits=True) for one in node.children[1:]]
     reading.add(node, SimpleCommand(words=tuple(words)))
 
 
 def _declared(reading: TextReading, node: "Node") -> str:
-    """What is known of a word of a declaration: `NAME=*`, or the word."""
+    """The known part of a word of a declaration: `NAME=*`, or the word."""
     if node.type == "variable_assignment":
         parts = _CommandParts()
         _assignment_part(reading, node, parts)
@@ -339,7 +339,7 @@ def _declared(reading: TextReading, node: "Node") -> str:
 
 
 def _test(reading: TextReading, node: "Node") -> None:
-    """`[ … ]` and `[[ … ]]`: as a program with words."""
+    """`[ … ]` and `[[ … ]]`, read as a program with arguments."""
     words: list[Word] = []
     stack = [node]
     position = node.start_byte

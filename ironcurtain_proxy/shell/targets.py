@@ -1,4 +1,4 @@
-"""What a command names outside the machine: hosts, remotes and branches, clusters, registries.
+"""Targets of a command outside the machine: hosts, remotes and branches, clusters, registries.
 
 For the person who is asked. A target that is missing here is still shown in the command itself.
 """
@@ -28,7 +28,7 @@ _CLUSTERS: Final = words(
 
 
 def targets_of(effect: CommandEffect) -> tuple[str, ...]:
-    """What the outward parts of a command name, in the order given."""
+    """The targets that the outward parts of a command name, in their order."""
     found: dict[str, None] = {}
     for part in effect.parts:
         if part.effect == "outward":

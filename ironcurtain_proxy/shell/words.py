@@ -1,8 +1,8 @@
 """The words of a shell command, from the grammar's tree.
 
-The tree is not believed but checked: the text of every part is held against what bash takes for
-it, and what differs makes the command unreadable. Where bash and the grammar could disagree about
-where a word ends, nothing is read.
+The tree is not trusted: the text of every part is compared with what bash would read, and a
+difference makes the command unreadable. So does a word whose end bash and the grammar could see
+at different places.
 """
 
 import re
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 BLANK: Final = re.compile(rb"(?:(?:\\\n)*[ \t](?:[ \t]|\\\n)*)?")
-"""What may stand between the words of one command. A continued line alone joins what it is
+"""Text that may stand between the words of one command. A continued line alone joins what it is
 between."""
 
 _PLAIN: Final = re.compile(rb"""(?:[^|&;()<>\s$`"'\\]|\\[^\n])+""")
@@ -38,7 +38,7 @@ _ARITHMETIC: Final = re.compile(rb"\$\(\([ 0-9+*/%-]+\)\)")
 _TEST_PATTERN: Final = re.compile(rb"[A-Za-z0-9_.*/?^+:=,@%-]+\$?")
 _GLOB: Final = re.compile(r"[*?\[]")
 _SET: Final = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]/])*\]")
-"""`[abc]` in a glob."""
+"""A set in a glob, such as `[abc]`."""
 
 _ESCAPE: Final = re.compile(
     r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})"
@@ -59,7 +59,7 @@ WORD_KINDS: Final = frozenset(
 
 @dataclass(slots=True)
 class TextReading:
-    """One text while it is read."""
+    """The state of reading one text."""
 
     source: bytes
     found: list[Located] = field(default_factory=list)
@@ -76,7 +76,7 @@ class TextReading:
         return tuple(with_constants(found))
 
     def add(self, node: "Node", command: SimpleCommand, values: tuple[Word, ...] = ()) -> None:
-        """A command that begins with this part of the tree.
+        """Add a command that begins with this part of the tree.
 
         Args:
             node: the command, or the loop that it is the head of.
@@ -147,7 +147,7 @@ class _Piece:
     text: str | None
     quoted: bool
     variable: str | None = None
-    """The name of the variable that it is."""
+    """The name of the variable that the part stands for; None: it is no variable."""
     is_plain: bool = False
     """It is the value of that variable, unchanged."""
 
@@ -186,7 +186,10 @@ def _joined(pieces: list[_Piece]) -> Word:
     if known:
         return Word(text)
     pattern = _SET.sub("*", text).replace("?", "*")
-    return Word(None, pattern, splits, variables=variables, template=_template(pieces))
+    is_glob = all(piece.text is not None for piece in pieces)
+    return Word(
+        None, pattern, splits, variables=variables, template=_template(pieces), is_glob=is_glob
+    )
 
 
 def _template(pieces: list[_Piece]) -> tuple[Piece, ...]:
@@ -285,7 +288,7 @@ def _literal(reading: TextReading, start: int, end: int) -> _Piece:
 
 
 def _expanded(reading: TextReading, node: "Node", *, quoted: bool) -> _Piece:
-    """What is only known when it runs. Commands in it are read later."""
+    """A part whose value is only known when the command runs. Commands in it are read later."""
     raw = reading.text_of(node)
     _check_expansion(reading, node, raw)
     if node.type != "arithmetic_expansion" and _NUMERIC.fullmatch(raw):

@@ -1,6 +1,6 @@
-"""Programs that run other programs: what they would run.
+"""Programs that run other programs, and the commands that they would run.
 
-Errs to finding more. Where an option is not known, a command may begin at any word behind it.
+In doubt, more commands are found: behind an unknown option, each word may begin a command.
 """
 
 import re
@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.command import Assignment, ParsedCommand, SimpleCom
 from ironcurtain_proxy.shell.options import words as names
 
 MAX_WRAPPERS: Final = 12
-"""Of wrappers in wrappers: `sudo env nice ls` has three."""
+"""The most levels of wrappers in wrappers: `sudo env nice ls` has three."""
 
 _ANYTHING: Final = Word(None, "*", splits=True)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
@@ -20,7 +20,7 @@ _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
-    """What a wrapper would run."""
+    """The commands that a wrapper would run."""
 
     commands: tuple[SimpleCommand, ...] = ()
     texts: tuple[ParsedCommand, ...] = ()
@@ -75,7 +75,7 @@ def _behind_options(
 def _width(
     word: Word, following: Sequence[Word], flags: frozenset[str], values: frozenset[str]
 ) -> int:
-    """How many words an option and its value take; 0 if it is not one of these."""
+    """The number of words of an option and its value; 0: it is none of these options."""
     text = word.text
     name, equals, _ = word.prefix.partition("=")
     if equals and not word.splits and name.startswith("--") and name in values:
@@ -193,7 +193,7 @@ def _shell(given: Sequence[Word]) -> Unwrapped:
 
 
 def _texts(given: Sequence[Word]) -> Unwrapped:
-    """Every word as a text."""
+    """Each word as a text for a shell."""
     return Unwrapped(texts=tuple(word.command for word in given if word.command is not None))
 
 
@@ -203,7 +203,7 @@ def _eval(given: Sequence[Word]) -> Unwrapped:
 
 
 def _anywhere(given: Sequence[Word]) -> Unwrapped:
-    """A wrapper of which nothing more is known."""
+    """A wrapper whose arguments are not known: each word may begin a command."""
     return replace(_texts(given), understood=False)
 
 
@@ -260,7 +260,7 @@ WRAPPERS: Final[Mapping[str, _Unwrap]] = {
         _anywhere,
     ),
 }
-"""Programs that run what they are given."""
+"""Programs that run the command in their arguments."""
 
 _CARRIERS: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), names("exec run")),
@@ -269,18 +269,18 @@ _CARRIERS: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "pipx"), names("run shell")),
     **dict.fromkeys(("bundle", "mise", "asdf", "direnv", "aws-vault", "op"), names("exec x run")),
 }
-"""Programs of which some sub-commands run what stands behind them."""
+"""Programs with sub-commands that run the command behind them."""
 
 
 def unwrapped(command: SimpleCommand) -> Unwrapped | None:
-    """What a wrapper would run; None: the command is no wrapper."""
+    """The commands that a wrapper would run; None: the command is no wrapper."""
     text = command.words[0].text if command.words else None
     unwrap = None if text is None else WRAPPERS.get(text.rpartition("/")[2])
     return None if unwrap is None else unwrap(command.words[1:])
 
 
 def inner_commands(parsed: ParsedCommand) -> Iterator[SimpleCommand]:
-    """All commands, and all that they may run."""
+    """All commands, and all commands that they may run."""
     for command in parsed.every_command():
         yield from _every_inner(command, MAX_WRAPPERS)
 
@@ -307,7 +307,7 @@ def _input_of_shell(command: SimpleCommand) -> Iterator[Word]:
 
 
 _BETWEEN: Final = re.compile(r"[\s;|&(){}'\"`$<>=]+")
-"""Stands before and behind the name of a program in a text that nobody has read."""
+"""The characters around the name of a program in a text that was not parsed."""
 
 
 def _carries(command: SimpleCommand) -> bool:

@@ -5,12 +5,7 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.approval.lifecycle import (
-    TRANSITIONS,
-    EscalationState,
-    advance,
-    state_after,
-)
+from ironcurtain_proxy.approval.lifecycle import TRANSITIONS, EscalationState, advance, state_after
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
 

@@ -70,6 +70,7 @@ def a_kept(identifier: str = "g1", **words: str) -> KeptGrant:
         workspace=PROJECT,
         policy_version="p1",
         server_digest="s1",
+        basis="b1",
     )
 
 
@@ -152,6 +153,7 @@ def kept_grants(draw: st.DrawFn) -> KeptGrant:
         workspace=workspace,
         policy_version=draw(names),
         server_digest=draw(names),
+        basis=draw(texts),
     )
 
 

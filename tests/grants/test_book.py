@@ -7,11 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ironcurtain_proxy.grants.matching import covers
-from ironcurtain_proxy.grants.patterns import (
-    EscalatedCall,
-    Places,
-    candidates,
-)
+from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.grant import Grant, GrantId
 from ironcurtain_proxy.model.json import Json

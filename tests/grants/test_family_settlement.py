@@ -107,6 +107,9 @@ def test_the_whole_tool_is_offered_last_and_only_for_what_may_be_general(project
     for command in ("git push --force origin x", "rm -rf x", "npm publish", "x=$(y); $x"):
         never = question_of(project.call(command), MODE).candidates
         assert [type(one) for one in never] == [CallPattern], command
+    call = project.call("go test ./...")
+    unknown = offered((MODE,), (), None, command_candidates(call))
+    assert [type(one) for one in unknown] == [FamilyPattern, CallPattern]
     both = question_of(project.call("go test ./..."), POLICY, MODE).candidates
     assert [type(one) for one in both] == [FamilyPattern, CallPattern]
 

@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.grants.matching import covers, has_expired, is_of
-from ironcurtain_proxy.grants.patterns import (
-    HISTORY,
-    PINNED,
-    EscalatedCall,
-    Places,
-    candidates,
-)
+from ironcurtain_proxy.grants.patterns import HISTORY, PINNED, EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.grant import (
     Constraint,

@@ -8,19 +8,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ironcurtain_proxy.grants.matching import covers
-from ironcurtain_proxy.grants.patterns import (
-    FLAGS,
-    HISTORY,
-    EscalatedCall,
-)
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.grants.patterns import FLAGS, HISTORY, EscalatedCall
+from ironcurtain_proxy.model.annotation import RESOURCE_ROLES, ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.request import (
-    PathValue,
-    TextValue,
-    UrlValue,
-    Value,
-)
+from ironcurtain_proxy.model.request import PathValue, TextValue, UrlValue, Value
 from tests.examples import examples
 from tests.grants.test_book import NOW, PROTECTED, a_call, fact, path, remembered
 
@@ -62,7 +53,7 @@ def calls(draw: st.DrawFn) -> EscalatedCall:
             st.sampled_from(MORE), st.sampled_from((True, False, "x", None)), max_size=2
         )
     )
-    resources = [r for found in facts for r in found.roles if ROLE_TRAITS[r].is_resource]
+    resources = [r for found in facts for r in found.roles if r in RESOURCE_ROLES]
     roles = draw(st.lists(st.sampled_from(resources), max_size=2)) if resources else []
     given_as: dict[str, Json] = {f.name: f.values[0].text for f in facts if f.values}
     return replace(a_call(*facts, arguments={**given_as, **flags}), roles=tuple(roles))

@@ -25,8 +25,15 @@ from ironcurtain_proxy.grants.grant_settlement import (
 )
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
-from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId, Pattern, ToolPattern
+from ironcurtain_proxy.model.escalation import Approved, Decider, Escalation, OriginReason
+from ironcurtain_proxy.model.grant import (
+    CallPattern,
+    CapabilityPattern,
+    Grant,
+    GrantId,
+    Pattern,
+    ToolPattern,
+)
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from tests.questions import ETC, a_question
@@ -52,6 +59,10 @@ CALL = EscalatedCall(
 (DIRECTORY,) = candidates(CALL, Places(directories=frozenset()))
 TOOL = tool_candidate(CALL)
 WRITE = capability_pattern("fs.write")
+
+SAME = CallPattern(
+    server="files", tool="edit", definition="d1", digest="00", description="the identical call"
+)
 
 POLICY = OriginReason(origin="policy", ground=Ground("ask", "a person must agree"))
 PROFILE = OriginReason(
@@ -200,6 +211,33 @@ def test_an_approval_remembers_each_origin_by_its_own_rule() -> None:
     assert kinds(ask(*REASONS), once) == [CapabilityPattern]
     assert kinds(ask(*REASONS), always) == [CapabilityPattern, ToolPattern, type(DIRECTORY)]
     assert kinds(ask(*REASONS, patterns=False), always) == [CapabilityPattern, ToolPattern]
+
+
+@pytest.mark.parametrize("by", ["human", "reviewer:team"])
+def test_what_a_reviewer_approved_is_remembered_for_the_session(by: Decider) -> None:
+    assert kinds(ask(PROFILE), Approved(by=by)) == [CapabilityPattern]
+
+
+def test_an_answer_about_the_identical_call_remembers_nothing_wider() -> None:
+    found = offered(REASONS, (DIRECTORY,), TOOL, whole=(SAME,))
+    assert found == (SAME,)
+    asked = replace(a_question(), reasons=REASONS, candidates=found)
+    assert kinds(asked, Approved(by="human", remember=0)) == [CallPattern]
+
+
+def test_a_tool_whose_definition_is_unknown_is_neither_offered_nor_remembered() -> None:
+    assert offered((MODE,), (), None) == ()
+    assert offered((POLICY, MODE), (DIRECTORY,), None) == (DIRECTORY,)
+    how = Remembering(new_id=lambda: "g", now=NOW)
+    asked = replace(a_question(), reasons=(POLICY, MODE), candidates=(DIRECTORY,))
+    (only,) = remembered(asked, Approved(by="human", remember=0), None, how)
+    assert only.pattern == DIRECTORY
+
+
+def test_a_capability_is_described_in_words_and_by_its_name() -> None:
+    assert WRITE.description == "Let tools create or change files (fs.write) in this session"
+    newer = capability_pattern("fs.new\n")
+    assert newer.description == "Let tools fs.new\\n in this session"
 
 
 @pytest.mark.parametrize("by", ["auto-approver", "engine:pattern", "timeout", "kernel"])

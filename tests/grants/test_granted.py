@@ -7,10 +7,7 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.patterns import (
-    EscalatedCall,
-    candidates,
-)
+from ironcurtain_proxy.grants.patterns import EscalatedCall, candidates
 from ironcurtain_proxy.model.grant import Grant, GrantId
 from tests.grants.test_book import (
     NOW,

@@ -27,6 +27,7 @@ HERE = Circumstances(
     scope="project",
     workspace=PROJECT,
     policy_version="p1",
+    basis=lambda server, tool: f"rules about {server}/{tool}",
     servers={"files": "s1"},
     lifetime=timedelta(days=30),
 )
@@ -111,7 +112,22 @@ async def after_one_grant(path: Path, here: Circumstances = HERE) -> Session:
         pytest.param(USER, replace(USER, workspace=ELSEWHERE), True, id="the user's, anywhere"),
         pytest.param(USER, replace(USER, workspace=None), True, id="the user's, nowhere"),
         pytest.param(USER, HERE, False, id="the user's, where only the project's count"),
-        pytest.param(HERE, replace(HERE, policy_version="p2"), False, id="another policy"),
+        pytest.param(HERE, replace(HERE, policy_version="p2"), True, id="other rules elsewhere"),
+        pytest.param(
+            HERE, replace(HERE, basis=lambda _server, _tool: "others"), False, id="other rules here"
+        ),
+        pytest.param(
+            replace(HERE, basis=lambda _server, _tool: ""),
+            HERE,
+            True,
+            id="kept before, same policy",
+        ),
+        pytest.param(
+            replace(HERE, basis=lambda _server, _tool: ""),
+            replace(HERE, policy_version="p2"),
+            False,
+            id="kept before, another policy",
+        ),
         pytest.param(HERE, replace(HERE, servers={"files": "s2"}), False, id="another server"),
         pytest.param(HERE, replace(HERE, servers={}), False, id="no such server"),
     ],
@@ -296,7 +312,7 @@ async def test_a_broken_file_is_told_once_and_the_session_remembers_by_itself(
             session.take_back()
     assert session.ids() == ["g0", "g1", "g2"]
     (said,) = [record.getMessage() for record in caplog.records]
-    assert "is a symbolic link; what was remembered holds for this session only" in said
+    assert "is a symbolic link; remembered approvals hold for this session only" in said
 
 
 async def test_a_disk_that_failed_is_left_alone_for_a_minute_and_then_tried_again(

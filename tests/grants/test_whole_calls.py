@@ -3,10 +3,16 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.grant_settlement import discharge
 from ironcurtain_proxy.grants.patterns import EscalatedCall
-from ironcurtain_proxy.grants.whole_calls import is_never_remembered, whole_call_candidates
+from ironcurtain_proxy.grants.whole_calls import (
+    is_never_remembered,
+    whole_call_candidates,
+    whole_tool_candidate,
+)
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import OriginReason
@@ -73,17 +79,39 @@ def test_the_identical_call_and_the_whole_tool_are_offered_for_an_unknown_tool()
 
 def test_a_tool_that_was_described_or_redefined_meanwhile_is_asked_about() -> None:
     _, whole = whole_call_candidates(call())
-    assert not is_spared(remembered(whole), call(annotated=True))
+    path = PathValue("/work/x", RealPath.from_text("/work/x"))
+    assert not is_spared(remembered(whole), call("write-path", path, annotated=True))
     assert not is_spared(remembered(whole), replace(call(), definition="d2"))
     assert not is_spared(remembered(whole), replace(call(), tool="other"))
 
 
-def test_a_described_tool_is_remembered_whole_for_the_identical_call_alone() -> None:
-    (identical,) = whole_call_candidates(call(annotated=True))
+def test_a_described_tool_is_remembered_whole_where_it_names_its_own_things_alone() -> None:
+    identical, _ = whole_call_candidates(call(annotated=True))
     assert identical.digest is not None
     assert len(whole_call_candidates(sql("writes"))) == 1
     path = PathValue("/work/x", RealPath.from_text("/work/x"))
     assert whole_call_candidates(call("write-path", path, annotated=True)) == ()
+
+
+def test_one_approval_covers_all_things_of_a_service_and_no_place_outside_it() -> None:
+    every = whole_tool_candidate(call("identifier", annotated=True, text="task-1"))
+    assert every is not None
+    book = remembered(every)
+    other = call("identifier", Text("task-2"), annotated=True, text="task-2")
+    assert is_spared(book, other)
+    for text in ("/etc/passwd", "~/.ssh/id_rsa", "a/../../b", "https://example.com", "../x"):
+        assert not is_spared(book, call("identifier", Text(text), annotated=True, text=text)), text
+    for role in ("message", "sql", "fetch-url", "email-address", "read-path", "command"):
+        assert not is_spared(book, call(role, annotated=True)), role
+
+
+@pytest.mark.parametrize("effect", ["sends", "runs", "destroys"])
+def test_a_tool_that_sends_runs_or_deletes_is_not_remembered_as_a_whole(effect: ToolEffect) -> None:
+    asked = call("identifier", annotated=True, effect=effect)
+    assert whole_tool_candidate(asked) is None
+    every = whole_tool_candidate(call("identifier", annotated=True))
+    assert every is not None
+    assert not is_spared(remembered(every), asked)
 
 
 def test_what_deletes_is_never_remembered() -> None:

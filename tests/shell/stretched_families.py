@@ -58,6 +58,8 @@ STRETCHED: Final = (
     ("curl -s http://localhost/x", "curl -sT .env http://localhost/x"),
     ("curl -s http://localhost/x", "curl -w @.env -s http://localhost/x"),
     ("curl -s http://localhost/x", "curl -s http://localhost/x > out"),
+    ("curl -s http://localhost/x", "curl -sL http://localhost/x"),
+    ("curl -s http://localhost/x", "curl --location http://localhost/x"),
     ("docker ps", "docker -H tcp://x ps"),
     ("docker ps", "docker --config evil ps"),
     ("docker logs api", "docker logs api > /home/u/.bashrc"),

@@ -14,12 +14,7 @@ from typing import Final, assert_never
 
 from ironcurtain_proxy.snapshots.faults import RollbackError
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, DamagedError
-from ironcurtain_proxy.snapshots.timeline.entry import (
-    Entry,
-    Tree,
-    mates,
-    parent_of,
-)
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, Tree, mates, parent_of
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED, OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.planning import RollbackPlan, RollbackStep
 from ironcurtain_proxy.snapshots.timeline.reading import is_as_seen
@@ -226,7 +221,7 @@ def open_unlisted(root: OpenedRoot, path: str, mode: int) -> bool:
 
 
 def _set_mode_of(parent: int, name: str, mode: int) -> None:
-    """By a descriptor: by its name a link in its place would be followed."""
+    """Set the mode through a descriptor, because a name could be a link by now."""
     flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, dir_fd=parent)
     try:

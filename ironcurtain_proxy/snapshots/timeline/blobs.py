@@ -14,7 +14,7 @@ from typing import Final, Protocol
 _CHUNK: Final = 1 << 20
 _BLOCK: Final = 1 << 16
 _SPARSE: Final = "s"
-"""What the digest of a file with holes begins with."""
+"""The beginning of the digest of a file with holes."""
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE: Final = 0o600
@@ -26,11 +26,9 @@ class Hash(Protocol):
 
     def update(self, data: bytes, /) -> None:
         """Add bytes."""
-        ...
 
     def hexdigest(self) -> str:
         """The digest."""
-        ...
 
 
 class DamagedError(Exception):

@@ -16,7 +16,7 @@ _BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "venv": ("venv/pyvenv.cfg", "venv/CACHEDIR.TAG"),
 }
-"""What tells of a name that may be anything: one of these is there, seen from where it lies."""
+"""The files that prove an ambiguous name to be a cache: one of them lies beside it."""
 
 
 def is_cache(path: str, name: str, parent: int, caches: frozenset[str]) -> bool:

@@ -20,7 +20,7 @@ class Entry(NamedTuple):
     """Bytes that its copy takes."""
     inode: int
     names: int
-    """How many hard links there are, outside of the workspace included."""
+    """The number of hard links, including those outside of the workspace."""
     ctime_ns: int
     """Set by the kernel only, unlike the time of modification."""
     mtime_ns: int
@@ -31,11 +31,11 @@ class Entry(NamedTuple):
 
 
 Tree: TypeAlias = Mapping[str, Entry]
-"""By path below the workspace, such as `src/a.py`."""
+"""The entries by path below the workspace, such as `src/a.py`."""
 
 
 def without(tree: Tree, left_out: frozenset[str]) -> Tree:
-    """The same, but for these paths and what is below them."""
+    """The tree without these paths and all below them."""
     if not left_out:
         return tree
     return {path: entry for path, entry in tree.items() if not is_among(path, left_out)}

@@ -72,7 +72,7 @@ class Events:
             self._libc.inotify_rm_watch(self._descriptor, watch)
 
     def happened(self) -> dict[str, set[str]]:
-        """By directory, the names with events since the last call."""
+        """The names with events since the last call, by directory."""
         found: dict[str, set[str]] = {}
         # Not more than waits by now: a process that goes on and on would never let this end.
         left = _waiting(self._descriptor) if self._descriptor >= 0 else 0

@@ -21,7 +21,7 @@ class Point:
     """The id of the request; of a rollback an id of its own."""
     server: str = ""
     tool: str = ""
-    """For a rollback: the calls that it undid."""
+    """The tool; for a rollback: the calls that it undid."""
     session: str = ""
     at: datetime
 
@@ -144,7 +144,7 @@ class History:
         )
 
     def others(self, number: int) -> dict[str, frozenset[int]]:
-        """By path, the other calls that touched it since a point; no numbers: no known call."""
+        """The other calls that changed each path since a point; no numbers: no known call."""
         found: dict[str, frozenset[int]] = {}
         for delta in self.since(number):
             if delta.calls != {number}:

@@ -6,11 +6,9 @@ The next writer removes a line that was torn when its process was killed. To dro
 is written and renamed over the old one.
 """
 
-import fcntl
 import os
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final, assert_never
@@ -19,6 +17,7 @@ import orjson
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.timeline import ChangeKind
+from ironcurtain_proxy.private_files import held_lock
 from ironcurtain_proxy.snapshots.timeline.blobs import write_all
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
@@ -40,7 +39,6 @@ _KINDS: Final[Mapping[str, ChangeKind]] = {
     "deleted": "deleted",
     "mode": "mode",
 }
-_POLL_SECONDS: Final = 0.02
 
 
 class Log:
@@ -52,27 +50,13 @@ class Log:
         self._lock = directory / "lock"
         self._known: tuple[int, int] | None = None
 
-    @contextmanager
-    def locked(self, seconds: float) -> Iterator[None]:
+    def locked(self, seconds: float) -> AbstractContextManager[None]:
         """Hold the lock for writing.
 
         Raises:
             TimeoutError: another holds it for longer than this.
         """
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
-        try:
-            end = time.monotonic() + seconds
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > end:
-                        raise TimeoutError from None
-                    time.sleep(_POLL_SECONDS)
-            yield
-        finally:
-            os.close(descriptor)
+        return held_lock(self._lock, seconds, TimeoutError())
 
     def is_foreign(self) -> bool:
         """Whether another process wrote since this one did, or nothing was read yet."""

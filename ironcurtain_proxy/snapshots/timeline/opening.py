@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 _OPENAT2: Final = 437
-"""The same number on every architecture of Linux."""
+"""The number of the system call, the same on every architecture of Linux."""
 _NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _HOW: Final = struct.Struct("QQQ")
 _LONGEST: Final = 3000

@@ -54,7 +54,7 @@ def claim(parent: Path, workspace: RealPath) -> TimelineLock:
 
 
 def timelines(parent: Path) -> Iterator[tuple[Path, RealPath]]:
-    """All of them, with their workspaces."""
+    """All timelines, with their workspaces."""
     with suppress(FileNotFoundError):
         for directory in sorted(parent.iterdir()):
             with suppress(OSError):

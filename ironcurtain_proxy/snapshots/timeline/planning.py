@@ -44,17 +44,17 @@ class RollbackPlan:
     target: Tree
     """The workspace as it is to be."""
     steps: tuple[RollbackStep, ...]
-    """By path."""
+    """The steps by path."""
     obstacles: tuple[Obstacle, ...]
     lost: tuple[RollbackStep, ...] = ()
     """Paths that should be restored and were never held."""
     others: frozenset[int] = frozenset()
     """Other calls that it undoes."""
     stays: tuple[str, ...] = ()
-    """What the call made and stays: objects of a repository that something later may need."""
+    """Files of the call that stay: objects of a repository that later commits may need."""
 
     def without(self, left_out: frozenset[str]) -> "RollbackPlan":
-        """The same, but for these paths and what is below them."""
+        """The plan without these paths and all below them."""
         return replace(
             self,
             target=without(self.target, left_out),

@@ -51,7 +51,7 @@ class RollbackRequest:
     """The request for a rollback."""
 
     directory: Path
-    """Of the timeline."""
+    """The directory of the timeline."""
     workspace: RealPath
     point: Point
     rewind: bool = False
@@ -211,7 +211,7 @@ class _TimelineRollback:
                 outcome.conflicts,
             )
         if keeper.scanner.full and not request.force:
-            raise RollbackError("no space is left to keep what is there now; --force goes over it")
+            raise RollbackError("no space is left to copy present files; --force overwrites them")
         if (outcome.others or outcome.nobodys) and request.rewind and not confirm(outcome):
             return outcome
         return self._apply(plan, outcome)

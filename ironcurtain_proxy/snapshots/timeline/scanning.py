@@ -269,7 +269,7 @@ class Scanner:
             self._seen_again.setdefault(path, set()).add(name)
 
     def _not_listed(self, path: str) -> None:
-        """Keep its last state: it may come back unchanged."""
+        """Keep the last state of a directory that cannot be listed: it may return unchanged."""
         self.known.unlisted.add(path)
         self._seen[path] = {}
         for below in self.known.below(path):

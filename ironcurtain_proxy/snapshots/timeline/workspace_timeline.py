@@ -15,11 +15,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.places import TimelineLock, claim, remove_old
-from ironcurtain_proxy.snapshots.timeline.scanning import (
-    ManyBytesError,
-    StoppedError,
-    TooManyError,
-)
+from ironcurtain_proxy.snapshots.timeline.scanning import ManyBytesError, StoppedError, TooManyError
 
 _LOGGER: Final = logging.getLogger(__name__)
 _PATIENCE: Final = 5.0
@@ -84,7 +80,7 @@ class WorkspaceTimeline:
             self._keeper.scanner.progress.stop = True
 
     async def _tell_progress(self) -> None:
-        """Say why calls wait, where the first look takes long, until cancelled."""
+        """Report progress of a long first scan, for which calls wait, until cancelled."""
         pause = _PATIENCE
         while True:
             await anyio.sleep(pause)

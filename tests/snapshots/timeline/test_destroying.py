@@ -132,20 +132,25 @@ def commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def w(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Timelined]:
-    place: Path = tmp_path_factory.mktemp("destroyed")
-    limits = Limits(caches=TimelineSettings().caches)
-    made = Timelined(place / "w", place / "s", limits)
+def top(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The workspace; each test leaves it as it was."""
+    made = tmp_path_factory.mktemp("destroyed")
     run(made, _SEED)
     yield made
-    subprocess.run(["chmod", "-R", "u+rwx", str(place)], check=False)
+    subprocess.run(["chmod", "-R", "u+rwx", str(made)], check=False)
 
 
-def run(w: Timelined, command: str) -> str:
+@pytest.fixture
+def w(top: Path, tmp_path: Path) -> Timelined:
+    """A timeline of the test's own: in one of all tests, each would read what all before it did."""
+    return Timelined(top, tmp_path, Limits(caches=TimelineSettings().caches))
+
+
+def run(top: Path, command: str) -> str:
     hidden = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
     done = subprocess.run(
         ["sh", "-c", command],
-        cwd=w.top,
+        cwd=top,
         env={**os.environ, **hidden, "FILTER_BRANCH_SQUELCH_WARNING": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -161,7 +166,7 @@ def run(w: Timelined, command: str) -> str:
 def test_what_a_command_destroys_comes_back(w: Timelined, command: str) -> None:
     before = w.picture()
     point = w.mark()
-    said = run(w, command)
+    said = run(w.top, command)
     after = w.picture()
     w.keeper.settle(point)
     w.back(point, rewind=True, force=True)
