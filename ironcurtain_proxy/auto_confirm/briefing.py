@@ -59,7 +59,7 @@ class Briefing:
     risk: int = _NOTHING_KNOWN
     confidence: int = 0
     factors: tuple[tuple[str, int], ...] = ()
-    """What the risk is made of."""
+    """The parts of the risk."""
     reason: str = ""
     """Why it was not approved."""
     priority: int = _USUAL_PRIORITY

@@ -27,15 +27,8 @@ import anyio
 import anyio.to_thread
 
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.interaction import (
-    InteractionHistory,
-    Knowledge,
-)
-from ironcurtain_proxy.auto_confirm.engine_memory_rows import (
-    pattern_of,
-    row_of,
-    task_of,
-)
+from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory, Knowledge
+from ironcurtain_proxy.auto_confirm.engine_memory_rows import pattern_of, row_of, task_of
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.owed import Owed
 from ironcurtain_proxy.auto_confirm.owner import this_owner
@@ -96,10 +89,10 @@ class StoreLedger:
     windows: Windows
     timeout_minutes: float
     keep: timedelta | None = None
-    """How long the store keeps what has ended; None: for ever."""
+    """The time for which the store keeps ended interactions; None: for ever."""
     quiet: float = QUIET
     _began: datetime = field(init=False)
-    """What waited before is what an earlier life of the session left when it was killed."""
+    """The start. Older open rows were left by an earlier process of the session that was killed."""
     _owner: str | None = field(init=False)
     _rows: dict[EscalationId, int] = field(default_factory=dict)
     _pattern_ids: dict[str, int] = field(default_factory=dict)

@@ -79,7 +79,6 @@ class Ledger(Protocol):
         Raises:
             LedgerError: the store fails.
         """
-        ...
 
     async def opened(
         self, escalation: Escalation, decision: EngineDecision, found: "Findings"
@@ -94,21 +93,17 @@ class Ledger(Protocol):
         Raises:
             LedgerError: it is not written: nothing may be approved.
         """
-        ...
 
     async def passed_on(
         self, escalation: Escalation, source: str, target: str, reason: str
     ) -> None:
         """Note that another reviewer is asked. Never fails."""
-        ...
 
     async def settled(self, escalation: Escalation, ruling: Ruling) -> bool:
         """Note how it ended. False: it could not be written; never raises."""
-        ...
 
     async def ended(self, identifier: EscalationId, *, succeeded: bool | None) -> None:
         """Note how a call that was approved ended; None: it was not made. Never fails."""
-        ...
 
 
 class Safeguards(Protocol):
@@ -116,11 +111,9 @@ class Safeguards(Protocol):
 
     def can_hold(self, escalation: Escalation) -> bool:
         """Whether the effects of such a call can be undone."""
-        ...
 
     async def holds(self, escalation: Escalation) -> bool:
         """Whether what the call may change can be brought back as it is now. Never fails."""
-        ...
 
 
 class Routes(Protocol):
@@ -128,11 +121,9 @@ class Routes(Protocol):
 
     async def ask(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
         """Ask the decision's target, then its fallback; `Unreachable`: neither is there."""
-        ...
 
     def is_reachable(self) -> bool:
         """Whether any reviewer seems reachable."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +136,7 @@ class SessionSituation:
     required: WorkContext = field(default_factory=WorkContext)
     """The required context of the session's task."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Those variables of the proxy that are required; they may hold secrets."""
+    """The required variables of the proxy's environment; they may hold secrets."""
     provider_mismatch: bool = False
     """The session's provider is another than the one that the operator registered."""
 

@@ -22,19 +22,13 @@ from ironcurtain_proxy.auto_confirm.briefing import (
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notification, Notify
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Declined,
-    Escalation,
-    Ruling,
-    Unreachable,
-)
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.ports import Clock, Reviewer
 
 _log: Final = logging.getLogger(__name__)
 
 STEP_SECONDS: Final = 300.0
-"""For each reviewer."""
+"""Seconds for each reviewer."""
 
 LATE_SECONDS: Final = 0.5
 """Seconds after its deadline in which a reviewer may hand over an answer that came in time."""
@@ -92,7 +86,7 @@ class ReviewerChain:
     """Asks the reviewers that a decision of the engine names."""
 
     seats: Mapping[str, Seat]
-    """By name. `human` stands in for a name that has none."""
+    """The reviewers by name. `human` replaces a name without a reviewer."""
     clock: Clock
     step_seconds: float = STEP_SECONDS
     on_step: OnStep | None = None

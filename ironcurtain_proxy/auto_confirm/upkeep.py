@@ -47,7 +47,7 @@ class Upkeep:
     store: LazyStore
     in_thread: InThread
     keep: timedelta | None = None
-    """How long the store keeps what has ended; None: for ever."""
+    """The time for which the store keeps ended interactions; None: for ever."""
     quiet: float = QUIET
     used: anyio.Event = field(default_factory=anyio.Event)
     """Set with the first question."""

@@ -22,13 +22,7 @@ from ironcurtain_proxy.auto_confirm.store.interactions import OPEN
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
 from ironcurtain_proxy.auto_confirm.windows import Windows
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Declined,
-    Escalation,
-    EscalationId,
-    Ruling,
-)
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId, Ruling
 from ironcurtain_proxy.review.channel_order import FirstReviewer
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.store.direct import Recorded, recorded

@@ -13,20 +13,8 @@ from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, Briefin
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.notify.channels import FileChannel
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notification
-from ironcurtain_proxy.auto_confirm.reviewer_chain import (
-    SILENCE,
-    OnStep,
-    ReviewerChain,
-    Seat,
-    Step,
-)
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Declined,
-    Escalation,
-    Ruling,
-    Unreachable,
-)
+from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, OnStep, ReviewerChain, Seat, Step
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from tests.auto_confirm.notify.listeners import HANGING, notifying
 from tests.fakes import FakeClock
 from tests.mailbox.mailbox_fixture import until

@@ -14,11 +14,7 @@ from ironcurtain_proxy.auto_confirm.reviewer_chain import (
     without_briefing,
 )
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ReviewerProcess, Start
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Escalation,
-    Ruling,
-)
+from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
 from tests.auto_confirm.test_reviewer_chain import DECISION, EXPIRED
 from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, a_box, escalation, until

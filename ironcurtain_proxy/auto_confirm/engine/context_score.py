@@ -46,7 +46,7 @@ class ContextScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextMatch:
-    """What a task requires, and what its session has."""
+    """The requirements of a task, and the state of its session."""
 
     required: WorkContext
     actual: WorkContext

@@ -10,9 +10,7 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
 from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixWord
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
-from ironcurtain_proxy.auto_confirm.engine.risk import (
-    Factor,
-)
+from ironcurtain_proxy.auto_confirm.engine.risk import Factor
 from ironcurtain_proxy.auto_confirm.engine.routing import Priority
 from ironcurtain_proxy.model.json import Json
 
@@ -57,7 +55,7 @@ class EngineDecision:
     confidence: Hundredths
     context_score: Hundredths
     factors: tuple[Factor, ...]
-    """What the risk is made of."""
+    """The parts of the risk."""
     confidence_factors: tuple[Factor, ...]
     safeguards: tuple[Safeguard, ...] = ()
 
@@ -68,7 +66,7 @@ class EngineDecision:
 
     @property
     def decided_by(self) -> str:
-        """For the record."""
+        """The decider in the words of the record."""
         return f"engine:{self.check}"
 
     def as_json(self) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""What a call does: its operations and scopes, from its facts.
+"""The operations and scopes of a call, from its facts.
 
 The sources are argument roles, canonical values, names of well-known tools, and switches.
 INVARIANT: words of the agent can add an operation or a danger, never remove one.
@@ -26,7 +26,7 @@ from ironcurtain_proxy.auto_confirm.engine.operations import (
     WRITING_WORDS,
     OperationKind,
 )
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS
+from ironcurtain_proxy.model.annotation import RESOURCE_ROLES
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, UrlValue, Value
@@ -51,7 +51,7 @@ class Touch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSubject:
-    """What a call does."""
+    """The operations and scopes of a call."""
 
     touches: tuple[Touch, ...]
     """Never empty."""
@@ -62,7 +62,7 @@ class CallSubject:
     scopes: tuple[str, ...]
     """Every path, address and name in the call, in the judged spelling."""
     scope: str
-    """The same as one string; `server/tool` if it names nothing."""
+    """The scopes as one string; `server/tool` if the call names none."""
     paths: tuple[RealPath, ...]
     single: bool
     """Whether it does one thing. To read what is also changed, or where a command runs, is part of
@@ -209,7 +209,7 @@ def _values(interaction: Interaction) -> Iterator[Value]:
 
 def _scopes(arguments: tuple[ArgumentFact, ...]) -> Iterator[str]:
     for fact in arguments:
-        if any(ROLE_TRAITS[role].is_resource for role in fact.roles):
+        if any(role in RESOURCE_ROLES for role in fact.roles):
             for value in fact.values:
                 match value:
                     case PathValue(path=path):

@@ -34,7 +34,7 @@ def is_policy_critical(origins: tuple[Origin, ...], roles: tuple[ArgumentRole, .
 
 
 def check_on_timeout(table: Mapping[OperationKind, TimeoutAction]) -> tuple[str, ...]:
-    """What is wrong with a configured table, one line for each operation; empty: nothing."""
+    """The mistakes in a configured table, one line for each operation; empty: none."""
     return tuple(
         f"auto_confirm.on_timeout.{operation}: cannot be approved without an answer; "
         f"only {', '.join(sorted(APPROVABLE))} can"
@@ -46,7 +46,7 @@ def check_on_timeout(table: Mapping[OperationKind, TimeoutAction]) -> tuple[str,
 def on_timeout(
     decision: EngineDecision, settings: AutoConfirmSettings, *, policy_critical: bool
 ) -> TimeoutAction:
-    """What happens to a call after the last reviewer's deadline."""
+    """The action for a call after the last reviewer's deadline."""
     table = settings.on_timeout if settings.enabled else MappingProxyType({})
     wanted = table.get(decision.operation) == "approve"
     may_be = (

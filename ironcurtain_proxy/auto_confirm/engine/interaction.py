@@ -35,7 +35,7 @@ class Interaction:
     arguments: Arguments
     """The arguments to send. Untrusted: their words can only raise the risk."""
     command_operation: str | None = None
-    """For a tool that takes a shell command: what the parser says the command does."""
+    """The operation of a shell command, as parsed; None: the tool takes no command."""
     command_branches: tuple[str, ...] | None = None
     """The refspecs that this command commits and pushes to, `HEAD` for the current branch; None:
     not known."""
@@ -107,7 +107,7 @@ class Knowledge:
     approve_rates: Mapping[tuple[str, str], ApproveRate] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """By operation and scope, as `Subject.operation` and `Subject.scope` spell them."""
+    """The approve rates by operation and scope, spelled as in `CallSubject`."""
     queue_depth: int = 0
     """Pending reviews of other sessions, which an agent cannot increase for itself."""
     health: SessionHealth = "unknown"

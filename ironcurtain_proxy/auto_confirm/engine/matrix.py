@@ -26,7 +26,7 @@ RowKey: TypeAlias = Literal[
     "git_push_force", "shell_safe", "shell_rm", "shell_dd_mount", "install_dependencies",
     "test_execution", "deploy_prod", "git_push_main",
 ]  # fmt: skip
-"""How rows are named in a configuration."""
+"""The names of rows in a configuration."""
 
 _COLUMNS: Final[Mapping[SessionType, int | None]] = MappingProxyType(
     # Codex has no column: it is trusted like a worker.

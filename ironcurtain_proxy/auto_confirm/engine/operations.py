@@ -15,7 +15,7 @@ OperationKind: TypeAlias = Literal[
     "database", "network", "install", "git-commit", "edit", "shell-safe", "test", "git-pull",
     "git-fetch", "read", "list",
 ]  # fmt: skip
-"""What a call does, the most dangerous first. `unknown`: the engine does not know."""
+"""The operations of calls, the most dangerous first. `unknown`: not known to the engine."""
 
 COMMAND_OPERATIONS: Final[Mapping[str, OperationKind]] = MappingProxyType(
     {
@@ -92,7 +92,7 @@ KNOWN_TOOLS: Final[Mapping[str, Mapping[str, OperationKind]]] = MappingProxyType
         "fetch": MappingProxyType({"fetch": "network"}),
     }
 )
-"""By the server's name in the annotations, and the tool's name."""
+"""The operations of known tools, by the server's name in the annotations and the tool's name."""
 
 OWN_DATA: Final = frozenset(
     {
@@ -131,7 +131,7 @@ ROLE_OPERATIONS: Final[Mapping[ArgumentRole, OperationKind | None]] = MappingPro
         "none": None,
     }
 )
-"""What a call does that has an argument of the role, unless its operation covers the role."""
+"""The operation that an argument role adds, unless the call's operation covers the role."""
 
 _PULLED: Final[frozenset[ArgumentRole]] = frozenset(
     {"read-path", "write-path", "write-history", "git-remote-url"}

@@ -65,7 +65,7 @@ class SafePath:
     """None: every operation."""
 
     def contains(self, path: RealPath, operation: str, places: SessionPlaces) -> bool:
-        """Whether a real path lies in it, by components."""
+        """Whether the safe path covers a real path for an operation, by whole components."""
         directory = self._directory(places)
         if directory is None or self.operation not in (None, operation):
             return False

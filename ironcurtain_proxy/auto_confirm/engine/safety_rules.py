@@ -35,7 +35,7 @@ class RuleVerdict:
 
 
 MORE_THAN_READING: Final = RuleVerdict("escalate", "a command that may do more than read")
-"""Of a shell command that is not shown to only read, whatever kind of operation it names."""
+"""The answer to a shell command that is not proved to only read, whatever its operation."""
 
 
 def rows_of(

@@ -17,10 +17,10 @@ from ironcurtain_proxy.errors import ConfigurationError
 
 RuleAction: TypeAlias = Literal["auto_approve", "escalate", "conditional"]
 UnknownAction: TypeAlias = Literal["escalate", "conditional"]
-"""What happens to an operation that the engine does not know."""
+"""The action for an operation that the engine does not know."""
 
 TimeoutAction: TypeAlias = Literal["approve", "deny"]
-"""What happens to an unanswered question. It is no decision of the engine."""
+"""The action for an unanswered question. It is no decision of the engine."""
 
 FURTHER_RULES: Final = frozenset({"git_delete_force", "database", "network", "unknown"})
 """Names a safety rule may have besides those of the matrix's rows; these can only escalate."""
@@ -37,7 +37,7 @@ REVIEWER_TYPES: Final[Mapping[str, SessionType]] = MappingProxyType(
         "claude_code_high_level": "high-level",
     }
 )
-"""What the document's reviewers are, where a configuration does not say."""
+"""The default session types of the reviewers that the original document names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class AutoConfirmSettings:
     safety_rules: tuple[SafetyRule, ...] = ()
     night_mode: NightMode = field(default_factory=NightMode)
     escalation_timeout_minutes: float = _TIMEOUT_MINUTES
-    """For each of the two reviewers that are asked, one after the other."""
+    """Minutes for each of the two reviewers that are asked, one after the other."""
     fallback_escalation: str = "claude_code_high_level"
     load_relief: bool = False
     """Approve more when more than ten reviews of other sessions are pending."""
@@ -107,7 +107,7 @@ class AutoConfirmSettings:
     on_timeout: Mapping[OperationKind, TimeoutAction] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """Whatever is not in it: `deny`. `final_table.check_on_timeout` says what may be in it."""
+    """The action by operation, by default `deny`. `final_table.check_on_timeout` checks it."""
     feature_branches: tuple[str, ...] = ("feature/",)
     """Prefixes of branches that are nobody else's."""
     reviewers: tuple[ReviewerSetting, ...] = ()

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 
 NightAction: TypeAlias = Literal["escalate", "hold"]
-"""What happens at night to calls that nothing approved."""
+"""The action at night for calls that nothing approved."""
 
 _LAST_HOUR: Final = 23
 

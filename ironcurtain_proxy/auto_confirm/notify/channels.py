@@ -8,10 +8,10 @@ import logging
 import os
 import re
 import signal
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
@@ -24,6 +24,7 @@ import orjson
 from ironcurtain_proxy.auto_confirm.notify.notices import Notice
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import BASE
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.private_files import append_line
 
 if TYPE_CHECKING:
     import httpx
@@ -47,7 +48,7 @@ class CommandChannel:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     targets: frozenset[str] = frozenset()
-    """Whose reviews it tells of; empty: everybody's."""
+    """The reviewers whose questions are announced; empty: all reviewers."""
     kind: Literal["command"] = field(default="command", init=False)
 
     def __post_init__(self) -> None:
@@ -120,7 +121,8 @@ class Transport:
             case FileChannel():
                 line = orjson.dumps(notice.as_json(), option=orjson.OPT_APPEND_NEWLINE)
                 # Abandoned where a disk hangs.
-                await anyio.to_thread.run_sync(_append, channel.path, line, abandon_on_cancel=True)
+                append = partial(append_line, channel.path, line, MAX_FILE)
+                await anyio.to_thread.run_sync(append, abandon_on_cancel=True)
             case TmuxChannel():
                 await _run(_tmux(channel, notice), self._base(*_TMUX_VARIABLES))
             case _:
@@ -165,7 +167,7 @@ def _tmux(channel: TmuxChannel, notice: Notice) -> tuple[str, ...]:
 
 
 async def _run(argv: tuple[str, ...], environment: Mapping[str, str]) -> None:
-    """Run a program to its end. If it does not end in time, it and its process group are killed."""
+    """Run a program to its end. When cancelled, kill it and its process group."""
     process = await anyio.open_process(
         argv,
         stdin=DEVNULL,
@@ -184,19 +186,3 @@ async def _run(argv: tuple[str, ...], environment: Mapping[str, str]) -> None:
             await process.aclose()
     if status != 0:
         raise OSError(f"it ended with status {status}")
-
-
-def _append(path: Path, line: bytes) -> None:
-    # No link, and no pipe, which would block without a reader.
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            raise OSError("not a regular file of ours")
-        if status.st_size + len(line) > MAX_FILE:
-            raise OSError("the file is full")
-        os.fchmod(descriptor, 0o600)
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)

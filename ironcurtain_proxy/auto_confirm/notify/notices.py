@@ -63,12 +63,12 @@ class SummaryNotice:
     since: str
     """The last summary, or the session's start: ISO 8601, UTC, to the second."""
     operations: tuple[tuple[str, int], ...]
-    """How many of each, the most frequent first."""
+    """The number of calls of each operation, the most frequent first."""
     highest_risk: Hundredths
 
     @property
     def approved(self) -> int:
-        """How many calls."""
+        """The number of calls."""
         return sum(count for _, count in self.operations)
 
     def as_json(self) -> dict[str, Json]:

@@ -39,7 +39,7 @@ class Notification:
     interaction_id: str
     operation: str
     target: str
-    """By the operator's name."""
+    """The reviewer, by the operator's name."""
     priority: int
     alert: bool = False
     """Whether all channels are notified."""

@@ -60,28 +60,22 @@ class Dialect(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether it can be asked."""
-        ...
 
     @property
     def max_line(self) -> int:
         """Bytes; longer lines are dropped."""
-        ...
 
     def hello(self) -> bytes:
         """The first lines to send; empty: none."""
-        ...
 
     def question(self, escalation: Escalation, briefing: Briefing, view: View) -> bytes:
         """A question as a line. The deadline in it is the escalation's."""
-        ...
 
     def release(self, identifier: str) -> bytes:
         """Forget a question. Returns the lines that cancel it, if it has no answer."""
-        ...
 
     def hear(self, line: bytes | Oversize) -> Heard:
         """Read one line of the process."""
-        ...
 
 
 MakeDialect: TypeAlias = Callable[[str], Dialect]

@@ -19,7 +19,7 @@ class Lives:
     """The starts of one process. All times are monotonic seconds."""
 
     restarts: int
-    """How often it is started again after it has ended."""
+    """The number of restarts after the process has ended."""
     _starts: int = 0
     _not_before: float = 0.0
     _well_since: float | None = None
@@ -34,18 +34,18 @@ class Lives:
         return self._starts > self.restarts
 
     def begin(self, now: float) -> None:
-        """It is being started."""
+        """Note that the process is being started."""
         self._starts += 1
         self._well_since = None
         self._pause(now)
 
     def is_well(self, now: float) -> None:
-        """It can be asked."""
+        """Note that the process can be asked."""
         if self._well_since is None:
             self._well_since = now
 
     def end(self, now: float) -> None:
-        """It has ended."""
+        """Note that the process has ended."""
         if self._well_since is not None and now - self._well_since >= WELL_AFTER:
             self._starts = 1
         self._well_since = None

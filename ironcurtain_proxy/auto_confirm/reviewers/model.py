@@ -29,13 +29,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
 from ironcurtain_proxy.llm.litellm_model import Completion, Model, usage_of, warm_within
 from ironcurtain_proxy.llm.log import LlmLog
 from ironcurtain_proxy.mailbox.messages import clean_line
-from ironcurtain_proxy.model.escalation import (
-    BY_MODEL,
-    Approved,
-    Declined,
-    Escalation,
-    Ruling,
-)
+from ironcurtain_proxy.model.escalation import BY_MODEL, Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import as_json, visible
 from ironcurtain_proxy.ports import Clock
@@ -89,7 +83,7 @@ _EXPIRED: Final = Declined(by="timeout", kind="expired")
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What a model decided."""
+    """The decision of a model."""
 
     decision: ModelWord
     reason: str

@@ -46,13 +46,13 @@ class ProcessSpec:
     """The session that it reviews from; None: its name."""
     may_deny: bool = True
     dialect: MakeDialect = LineDialect
-    """Its protocol."""
+    """The protocol of the process."""
     ready_seconds: float = 30.0
     """Seconds until it must be ready."""
     at_once: int = 16
     """The most concurrent reviews."""
     restarts: int = 5
-    """How often it is started again after it has ended."""
+    """The number of restarts after the process has ended."""
 
     def __post_init__(self) -> None:
         if not self.command or not all(self.command[:1]) or "\0" in "".join(self.command):
@@ -87,7 +87,6 @@ class ReviewerProcess(Protocol):
 
     def take_wire(self) -> tuple[int, int]:
         """Hand over the descriptors of its output, to read, and of its input, to write."""
-        ...
 
     def end(self, grace: float) -> int:
         """End it with all its descendants, and wait for the end. Blocks.
@@ -95,7 +94,6 @@ class ReviewerProcess(Protocol):
         Args:
             grace: seconds it has to end by itself.
         """
-        ...
 
 
 ReviewerLaunch: TypeAlias = Callable[[Start], ReviewerProcess]

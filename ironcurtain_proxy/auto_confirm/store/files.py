@@ -110,4 +110,4 @@ def _refuse_what_is_not_ours(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise StoreError(f"{path}: is not a regular file")
     if found.st_uid != os.geteuid():
-        raise StoreError(f"{path}: belongs to another user, who could change what it says")
+        raise StoreError(f"{path}: belongs to another user, who could change its content")

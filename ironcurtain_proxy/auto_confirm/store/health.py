@@ -96,7 +96,7 @@ def _is_nobody(decided_by: str | None) -> bool:
 
 
 def failures(connection: Connection, session: str, now: datetime) -> int:
-    """How many of a session's calls failed in the last hour."""
+    """The number of a session's calls that failed in the last hour."""
     count = (
         sa.select(sa.func.count())
         .select_from(INTERACTIONS)

@@ -71,10 +71,35 @@ def is_of(connection: Connection, interaction_id: int, request: str | None) -> b
     return connection.execute(found).first() is not None
 
 
-def insert_interaction(connection: Connection, row: InteractionRow, now: datetime) -> int:
+def record_call(
+    connection: Connection,
+    row: InteractionRow,
+    then: PermissionDecision | EscalationTask,
+    now: datetime,
+) -> int:
+    """Write a new interaction with its decision, or with a reviewer's task; its id.
+
+    Nobody else sees the interaction before the end of the transaction, so it needs no lock.
+
+    Raises:
+        AlreadyDecidedError: the interaction has another end.
+    """
+    _refuse_other_end(then, row.status)
+    identifier = insert_interaction(connection, row, now, then.decided_by)
+    if isinstance(then, EscalationTask):
+        _put_question(connection, identifier, then, (row.status, None), now)
+    else:
+        _insert_line(connection, identifier, then, None, now)
+    return identifier
+
+
+def insert_interaction(
+    connection: Connection, row: InteractionRow, now: datetime, decided_by: str | None = None
+) -> int:
     """Write a new interaction; its id."""
     values = {
         **asdict(row),
+        "decided_by": decided_by,
         "factors": _written(row.factors),
         "auto_approved": row.status == "auto_approved",
         "created_at": now,
@@ -93,9 +118,18 @@ def insert_decision(
         StoreError: there is no such interaction.
     """
     status, held_at = _locked(connection, interaction_id)
-    if decision.decision == "approved" and status == "rejected":
-        raise AlreadyDecidedError("the interaction was already refused")
+    _refuse_other_end(decision, status)
     _update(connection, interaction_id, {"decided_by": decision.decided_by})
+    return _insert_line(connection, interaction_id, decision, held_at, now)
+
+
+def _insert_line(
+    connection: Connection,
+    interaction_id: int,
+    decision: PermissionDecision,
+    held_at: datetime | None,
+    now: datetime,
+) -> int:
     if is_reviewer(decision.decided_by):
         line = {
             "interaction_id": interaction_id,
@@ -115,22 +149,46 @@ def insert_decision(
     return _inserted(connection, DECISIONS, values)
 
 
-def settle(connection: Connection, interaction_id: int, settlement: Ending, now: datetime) -> bool:
-    """End an interaction and its open tasks. False if it is not where it could end so."""
+def _refuse_other_end(then: PermissionDecision | EscalationTask, status: Status) -> None:
+    if isinstance(then, EscalationTask):
+        if status not in OPEN:
+            raise AlreadyDecidedError("the interaction has ended: no reviewer is asked any more")
+    elif then.decision == "approved" and status == "rejected":
+        raise AlreadyDecidedError("the interaction was already refused")
+
+
+def settle(
+    connection: Connection,
+    interaction_id: int,
+    settlement: Ending,
+    now: datetime,
+    request: str | None = None,
+) -> bool:
+    """End an interaction and its open tasks. False if it is not where it could end so.
+
+    `request`: whose it must be; None: anybody's.
+    """
+    mine = INTERACTIONS.c.id == interaction_id
+    if request is not None:
+        mine &= INTERACTIONS.c.request_id == request
     ended = connection.execute(
         sa.update(INTERACTIONS)
-        .where(INTERACTIONS.c.id == interaction_id)
+        .where(mine)
         .where(INTERACTIONS.c.status.in_(_before(settlement)))
         .values(
             status=settlement.status,
             auto_approved=settlement.status == "auto_approved",
+            decided_by=settlement.decided_by,
             response=settlement.response,
             responded_at=now,
         )
     )
     if ended.rowcount != 1:
         return False
-    insert_decision(connection, interaction_id, settlement.decision, now)
+    held_at = None
+    if is_reviewer(settlement.decided_by):
+        held_at = connection.execute(sa.select(INTERACTIONS.c.held_at).where(mine)).scalar()
+    _insert_line(connection, interaction_id, settlement.decision, held_at, now)
     outcome: TaskStatus = "withdrawn"
     if is_reviewer(settlement.decided_by):
         outcome = "answered"
@@ -149,9 +207,19 @@ def open_task(
         AlreadyDecidedError: the interaction has ended.
         StoreError: there is no such interaction.
     """
-    status, held_at = _locked(connection, interaction_id)
-    if status not in OPEN:
-        raise AlreadyDecidedError("the interaction has ended: nobody is asked any more")
+    found = _locked(connection, interaction_id)
+    _refuse_other_end(task, found[0])
+    return _put_question(connection, interaction_id, task, found, now)
+
+
+def _put_question(
+    connection: Connection,
+    interaction_id: int,
+    task: EscalationTask,
+    found: tuple[Status, datetime | None],
+    now: datetime,
+) -> int:
+    status, held_at = found
     values = {
         **asdict(task),
         "interaction_id": interaction_id,
@@ -167,6 +235,7 @@ def open_task(
         "escalation_target": task.assign_to,
         "escalation_reason": task.reason,
         "escalation_time": now,
+        "decided_by": task.decided_by,
     }
     _update(connection, interaction_id, changes)
     line = PermissionDecision(
@@ -175,7 +244,7 @@ def open_task(
         reason=task.reason,
         escalation_target=task.assign_to,
     )
-    insert_decision(connection, interaction_id, line, now)
+    _insert_line(connection, interaction_id, line, held_at, now)
     return task_id
 
 
@@ -193,6 +262,7 @@ def pass_on(
         .where(INTERACTIONS.c.status.in_(_ASKED))
         .values(
             status="escalated",
+            decided_by=TIMEOUT,
             escalation_target=targets[1],
             escalation_reason=reason,
             escalation_time=now,
@@ -213,7 +283,7 @@ def pass_on(
     line = PermissionDecision(
         decision="timed_out", decided_by=TIMEOUT, reason=reason, escalation_target=targets[0]
     )
-    insert_decision(connection, interaction_id, line, now)
+    _insert_line(connection, interaction_id, line, None, now)
     return True
 
 

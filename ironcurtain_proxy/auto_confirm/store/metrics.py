@@ -61,23 +61,23 @@ class Metrics:
     at: datetime
     interactions: int
     safe_auto_approved: Ratio
-    """Of the SAFE and LOW operations, those approved by no person and no reviewer."""
+    """The share of SAFE and LOW operations that no person or reviewer approved."""
     decision_ms: Distribution
     """Milliseconds of kernel, overlay and engine; not of models and reviewers."""
     manual_interventions: int
     """Decisions that a person had to make."""
     high_risk_escalated: Ratio
-    """Of the HIGH and CRITICAL operations, those that went to a reviewer."""
+    """The share of HIGH and CRITICAL operations that went to a reviewer."""
     response_seconds: Distribution
     """Seconds from holding a call to a reviewer's decision."""
     stuck_sessions: int
     """Sessions with a call whose decision is overdue."""
     audited: Ratio
-    """Of all interactions, those with a decision in their trail."""
+    """The share of all interactions with a decision in their trail."""
     auto_approved: Ratio
-    """Of all interactions, those approved by no person and no reviewer."""
+    """The share of all interactions that were approved without a person or reviewer."""
     escalated: Ratio
-    """Of all interactions, those that went to a reviewer."""
+    """The share of all interactions that went to a reviewer."""
     passed_on: int
     """The number of times that a reviewer did not answer and another was asked."""
     decisions: Mapping[tuple[str, str], int] = field(default_factory=dict)

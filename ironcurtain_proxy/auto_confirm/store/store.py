@@ -7,7 +7,6 @@ nothing. Synchronous and thread-safe: an async caller calls it in a thread.
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 import sqlalchemy as sa
@@ -78,12 +77,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -127,12 +121,7 @@ class Store:
         def work(connection: Connection) -> int:
             if pattern is not None:
                 patterns.count_use(connection, pattern)
-            identifier = interactions.insert_interaction(connection, interaction, now)
-            if isinstance(then, EscalationTask):
-                interactions.open_task(connection, identifier, then, now)
-            else:
-                interactions.insert_decision(connection, identifier, then, now)
-            return identifier
+            return interactions.record_call(connection, interaction, then, now)
 
         return self._database.write(work)
 
@@ -157,9 +146,8 @@ class Store:
         """
         now = self._clock.now()
         return self._database.write(
-            lambda connection: (
-                interactions.is_of(connection, interaction_id, request)
-                and interactions.settle(connection, interaction_id, settlement, now)
+            lambda connection: interactions.settle(
+                connection, interaction_id, settlement, now, request
             )
         )
 
@@ -204,11 +192,11 @@ class Store:
     # --- what the engine knows -------------------------------------------------------------------
 
     def approve_rates(self) -> Mapping[tuple[str, str], ApproveRate]:
-        """By operation and scope, of people and reviewers alone."""
+        """The approve rates of people and reviewers, by operation and scope."""
         return self.read(patterns.approve_rates)
 
     def recent_work(self) -> InteractionHistory:
-        """What was approved lately, in all sessions."""
+        """The calls approved lately, in all sessions."""
         return self.read(interactions.recent_work)
 
     def safe_paths(self) -> tuple[SafePath, ...]:
@@ -228,11 +216,11 @@ class Store:
     def session_health(
         self, session: str, now: datetime, began: datetime | None = None
     ) -> SessionHealth:
-        """How a session has fared in the hour before `now`; see `health.session_health`."""
+        """The health of a session in the hour before `now`; see `health.session_health`."""
         return self.read(lambda connection: health.session_health(connection, session, now, began))
 
     def earlier_failures(self, session: str, now: datetime) -> int:
-        """How many of a session's calls failed in the hour before `now`."""
+        """The number of a session's calls that failed in the hour before `now`."""
         return self.read(lambda connection: health.failures(connection, session, now))
 
     # --- patterns --------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class _SqliteTimestamp(sqlite.DATETIME):
     def result_processor(
         self, dialect: Dialect, coltype: object
     ) -> Callable[[object], datetime | None]:
-        """Read leniently."""
+        """The reader of times; an invalid time of another program becomes None."""
         del dialect, coltype
         return _read_time
 

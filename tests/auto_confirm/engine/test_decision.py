@@ -5,11 +5,7 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.decision import (
-    EngineAction,
-    EngineCheck,
-    EngineDecision,
-)
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineAction, EngineCheck, EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.evaluation import CHECKS
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixWord

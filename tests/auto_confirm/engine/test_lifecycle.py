@@ -12,9 +12,7 @@ from ironcurtain_proxy.auto_confirm.engine.final_table import (
     on_timeout,
 )
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.lifecycle import (
-    may_hold,
-)
+from ironcurtain_proxy.auto_confirm.engine.lifecycle import may_hold
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings

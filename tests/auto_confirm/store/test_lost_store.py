@@ -227,7 +227,8 @@ async def test_how_a_question_ended_is_written_when_the_store_is_back(tmp_path: 
         duty.manager.decides(question.id)
         await until(lambda: question.id in duty.rulings)
         assert isinstance(duty.rulings[question.id], Approved)
-        assert len(duty.ledger._owed) == 1
+        # The ruling does not wait until the line that is owed is noted.
+        await until(lambda: len(duty.ledger._owed) == 1)
         (state / "away.db").rename(database(state))
         await until(lambda: not duty.ledger._owed)
         tasks.cancel_scope.cancel()
