@@ -3,11 +3,12 @@
 A file with an unknown key or word is refused, with its JSON path and the nearest known word: an
 ignored condition would make an allow rule match everything.
 
+- `settings`: all settings of `serve`. One module for each part: `capability_settings`,
+  `interceptor_settings`, `overlay_settings`, `review_settings`, `timeline_settings`.
+- `auto_confirm`: the engine's section.
+- `reading`: files into validated values. `policy`: rules, annotations, lists.
+- `servers`: which servers run, and where. `migration`: files of older versions.
 - `annotating`: annotations made from `tools/list`. `packs`: those of well-known servers.
 - `presets`: what `init` writes. `clients`: the files of MCP clients.
-- `settings`: all settings of `serve`. One module for each section:
-`capability_settings`, `interceptor_settings`, `overlay_settings`, `review_settings`,
-`timeline_settings`. - `reading`: files into validated values. `policy`: rules, annotations, lists.
-- `servers`: which servers run, and where. `migration`: files of older versions. - `auto_confirm`:
-the engine's section. `extras`: libraries that are not always installed.
+- `extras`: libraries that are not always installed.
 """

@@ -21,7 +21,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "llm": ("litellm", "openai", "httpx"),
         "engine": ("sqlalchemy",),
         "postgres": ("sqlalchemy", "psycopg"),
-        "http": ("httpx", "mcp", "httpx2", "httpcore2", "starlette", "uvicorn"),
+        "http": ("httpx", "mcp", "httpx2", "httpcore2", "httptools", "starlette", "uvicorn"),
         "web": ("starlette", "uvicorn"),
         "otel": ("opentelemetry",),
     }
@@ -57,8 +57,14 @@ def require(extra: Extra, who: str) -> None:
     Raises:
         ConfigurationError: a library of the extra is not installed. Says what to install.
     """
-    if _absent(extra):
-        raise ConfigurationError(_sentence(who, extra))
+    why = missing(extra, who)
+    if why:
+        raise ConfigurationError(why)
+
+
+def missing(extra: Extra, who: str) -> str:
+    """What is not installed of an extra, and the command that installs it; empty: nothing."""
+    return _sentence(who, extra) if _absent(extra) else ""
 
 
 def lacks(settings: Settings) -> Iterator[Lack]:

@@ -18,6 +18,13 @@ from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.config.servers.tool_names import ToolNames
 
 _SECTION: Final = "security.interceptor"
+INTERCEPTOR_KEYS: Final = tuple(
+    f"{_SECTION}.{key}"
+    for key in (
+        *("enabled", "approvalPolicy", "exemptTools", "sensitiveTools"),
+        *("approvalContained", "approvalAllowed", "approvalRequired"),
+    )
+)
 _POLICIES: Final = (
     APPROVAL_POLICY_DANGEROUS,
     APPROVAL_POLICY_ALL,
@@ -74,7 +81,7 @@ def _command(layers: Layers) -> str:
 
 
 def _said_policy(spot: Spot) -> str:
-    """The word is kept as written: an unknown one asks about every tool."""
+    """The policy as written. An unknown word asks about every tool."""
     text = spot.text()
     if text == APPROVAL_POLICY_NONE:
         spot.warning(

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.approval.modes import InterceptorConfig
-from ironcurtain_proxy.config.capability_settings import (
-    CapabilitySettings,
-    read_capabilities,
-)
-from ironcurtain_proxy.config.interceptor_settings import read_interceptor
+from ironcurtain_proxy.config.capability_settings import CapabilitySettings, read_capabilities
+from ironcurtain_proxy.config.interceptor_settings import INTERCEPTOR_KEYS, read_interceptor
+from ironcurtain_proxy.config.reading.declared import declared, keys_of, one_of, setting, whole
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.servers.tool_names import ToolNames
@@ -26,25 +24,24 @@ GrantScope: TypeAlias = Literal["session", "project", "user"]
 """The sessions in which a kept grant holds."""
 
 _SCOPES: Final[tuple[GrantScope, ...]] = ("session", "project", "user")
-_YEAR_SECONDS: Final = 366 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantSettings:
     """How long remembered approvals hold."""
 
-    ttl_seconds: int = 0
+    ttl_seconds: int = setting("ttlSeconds", whole(0, 366 * 24 * 3600), 0)
     """0: as long as the session."""
-    persist: bool = False
+    persist: bool = setting("persist.enabled", Spot.switch, default=False)
     """Keep grants when the session ends."""
-    scope: GrantScope = "session"
-    expires_days: int = 30
+    scope: GrantScope = setting("persist.scope", one_of(_SCOPES), "session")
+    expires_days: int = setting("persist.expiresDays", whole(1, 3650), 30)
     """Days for which kept grants hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlaySettings:
-    """The settings of everything that asks besides the policy."""
+    """The settings of all that asks for an approval besides the policy."""
 
     interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)
     capabilities: CapabilitySettings = field(default_factory=CapabilitySettings)
@@ -52,33 +49,27 @@ class OverlaySettings:
     composites: tuple[CompositeSpec, ...] = ()
 
 
+OVERLAY_KEYS: Final = (
+    *(f"capabilities.{key}" for key in ("profile", "isolation", "profiles", "tools")),
+    *keys_of(GrantSettings, "grants."),
+    *INTERCEPTOR_KEYS,
+    "composites",
+)
+
+
 def read_overlay(layers: Layers, servers: tuple[str, ...]) -> OverlaySettings:
     """Read all four sections.
 
     Args:
-        layers: what was said.
+        layers: all sources of settings.
         servers: the names of all configured servers.
     """
     names = ToolNames(servers)
     return OverlaySettings(
         interceptor=read_interceptor(layers, names),
         capabilities=read_capabilities(layers, names),
-        grants=_grants(layers),
+        grants=GrantSettings(**declared(GrantSettings, layers.read, "grants.")),
         composites=read_composites(layers),
-    )
-
-
-def _grants(layers: Layers) -> GrantSettings:
-    standard = GrantSettings()
-    return GrantSettings(
-        ttl_seconds=layers.read(
-            "grants.ttlSeconds", lambda spot: spot.whole(0, _YEAR_SECONDS), standard.ttl_seconds
-        ),
-        persist=layers.read("grants.persist.enabled", Spot.switch, standard.persist),
-        scope=layers.read("grants.persist.scope", lambda spot: spot.word(_SCOPES), standard.scope),
-        expires_days=layers.read(
-            "grants.persist.expiresDays", lambda spot: spot.whole(1, 3650), standard.expires_days
-        ),
     )
 
 

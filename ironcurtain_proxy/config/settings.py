@@ -10,15 +10,24 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from ironcurtain_proxy.config.overlay_settings import OverlaySettings, read_overlay
+from ironcurtain_proxy.config.overlay_settings import OVERLAY_KEYS, OverlaySettings, read_overlay
+from ironcurtain_proxy.config.reading.declared import (
+    declared,
+    keys_of,
+    number,
+    one_of,
+    setting,
+    whole,
+)
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.environment import SESSION_VARIABLE, read_environment
 from ironcurtain_proxy.config.reading.layers import Layers, read_layers
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Problem, Report
 from ironcurtain_proxy.config.review_settings import (
+    REVIEW_KEYS,
     AutoApproveSettings,
     EscalationSettings,
     read_auto_approve,
@@ -27,11 +36,11 @@ from ironcurtain_proxy.config.review_settings import (
 )
 from ironcurtain_proxy.config.servers.server_choice import choose_servers
 from ironcurtain_proxy.config.servers.workspace import container_workspace, find_workspace
-from ironcurtain_proxy.config.timeline_settings import TimelineSettings, read_timeline
+from ironcurtain_proxy.config.timeline_settings import TimelineSettings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.pinning import PIN_MODES, PinMode
-from ironcurtain_proxy.model.policy import UnknownTools
+from ironcurtain_proxy.model.policy import UNKNOWN_TOOLS, UnknownTools
 from ironcurtain_proxy.model.server import ServerSpec
 
 if TYPE_CHECKING:
@@ -47,13 +56,23 @@ FsyncMode: TypeAlias = Literal["group", "always"]
 
 MEBIBYTE: Final = 1024 * 1024
 _SANDBOX_POLICIES: Final[tuple[SandboxPolicy, ...]] = ("warn", "enforce")
-_UNKNOWN_TOOLS: Final[tuple[UnknownTools, ...]] = get_args(UnknownTools)
 _FSYNC_MODES: Final[tuple[FsyncMode, ...]] = ("group", "always")
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
-
+_CONTAINMENT: Final = "containment."
 
 SESSIONS: Final = "sessions"
 """The directory below `~/.ironcurtain` with one for each session."""
+
+
+def _names(spot: Spot) -> frozenset[str]:
+    return frozenset(spot.each(Spot.name))
+
+
+def _collector(spot: Spot) -> str:
+    url = spot.name()
+    if not url.startswith(("http://", "https://")):
+        spot.error("must be a URL that begins with http:// or https://")
+    return url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +80,10 @@ class AuditSettings:
     """Settings of the audit log."""
 
     path: Path
-    redact: bool = True
-    fsync: FsyncMode = "group"
-    write_deadline_seconds: float = 5.0
-    max_bytes: int | None = None
+    redact: bool = setting("auditRedaction.enabled", Spot.switch, default=True)
+    fsync: FsyncMode = setting("auditFsync", one_of(_FSYNC_MODES), "group")
+    write_deadline_seconds: float = setting("auditWriteDeadlineSeconds", number(0, 3600), 5.0)
+    max_bytes: int | None = setting("auditMaxBytes", whole(MEBIBYTE, 1 << 50), None)
     """The size at which the log is rotated; None: never."""
 
 
@@ -72,16 +91,16 @@ class AuditSettings:
 class BreakerSettings:
     """The number of identical calls that pass within a window."""
 
-    threshold: int = 20
-    window_seconds: float = 60.0
+    threshold: int = setting("threshold", whole(1, 1_000_000), 20)
+    window_seconds: float = setting("windowSeconds", number(0, 3600), 60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
     """Settings of spans and metrics."""
 
-    enabled: bool = False
-    endpoint: str | None = None
+    enabled: bool = setting("enabled", Spot.switch, default=False)
+    endpoint: str | None = setting("endpoint", _collector, None)
     """The URL of a collector; None: as the environment says, else this machine's."""
 
 
@@ -89,7 +108,7 @@ class TelemetrySettings:
 class ContainmentSettings:
     """Settings of containment."""
 
-    undo: bool = False
+    undo: bool = setting("undo", Spot.switch, default=False)
     """Make a point of the workspace before each call that may change it, so that it can be undone.
     """
 
@@ -103,6 +122,8 @@ class Settings:
     """`~/.ironcurtain`; it may not exist yet."""
     session: str
     """`IRONCURTAIN_SESSION_ID` or random; letters, digits, `.`, `_`, `-`."""
+    is_session_named: bool = False
+    """Whether somebody named it, who may run others beside it: the front over HTTP does."""
     config_file: Path | None = None
     """The configuration file that was read, or None."""
     servers: tuple[ServerSpec, ...] = ()
@@ -112,9 +133,9 @@ class Settings:
     generated_dir: Path | None = None
     """The operator's directory; None: `~/.ironcurtain/generated`, then the packaged files."""
     tool_annotations_dir: Path | None = None
-    project_policy: bool = True
+    project_policy: bool = setting("policy.project", Spot.switch, default=True)
     """Whether the workspace may have a layer of policy, which narrows."""
-    policy_reload: bool = True
+    policy_reload: bool = setting("policy.reload", Spot.switch, default=True)
     """Whether a running session takes a changed policy."""
     shadow_policy: Path | None = None
     """A candidate that is judged beside the policy and recorded; None: none is."""
@@ -128,20 +149,20 @@ class Settings:
     """Set by the operator, so that a listener is assumed there. None: see `mailbox_dir`."""
     mailbox_dir: Path
     """`escalation_dir`, else `~/.ironcurtain/sessions/<session>`."""
-    escalation_timeout_seconds: int = 300
+    escalation_timeout_seconds: int = setting("escalationTimeoutSeconds", whole(1, 86_400), 300)
     """Seconds. Also the deadline of a call to a server."""
-    max_message_bytes: int = 64 * 1024 * 1024
-    forward_meta: frozenset[str] = frozenset()
+    max_message_bytes: int = setting("maxMessageBytes", whole(4096, 1 << 31), 64 * MEBIBYTE)
+    forward_meta: frozenset[str] = setting("forwardMeta", _names, frozenset())
     """Keys of a call's `_meta` that are forwarded to servers, besides the standard ones."""
-    drain_seconds: float = 15.0
+    drain_seconds: float = setting("drainSeconds", number(0, 3600), 15.0)
     """Seconds that calls in progress may take to finish once the agent has closed its input."""
     audit: AuditSettings
     session_log: Path
-    session_retention_days: int = 14
+    session_retention_days: int = setting("sessionRetentionDays", whole(0, 36_500), 14)
     """Days for which the directories of ended sessions are kept; 0: for ever."""
-    sandbox_policy: SandboxPolicy = "warn"
-    unknown_tools: UnknownTools = "deny"
-    pins: PinMode = "on"
+    sandbox_policy: SandboxPolicy = setting("sandboxPolicy", one_of(_SANDBOX_POLICIES), "warn")
+    unknown_tools: UnknownTools = setting("unknownTools", one_of(UNKNOWN_TOOLS), "deny")
+    pins: PinMode = setting("pins", one_of(PIN_MODES), "on")
     """Of servers that say nothing else in their entry."""
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
@@ -194,6 +215,23 @@ class Settings:
         return load_settings(dict(os.environ if environ is None else environ), config)
 
 
+KEYS: Final = (
+    *("mcpServers", "mcpServersFile", "serverFilter", "serverCredentials"),
+    *("generatedDir", "toolAnnotationsDir", "policy.shadow", "auto_confirm"),
+    *("allowedDirectory", "protectedPaths", "containerWorkspaceDir"),
+    *("escalationDir", "auditLogPath", "sessionLogPath"),
+    *keys_of(Settings),
+    *keys_of(AuditSettings),
+    *keys_of(BreakerSettings, "circuitBreaker."),
+    *keys_of(TelemetrySettings, "telemetry."),
+    *keys_of(ContainmentSettings, _CONTAINMENT),
+    *keys_of(TimelineSettings, _CONTAINMENT),
+    *REVIEW_KEYS,
+    *OVERLAY_KEYS,
+)
+"""All keys of the configuration file, as `section.key`."""
+
+
 def load_settings(environ: MutableMapping[str, str], config: Path | None = None) -> Settings:
     """Read all settings. Secrets are removed from `environ`, even on errors.
 
@@ -225,7 +263,7 @@ def gather_settings(
     environment = read_environment(environ, report)
     home = home_directory(environ)
     state_dir = home / STATE_DIRECTORY
-    layers = read_layers(environ, environment, config, home, report)
+    layers = read_layers(environ, environment, config, home, report, KEYS)
     session = _session(environ, report)
     session_dir = state_dir / SESSIONS / session
     escalation_dir = layers.path("escalationDir")
@@ -235,13 +273,12 @@ def gather_settings(
         home=home,
         state_dir=state_dir,
         session=session,
+        is_session_named=bool(environ.get(SESSION_VARIABLE, "").strip()),
         config_file=layers.config_file,
         servers=choice.servers,
         servers_file=choice.file,
         generated_dir=layers.path("generatedDir"),
         tool_annotations_dir=layers.path("toolAnnotationsDir"),
-        project_policy=layers.read("policy.project", Spot.switch, default=True),
-        policy_reload=layers.read("policy.reload", Spot.switch, default=True),
         shadow_policy=layers.path("policy.shadow"),
         said_in=_sources(layers, "generatedDir", "toolAnnotationsDir"),
         workspace=workspace,
@@ -249,34 +286,23 @@ def gather_settings(
         protected_paths=layers.paths("protectedPaths"),
         escalation_dir=escalation_dir,
         mailbox_dir=escalation_dir or session_dir,
-        escalation_timeout_seconds=layers.read("escalationTimeoutSeconds", _timeout, 300),
-        max_message_bytes=layers.read("maxMessageBytes", _message_bytes, 64 * MEBIBYTE),
-        forward_meta=layers.read("forwardMeta", _names, frozenset()),
-        drain_seconds=layers.read("drainSeconds", _seconds, 15.0),
-        audit=_audit(layers, state_dir),
-        session_log=layers.path("sessionLogPath") or session_dir / "session.log",
-        session_retention_days=layers.read(
-            "sessionRetentionDays", lambda spot: spot.whole(0, 36_500), 14
+        audit=AuditSettings(
+            path=layers.path("auditLogPath") or state_dir / "audit.jsonl",
+            **declared(AuditSettings, layers.read),
         ),
-        unknown_tools=layers.read("unknownTools", lambda s: s.word(_UNKNOWN_TOOLS), "deny"),
-        pins=layers.read("pins", lambda spot: spot.word(PIN_MODES), "on"),
-        sandbox_policy=layers.read("sandboxPolicy", lambda s: s.word(_SANDBOX_POLICIES), "warn"),
-        breaker=_breaker(layers),
+        session_log=layers.path("sessionLogPath") or session_dir / "session.log",
+        breaker=BreakerSettings(**declared(BreakerSettings, layers.read, "circuitBreaker.")),
         escalation=read_escalation(layers),
         auto_approve=read_auto_approve(layers, environment.secrets, session_dir),
         provider_keys=read_provider_keys(layers),
-        telemetry=TelemetrySettings(
-            enabled=layers.read("telemetry.enabled", Spot.switch, default=False),
-            endpoint=layers.read("telemetry.endpoint", _collector, None),
-        ),
-        containment=ContainmentSettings(
-            undo=layers.read("containment.undo", Spot.switch, default=False)
-        ),
-        timeline=read_timeline(layers),
+        telemetry=TelemetrySettings(**declared(TelemetrySettings, layers.read, "telemetry.")),
+        containment=ContainmentSettings(**declared(ContainmentSettings, layers.read, _CONTAINMENT)),
+        timeline=TimelineSettings(**declared(TimelineSettings, layers.read, _CONTAINMENT)),
         overlay=read_overlay(layers, choice.names),
         auto_confirm=_auto_confirm(layers),
         secrets=environment.secrets,
         inherited=dict(environ),
+        **declared(Settings, layers.read),
     )
     warnings = [problem for problem in report.problems if problem.severity == "warning"]
     return replace(settings, warnings=tuple(warnings))
@@ -291,9 +317,7 @@ def _auto_confirm(layers: Layers) -> "AutoConfirmConfig | None":
     if layers.spot("auto_confirm") is None:
         return None
     # Off by default: most sessions start without the engine.
-    from ironcurtain_proxy.config.auto_confirm.settings import (  # noqa: PLC0415
-        read_auto_confirm,
-    )
+    from ironcurtain_proxy.config.auto_confirm.settings import read_auto_confirm  # noqa: PLC0415
 
     return read_auto_confirm(layers)
 
@@ -318,48 +342,3 @@ def _session(environ: Mapping[str, str], report: Report) -> str:
         report.error(SESSION_VARIABLE, (), "must be letters, digits, `.`, `_` or `-`, at most 128")
         return os.urandom(16).hex()
     return said
-
-
-def _audit(layers: Layers, state_dir: Path) -> AuditSettings:
-    return AuditSettings(
-        path=layers.path("auditLogPath") or state_dir / "audit.jsonl",
-        redact=layers.read("auditRedaction.enabled", Spot.switch, default=True),
-        fsync=layers.read("auditFsync", lambda spot: spot.word(_FSYNC_MODES), "group"),
-        write_deadline_seconds=layers.read("auditWriteDeadlineSeconds", _seconds, 5.0),
-        max_bytes=layers.read("auditMaxBytes", lambda spot: spot.whole(MEBIBYTE, 1 << 50), None),
-    )
-
-
-def _breaker(layers: Layers) -> BreakerSettings:
-    standard = BreakerSettings()
-    return BreakerSettings(
-        threshold=layers.read(
-            "circuitBreaker.threshold", lambda spot: spot.whole(1, 1_000_000), standard.threshold
-        ),
-        window_seconds=layers.read(
-            "circuitBreaker.windowSeconds", _seconds, standard.window_seconds
-        ),
-    )
-
-
-def _timeout(spot: Spot) -> int:
-    return spot.whole(1, 86_400)
-
-
-def _message_bytes(spot: Spot) -> int:
-    return spot.whole(4096, 1 << 31)
-
-
-def _names(spot: Spot) -> frozenset[str]:
-    return frozenset(spot.each(Spot.name))
-
-
-def _collector(spot: Spot) -> str:
-    url = spot.name()
-    if not url.startswith(("http://", "https://")):
-        spot.error("must be a URL that begins with http:// or https://")
-    return url
-
-
-def _seconds(spot: Spot) -> float:
-    return spot.number(0, 3600)

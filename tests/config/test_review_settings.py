@@ -110,3 +110,10 @@ def test_notices_go_where_the_file_says_and_no_address_is_repeated(tmp_path: Pat
         with pytest.raises(ProblemsError, match="noticeWebhook") as refused:
             load(tmp_path, {"escalation": {"noticeWebhook": address}})
         assert "secret" not in str(refused.value)
+
+
+def test_every_setting_of_the_approver_is_read_from_the_file(tmp_path: Path) -> None:
+    said = {"only": ["git/*"], "never": ["git/git_push"], "confidence": 0.5, "messages": 2}
+    found = load(tmp_path, {"autoApprove": {**said, "shadow": True}}).auto_approve
+    assert (found.only, found.never) == (("git/*",), ("git/git_push",))
+    assert (found.confidence, found.messages, found.shadow) == (0.5, 2, True)

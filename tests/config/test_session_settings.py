@@ -68,7 +68,7 @@ def test_mailbox_and_token_are_required(tmp_path: Path, key: str, words: str) ->
         ({"kind": "model", "modelId": "anthropic:x"}, "token_file: is not for a model"),
         ({"protocol": "mcp"}, "not for a session"),
         ({"token": TOKEN}, "unknown key"),
-        ({"name": "human"}, "take another name"),
+        ({"name": "human"}, "choose another name"),
         ({"token_file": ["x"]}, "reviewers[0].token_file: must be"),
     ],
     ids=str,

@@ -235,6 +235,27 @@ def test_each_server_gets_its_own_credentials(home: Path) -> None:
     )
 
 
+def test_a_secret_with_quotes_comes_in_a_variable_of_its_own(home: Path) -> None:
+    hard = 'a"b\\c\n{}'
+    environ = {
+        "HOME": str(home),
+        "MCP_SERVERS_CONFIG": SERVERS,
+        "SERVER_CREDENTIALS": '{"git": {"TOKEN": {"from": "IRONCURTAIN_SECRET_1"}, "B": "c"}}',
+        "IRONCURTAIN_SECRET_1": hard,
+        "IRONCURTAIN_SECRET_2": "unused",
+    }
+    settings = load_settings(environ)
+    assert settings.servers[1].credentials == {"TOKEN": hard, "B": "c"}
+    assert not [name for name in environ if name.startswith("IRONCURTAIN_SECRET_")]
+
+
+@pytest.mark.parametrize("name", ["IRONCURTAIN_SECRET_GONE", "PATH", "HOME", ""])
+def test_a_secret_is_taken_from_no_other_variable(home: Path, name: str) -> None:
+    said = refusal(home, SERVER_CREDENTIALS='{"git": {"T": {"from": "' + name + '"}}}', PATH="p")
+    assert "$.git.T" in said
+    assert "IRONCURTAIN_SECRET_" in said
+
+
 def test_a_broken_secret_is_not_shown(home: Path) -> None:
     assert "s3cret" not in refusal(home, SERVER_CREDENTIALS='{"git": "s3cret"')
     assert "s3cret" not in refusal(home, SERVER_CREDENTIALS='{"git": {"A": ["s3cret"]}}')

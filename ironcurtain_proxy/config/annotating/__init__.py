@@ -1,13 +1,14 @@
-"""What a server's tools take and do, read from its `tools/list`.
+"""Annotations of a server's tools, read from its `tools/list`.
 
-A server's words are a proposal: they may be wrong, and where they leave a doubt the tool is
-`unknown`, which every preset asks about or denies.
+A server's texts may be wrong, so the result is a proposal. A tool that the texts leave in doubt
+is `unknown`: every preset asks about it or denies it.
 
 - `annotate`: the tools of a server, each with the roles of its arguments and its kind.
 - `described`, `written`: a server with a proposal for each tool, and its place in the file.
 - `known`: tools that the shipped annotations describe, recognised by name and schema.
-- `propose`, `texts`, `proposal`: what is proposed for a tool, an argument, a member of an object.
-- `argument_roles`, `words`: roles of single arguments, and the words that tell them.
+- `propose`, `texts`, `proposal`: proposals for a tool, an argument, a member of an object.
+- `argument_roles`, `words`: roles of single arguments, and the words that indicate them.
+- `members`: paths inside objects and lists of objects.
 - `shell_tools`: tools that run commands.
-- `read_tool`: what is known of one tool.
+- `read_tool`: a tool as annotated from its list.
 """

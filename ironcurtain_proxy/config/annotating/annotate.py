@@ -1,6 +1,7 @@
 """Annotating the tools of a server: the roles of their arguments and their kind."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, cast
 
 import orjson
@@ -13,6 +14,7 @@ from ironcurtain_proxy.config.annotating.known import (
     known_servers,
     properties_of,
 )
+from ironcurtain_proxy.config.annotating.members import members_of
 from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.annotating.shell_tools import runs
@@ -43,6 +45,10 @@ _MOST_SCHEMA: Final = 1 << 16
 _SETTLED: Final = frozenset({"filesystem", "git"})
 """Servers whose paths in the workspace are settled before any rule. Unknown tools never get their
 names."""
+LOCAL_ROLES: Final = frozenset(
+    {"read-path", "write-path", "delete-path", "write-history", "delete-history", "command"}
+)
+"""What names something of this machine, and nothing of a server on another one."""
 _EVERY_USE: Final[tuple[Json, ...]] = ("read-path", "write-path", "delete-path")
 
 
@@ -51,6 +57,8 @@ def annotate(
     tools: Sequence[Mapping[str, Json]],
     recognised: str | None = None,
     pack: Pack | None = None,
+    *,
+    is_remote: bool = False,
 ) -> ReadServer:
     """The annotations of a server's tools.
 
@@ -59,8 +67,17 @@ def annotate(
         tools: objects of `tools/list`.
         recognised: the well-known server that its command starts.
         pack: the pack of the package that its command starts.
+        is_remote: whether the server runs on another machine, whose files and commands are not
+            those of this one.
     """
     readable = [tool for tool in tools[:_MOST_TOOLS] if can_be_written(tool)]
+    if is_remote:
+        return ReadServer(
+            name=name,
+            annotations=_as(name, None),
+            tools=tuple([_elsewhere(tool) for tool in readable]),
+            left_out=len(tools) - len(readable),
+        )
     server = known_server(readable, {name} if recognised is None else {recognised})
     known = known_servers().get(server, {}) if server is not None else {}
     if server is None and pack is not None:
@@ -77,7 +94,7 @@ def annotate(
 def packed(
     name: str, tools: Sequence[Mapping[str, Json]], pack: Pack, *, left_out: int = 0
 ) -> ReadServer:
-    """The tools of a server as its pack describes them, and those that it does not as any other."""
+    """The tools of a server by its pack. A tool that the pack lacks is annotated like any other."""
     found: list[ReadTool] = []
     for tool in tools:
         known = pack.tools.get(str(tool.get("name")))
@@ -182,21 +199,55 @@ def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) ->
     command = runs(tool, properties)
     if command is not None:
         return _runner(name, schema, properties, command.argument if command.is_shell else None)
+    roles = _roles_of_paths(tool, name)
     meanings = {one: meaning_of(one, inner) for one, inner in properties.items()}
-    kind, why = _kind(tool, name, meanings)
-    roles = _roles_of_paths(tool, name) if kind == "files" else _EVERY_USE
-    arguments = {one: _roles(meaning, roles) for one, meaning in meanings.items()}
+    inside = {
+        one: spec
+        for one, meaning in meanings.items()
+        if meaning == "unclear" and (spec := members_of(one, properties[one], roles)) is not None
+    }
+    kind, why = _kind(tool, name, {**meanings, **dict.fromkeys(inside, "path")})
     if kind == "unknown":
-        proposed = propose(tool).arguments
-        arguments = {one: proposed[one].as_json() for one in properties if one in proposed}
+        return _proposed(tool, name, schema, why)
+    paths = roles if kind == "files" else _EVERY_USE
     return ReadTool(
         name=name,
         kind=kind,
-        arguments=arguments,
+        arguments={one: inside.get(one) or _roles(said, paths) for one, said in meanings.items()},
         schema=schema,
-        changes=kind == "unknown" or (kind == "files" and len(roles) > 1),
+        changes=kind == "files" and len(roles) > 1,
         why=why,
     )
+
+
+def _proposed(tool: Mapping[str, Json], name: str, schema: dict[str, Json], why: str) -> ReadTool:
+    """A tool that is asked about, with what its names say. Nobody has looked at it."""
+    proposal = propose(tool)
+    return ReadTool(
+        name=name,
+        kind="unknown",
+        arguments={one: proposed.as_json() for one, proposed in proposal.arguments.items()},
+        schema=schema,
+        why=why,
+        # What is said to read may write: containment makes a point before each call.
+        effect="writes" if proposal.effect == "reads" else proposal.effect,
+    )
+
+
+def _elsewhere(tool: Mapping[str, Json]) -> ReadTool:
+    """A tool of a server on another machine: all that it is given leaves this one."""
+    schema = tool.get("inputSchema")
+    why = "what it is given leaves this machine"
+    found = _proposed(tool, str(tool.get("name")), schema if isinstance(schema, dict) else {}, why)
+    return replace(found, arguments={name: _no_place(one) for name, one in found.arguments.items()})
+
+
+def _no_place(spec: Json) -> Json:
+    """Roles in which no path and no command is one of this machine."""
+    if isinstance(spec, dict):
+        return {key: _no_place(one) for key, one in spec.items()}
+    local = isinstance(spec, list) and any(one in LOCAL_ROLES for one in spec)
+    return ["unclear"] if local else spec
 
 
 def _runner(

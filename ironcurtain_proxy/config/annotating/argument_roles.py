@@ -112,7 +112,7 @@ def _of_object(schema: Mapping[str, Json], types: frozenset[str], found: Meaning
 
 
 def _leaves(schema: Mapping[str, Json], depth: int) -> Iterator[bool]:
-    """For each text inside a schema, whether it may name a resource."""
+    """Whether each text inside a schema may name a resource."""
     if depth == 0 or "$ref" in schema or "patternProperties" in schema:
         yield True
         return

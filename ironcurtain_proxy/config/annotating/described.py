@@ -1,13 +1,13 @@
 """A server with a proposal for each of its tools, which its operator may change."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final, cast
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.annotate import can_be_written
+from ironcurtain_proxy.config.annotating.annotate import LOCAL_ROLES, can_be_written
 from ironcurtain_proxy.config.annotating.known import known_servers
 from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool, Roles
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
@@ -20,12 +20,14 @@ _MOST_TOOLS: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedTool:
-    """A tool as its server lists it, with what is proposed."""
+    """A tool as its server lists it, with the proposal."""
 
     raw: Mapping[str, Json]
     proposal: ProposedTool
     source: str = ""
-    """The pack that says so; empty: it was worked out."""
+    """The pack that the proposal comes from; empty: it was derived from the list."""
+    is_prompt: bool = False
+    """It is a prompt, whose effect nobody asks for."""
 
     @property
     def name(self) -> str:
@@ -45,9 +47,13 @@ class DescribedServer:
     error: str = ""
     """Why its tools are not known; empty: they are."""
     left_out: int = 0
-    """Tools that cannot be written into a file."""
+    """Tools and prompts that cannot be written into a file."""
+    prompts: tuple[DescribedTool, ...] | None = ()
+    """Each with its arguments as a schema; None: the server did not list them."""
+    resources: tuple[str, ...] = ()
+    """The URIs, and templates of URIs, that it lists."""
     shipped: tuple[str, ...] = field(default=())
-    """Its tools that the package describes already."""
+    """Its tools that the shipped annotations describe."""
 
 
 def described(
@@ -78,6 +84,58 @@ def described(
         left_out=len(tools) - len(readable),
         shipped=tuple([tool.name for tool in found if tool.name in known]),
     )
+
+
+def described_prompts(
+    prompts: Sequence[Mapping[str, Json]],
+) -> tuple[tuple[DescribedTool, ...], int]:
+    """The prompts of a server, each with a proposal; and how many cannot be written down.
+
+    A prompt is proposed as a tool whose arguments are texts: it may fetch or read what they name.
+    """
+    found: dict[str, DescribedTool] = {}
+    for prompt in prompts[:_MOST_TOOLS]:
+        said = prompt.get("arguments")
+        entries = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+        properties: dict[str, Json] = {
+            str(one["name"]): {"type": "string", "description": one.get("description", "")}
+            for one in entries
+            if "name" in one
+        }
+        tool: dict[str, Json] = {
+            **{key: prompt[key] for key in ("name", "description") if key in prompt},
+            "inputSchema": {"type": "object", "properties": properties},
+        }
+        if can_be_written(tool):
+            proposal = propose(tool)
+            found.setdefault(
+                proposal.name, DescribedTool(raw=tool, proposal=proposal, is_prompt=True)
+            )
+    return tuple(found.values()), len(prompts) - len(found)
+
+
+def elsewhere(server: DescribedServer) -> DescribedServer:
+    """The tools of a server on another machine: no path and no command is one of this machine.
+
+    A role of paths would let a rule about the workspace allow what leaves with the call.
+    """
+    tools = [
+        replace(tool, proposal=replace(tool.proposal, arguments=_no_places(tool.proposal)))
+        for tool in server.tools
+    ]
+    return replace(server, tools=tuple(tools))
+
+
+def _no_places(proposal: ProposedTool) -> dict[str, Proposed]:
+    return {name: _no_place(one) for name, one in proposal.arguments.items()}
+
+
+def _no_place(proposed: Proposed) -> Proposed:
+    inside = {name: _no_place(one) for name, one in proposed.inside.items()}
+    if not LOCAL_ROLES.isdisjoint(proposed.roles):
+        why = "the server runs on another machine"
+        return Proposed(roles=("unclear",), certain=False, why=why, inside=inside)
+    return replace(proposed, inside=inside)
 
 
 def _by_pack(tool: Mapping[str, Json], proposal: ProposedTool, pack: Pack | None) -> DescribedTool:
@@ -119,6 +177,6 @@ def read_roles(spec: Json, why: str) -> Proposed:
 
 
 def input_hash(server: DescribedServer) -> str:
-    """A digest of all that the server says of its tools."""
+    """A digest of all texts and schemas of the server's tools."""
     said = sorted([orjson.dumps(tool.raw, option=orjson.OPT_SORT_KEYS) for tool in server.tools])
     return sha256(b"\0".join(said)).hexdigest()

@@ -79,7 +79,7 @@ def known_server(tools: Sequence[Mapping[str, Json]], named: Iterable[str]) -> s
 
     Args:
         tools: objects of `tools/list`.
-        named: what its command, or its operator, calls it.
+        named: the server's name by its command or its operator.
     """
     for server, known in known_servers().items():
         fitting = [tool for tool in tools if fits(tool, known.get(str(tool.get("name"))))]
@@ -110,7 +110,7 @@ def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
 
 
 def _asked_of(arguments: Mapping[str, Json]) -> set[str]:
-    """The arguments that decide on the roles of others: without them the annotation is no good."""
+    """The arguments that conditions of the annotations refer to. A fitting tool has them."""
     cases = [one.get("when") for one in arguments.values() if isinstance(one, Mapping)]
     conditions = [
         case.get("condition")

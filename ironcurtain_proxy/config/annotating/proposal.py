@@ -1,4 +1,4 @@
-"""What is proposed for a tool: the roles of its arguments, and its effect."""
+"""The proposal for a tool: the roles of its arguments, and its effect."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,21 +16,21 @@ class Proposed:
 
     roles: Roles
     certain: bool = True
-    """False: the more careful of what it may be."""
+    """False: several roles are possible, and this is the most careful one."""
     why: str = ""
-    """What says so, in a few words."""
+    """The evidence, in a few words."""
     inside: Mapping[str, "Proposed"] = field(default_factory=dict)
-    """Of an object, or of a list of objects: its members. `roles` are those of all others."""
+    """The members of an object, or of objects in a list. `roles` are for all other members."""
 
     def as_json(self) -> Json:
-        """As `tool-annotations.json` writes it."""
+        """The entry in `tool-annotations.json`."""
         if not self.inside:
             return [*self.roles]
         inside: dict[str, Json] = {name: one.as_json() for name, one in self.inside.items()}
         return {"default": [*self.roles], "inside": inside}
 
     def each(self, name: str) -> Iterator[tuple[str, "Proposed"]]:
-        """This and all members, with their names: `files`, `files.path`."""
+        """This proposal and those of all members, by name: `files`, `files.path`."""
         yield name, self
         for member, one in self.inside.items():
             yield from one.each(f"{name}.{member}")
@@ -43,9 +43,9 @@ class ProposedTool:
     name: str
     arguments: Mapping[str, Proposed]
     effect: ToolEffect | None
-    """None: it cannot be told, so that containment never settles a call."""
+    """None: the effect is not known, so containment never settles a call."""
     why: str = ""
-    """What says so."""
+    """The evidence."""
 
     def uncertain(self) -> tuple[str, ...]:
         """The names of arguments and members that are not certain."""

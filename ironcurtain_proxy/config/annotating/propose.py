@@ -1,6 +1,6 @@
 """Proposals for the tools of a server: a role for each argument and member, and an effect.
 
-Deterministic. Objects and lists are looked into, whatever their depth; what is too deep, too large
+Deterministic. Objects and lists are searched at every depth; a part that is too deep, too large
 or not described is `unclear` as a whole. A server's hints only add care: `readOnlyHint` makes
 nothing read-only, `destructiveHint` and `openWorldHint` make a change more grave.
 """
@@ -27,7 +27,7 @@ from ironcurtain_proxy.model.json import Json
 
 _MOST_DEPTH: Final = 12
 _MOST_NODES: Final = 3_000
-"""Of one tool. A schema may be made to take for ever."""
+"""The most nodes of a tool's schema: a hostile schema could take for ever."""
 _MOST_TEXT: Final = 10_000
 _NO_TEXT: Final = frozenset({"boolean", "number", "integer", "null"})
 _NONE: Final[Roles] = ("none",)
@@ -123,11 +123,11 @@ _NOUNS: Final = frozenset(
     }
     | {"run", "schedule", "script", "share", "start", "stop", "tag", "thread", "type", "webhook"}
 )
-"""Verbs that are nouns behind another verb: `get_pull_request`."""
+"""Words that are nouns behind another verb, such as `pull` in `get_pull_request`."""
 
 
 def _acting(words: Sequence[str]) -> frozenset[str]:
-    """The words of a name that say what the tool does: all, but nouns behind a verb that looks."""
+    """The words of a name that indicate an action: all but nouns behind a verb that reads."""
     verbs = _LOOKS | _CHANGES | _REMOVES | _SENDS | _RUNS
     first = next((word for word in words if word in verbs), "")
     if first not in _LOOKS - _NOUNS:
@@ -137,7 +137,7 @@ def _acting(words: Sequence[str]) -> frozenset[str]:
 
 @dataclass(slots=True)
 class _Walk:
-    """Looks into the schema of one tool."""
+    """A search through the schema of one tool."""
 
     about: About
     root: Mapping[str, Json]
@@ -198,7 +198,7 @@ class _Walk:
 
 
 def propose(tool: Mapping[str, Json], *, is_github: bool = False) -> ProposedTool:
-    """What is proposed for a tool.
+    """The proposal for a tool.
 
     Args:
         tool: its object of `tools/list`.
@@ -281,7 +281,7 @@ def _changing(first: str, hinted: Mapping[str, Json]) -> tuple[ToolEffect, str]:
 
 
 def _roles_of_paths(words: frozenset[str], text: str, tool: Mapping[str, Json]) -> Roles:
-    """What a path of the tool may be used for."""
+    """The roles that a path of the tool may have."""
     hints = tool.get("annotations")
     hinted = hints if isinstance(hints, Mapping) else {}
     removes = words & _REMOVES or hinted.get("destructiveHint") is True
@@ -294,7 +294,7 @@ def _roles_of_paths(words: frozenset[str], text: str, tool: Mapping[str, Json]) 
         found.append("delete-path")
     if "repositor" in text.lower() or "git" in words:
         found += ["write-history"] if len(found) > 1 else []
-        found += ["delete-history"] if removes else []
+        found += ["delete-history"] if removes or "delete-path" in found else []
     return cast("Roles", tuple(found))
 
 
@@ -302,7 +302,7 @@ def _roles_of_paths(words: frozenset[str], text: str, tool: Mapping[str, Json]) 
 
 
 def _resolved(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[str, Json]:
-    """A schema with references into itself followed, a few steps far."""
+    """A schema with its internal references resolved, up to a few steps."""
     for _ in range(8):
         said = schema.get("$ref")
         if not isinstance(said, str) or not said.startswith("#/"):
@@ -317,7 +317,7 @@ def _resolved(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[s
 
 
 def _forms(schema: Mapping[str, Json], root: Mapping[str, Json]) -> list[Json]:
-    """The forms that a value may have, each with what is said of all; none: it has one."""
+    """The alternative schemas of a value, each with the common part; none: it has one form."""
     outer = {key: one for key, one in schema.items() if key not in {"anyOf", "oneOf"}}
     found: list[Json] = []
     for word in ("anyOf", "oneOf"):
@@ -337,7 +337,7 @@ def _properties(schema: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _variants(schema: Mapping[str, Json], depth: int = 4) -> Iterator[Mapping[str, Json]]:
-    """The schema and all that it may be instead."""
+    """The schema and all its alternatives."""
     yield schema
     for word in ("anyOf", "oneOf", "allOf"):
         several = schema.get(word)
@@ -368,7 +368,7 @@ _CARE: Final[Mapping[str, int]] = {"none": 0, "message": 1, "email-address": 1, 
 
 
 def _joined(found: Sequence[Proposed]) -> Proposed:
-    """One proposal of several forms of an argument: the more careful, or `unclear`."""
+    """One proposal for several forms of an argument: the most careful one, or `unclear`."""
     told = [one for one in found if one.inside]
     plain = [one for one in found if not one.inside]
     roles = list(dict.fromkeys([one.roles for one in plain])) or [_NONE]

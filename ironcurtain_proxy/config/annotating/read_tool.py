@@ -12,10 +12,6 @@ ToolKind: TypeAlias = Literal["files", "fetches", "shell", "looks", "keeps", "un
 `files`: it touches only the paths it is given. `fetches`: only the URLs. `shell`: it runs a shell
 command. `looks`, `keeps`: it reads, or changes, the server's own data; only for shipped servers.
 `unknown`: none of these is certain.
-
-`files`: the paths it is given are all that it touches. `fetches`: the URLs. `shell`: it runs a
-shell command. `looks`, `keeps`: it shows, or changes, what is its server's own; only tools of
-shipped servers. `unknown`: nobody can say.
 """
 
 
@@ -31,11 +27,11 @@ class ReadTool:
     command: str | None = None
     """The argument that holds a shell command."""
     changes: bool = True
-    """Whether it may do more than read."""
+    """Whether the tool may do more than read."""
     why: str = ""
-    """Why it is `unknown` or denied, for people."""
+    """The reason for which the tool is `unknown` or denied, for people."""
     effect: str | None = None
-    """What its pack says that it does; None: it has none."""
+    """What its pack, or its name, says that it does; None: nothing does, or its kind says it."""
     is_denied: bool = False
     """The tool is left out and so denied: any annotation would allow something unexamined."""
 

@@ -56,7 +56,7 @@ class Runs:
 
 
 def runs(tool: Mapping[str, Json], properties: Mapping[str, Json]) -> Runs | None:
-    """The argument whose text a tool runs; None: no argument looks like one.
+    """The argument whose text a tool runs; None: no argument seems to hold one.
 
     Args:
         tool: its object of `tools/list`.

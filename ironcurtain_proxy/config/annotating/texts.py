@@ -5,8 +5,8 @@ counts as much. A description is prose that the server wrote about itself: it ca
 turns an option or an identifier into a path or `unclear`, and never the other way round. So the
 least careful role that a server can get for an argument is what the argument's name says.
 
-What is left in doubt is `unclear`: each of its texts is read as what it looks like, and is sent as
-it came. A role of paths would rewrite a text that may be no path.
+An argument that stays in doubt is `unclear`: each of its texts is read by its form, and is sent
+unchanged. A role of paths would rewrite a text that may be no path.
 """
 
 import re
@@ -31,12 +31,13 @@ _MAYBE_PATHS: Final = frozenset(
     | {"source", "sources", "spreadsheet", "src", "target", "targets", "template", "upload"}
     | {"values", "vault", "video", "audio", "workbook", "workspace"}
 )
-"""Names of what may lie in a file."""
+"""Names of arguments whose content may lie in a file."""
 _URLS: Final = frozenset(
     {"endpoint", "endpoints", "feed", "host", "hostname", "hosts", "href", "hyperlink", "link"}
-    | {"links", "origin", "permalink", "proxy", "remote", "uri", "uris", "url", "urls", "webhook"}
-    | {"webhooks", "webpage", "website", "address"}
+    | {"links", "origin", "permalink", "proxy", "remote", "uri", "dsn", "uris", "url", "urls"}
+    | {"webhook", "webhooks", "webpage", "website", "address", "connectionstring"}
 )
+_REMOTES: Final = frozenset({"remote", "remoteurl", "remotename"})
 _COMMANDS: Final = frozenset(
     {"argv", "bash", "cmd", "cmdline", "command", "commandline", "commands", "exec", "executable"}
     | {"powershell", "program", "shell", "shellcommand"}
@@ -51,126 +52,54 @@ _PEOPLE: Final = frozenset(
     {"attendee", "attendees", "bcc", "cc", "email", "emails", "mailto", "recipient", "recipients"}
 )
 _IDENTIFIERS: Final = frozenset(
-    {
-        "account",
-        "actor",
-        "agent",
-        "app",
-        "assignee",
-        "author",
-        "base",
-        "commitish",
-        "company",
-        "deal",
-        "board",
-        "branch",
-        "bucket",
-    }
-    | {"calendar", "campaign", "channel", "channels", "cluster", "collection", "column", "columns"}
-    | {
-        "commit",
-        "container",
-        "contact",
-        "context",
-        "conversation",
-        "customer",
-        "cycle",
-        "dashboard",
-    }
-    | {"database", "dataset", "db", "deployment", "domain", "domains", "entity", "entities"}
-    | {"environment", "epic", "event", "field", "function_name", "group", "groups", "guid", "head"}
-    | {"id", "identifier", "ids", "iid", "index", "instance", "issue", "issues", "job", "key"}
-    | {"keys", "milestone", "model", "name", "names", "namespace", "node", "nodes", "object"}
-    | {"org", "organisation", "organization", "owner", "owners", "package", "page", "parent"}
-    | {"pipeline", "pod", "product", "profile", "project", "projects", "pull", "queue", "ref"}
-    | {"region", "release", "repo", "repos", "repositories", "repository", "resource", "role"}
-    | {
-        "room",
-        "schema",
-        "schemas",
-        "secret",
-        "server",
-        "service",
-        "session",
-        "sha",
-        "sheet",
-        "slug",
-    }
-    | {"space", "sprint", "stack", "stream", "subject", "symbol", "table", "tables", "tag", "team"}
-    | {"tenant", "thread", "ticket", "token", "topic", "uid", "user", "userid", "username", "users"}
-    | {"uuid", "variable", "version", "view", "volume", "workflow", "zone"}
+    {"account", "actor", "agent", "app", "assignee", "author", "base", "commitish", "company"}
+    | {"deal", "board", "branch", "bucket", "calendar", "campaign", "channel", "channels"}
+    | {"cluster", "collection", "column", "columns", "commit", "container", "contact", "context"}
+    | {"conversation", "customer", "cycle", "dashboard", "database", "dataset", "db"}
+    | {"deployment", "domain", "domains", "entity", "entities", "environment", "epic", "event"}
+    | {"field", "function_name", "group", "groups", "guid", "head", "id", "identifier", "ids"}
+    | {"iid", "index", "instance", "issue", "issues", "job", "key", "keys", "milestone", "model"}
+    | {"name", "names", "namespace", "node", "nodes", "object", "org", "organisation"}
+    | {"organization", "owner", "owners", "package", "page", "parent", "pipeline", "pod"}
+    | {"product", "profile", "project", "projects", "pull", "queue", "ref", "region", "release"}
+    | {"repo", "repos", "repositories", "repository", "resource", "role", "room", "schema"}
+    | {"schemas", "secret", "server", "service", "session", "sha", "sheet", "slug", "space"}
+    | {"sprint", "stack", "stream", "subject", "symbol", "table", "tables", "tag", "team"}
+    | {"tenant", "thread", "ticket", "token", "topic", "uid", "user", "userid", "username"}
+    | {"users", "uuid", "variable", "version", "view", "volume", "workflow", "zone"}
 )
-"""Last words that name a thing of the server's own."""
+"""Last words of names that identify an object of the server."""
 _TEXTS: Final = frozenset(
     {"body", "comment", "comments", "content", "contents", "description", "html", "markdown"}
-    | {
-        "message",
-        "messages",
-        "note",
-        "notes",
-        "post",
-        "reply",
-        "text",
-        "title",
-        "summary",
-        "subject",
-    }
+    | {"message", "messages", "note", "notes", "post", "reply", "text", "title", "summary"}
+    | {"subject"}
 )
 _OPTIONS: Final = frozenset(
     {"after", "align", "analysis", "answer", "at", "before", "button", "by", "case", "category"}
-    | {
-        "categories",
-        "city",
-        "clause",
-        "color",
-        "colour",
-        "confidence",
-        "country",
-        "cql",
-        "currency",
-    }
-    | {
-        "cursor",
-        "data",
-        "date",
-        "dates",
-        "day",
-        "depth",
-        "direction",
-        "duration",
-        "edits",
-        "effort",
-    }
-    | {"emoji", "encoding", "end", "exclude", "expand", "explanation", "extension", "extensions"}
-    | {"fields", "filter", "filters", "flags", "font", "format", "formats", "formula", "freshness"}
-    | {"glob", "goal", "height", "hour", "icon", "include", "indent", "instructions", "jql", "kind"}
-    | {"label", "labels", "lang", "language", "languages", "lat", "latitude", "level", "limit"}
-    | {"line", "lines", "lng", "locale", "longitude", "max", "metric", "mime", "mimetype", "min"}
-    | {"minute", "mode", "month", "newline", "number", "offset", "old", "new", "operator", "order"}
-    | {"orderby", "pattern", "patterns", "percent", "position", "prefix", "price", "priority"}
-    | {"progress", "prompt", "purpose", "query", "queries", "question", "range", "rationale"}
-    | {"reason", "regex", "replacement", "reply", "search", "selector", "separator", "severity"}
-    | {"since", "size", "sort", "start", "state", "states", "status", "str", "string", "style"}
-    | {"suffix", "term", "terms", "theme", "thought", "time", "timeframe", "timestamp", "timezone"}
-    | {"tone", "type", "types", "unit", "units", "until", "value", "visibility", "width", "year"}
-    | {"keyword", "hint", "tail", "ago", "from", "to", "sorts", "account_type", "attribute", "find"}
-    | {"candidate", "counter", "criteria", "csv", "delimiter", "display", "environment", "feedback"}
-    | {"header", "heading", "intent", "interval", "json", "layout", "lib", "log_level", "match"}
-    | {"merged", "message_type", "method", "nomerged", "onto", "option", "param", "parameter", "q"}
-    | {"quantity", "rating", "reference", "response", "row", "sample", "score", "seed", "shape"}
-    | {
-        "startpoint",
-        "strategy",
-        "tick",
-        "trigger",
-        "update",
-        "upstream",
-        "viewport",
-        "weight",
-        "why",
-    }
+    | {"categories", "city", "clause", "color", "colour", "confidence", "country", "cql"}
+    | {"currency", "cursor", "data", "date", "dates", "day", "depth", "direction", "duration"}
+    | {"edits", "effort", "emoji", "encoding", "end", "exclude", "expand", "explanation"}
+    | {"extension", "extensions", "fields", "filter", "filters", "flags", "font", "format"}
+    | {"formats", "formula", "freshness", "glob", "goal", "height", "hour", "icon", "include"}
+    | {"indent", "instructions", "jql", "kind", "label", "labels", "lang", "language"}
+    | {"languages", "lat", "latitude", "level", "limit", "line", "lines", "lng", "locale"}
+    | {"longitude", "max", "metric", "mime", "mimetype", "min", "minute", "mode", "month"}
+    | {"newline", "number", "offset", "old", "new", "operator", "order", "orderby", "pattern"}
+    | {"patterns", "percent", "position", "prefix", "price", "priority", "progress", "prompt"}
+    | {"purpose", "query", "queries", "question", "range", "rationale", "reason", "regex"}
+    | {"replacement", "reply", "search", "selector", "separator", "severity", "since", "size"}
+    | {"sort", "start", "state", "states", "status", "str", "string", "style", "suffix", "term"}
+    | {"terms", "theme", "thought", "time", "timeframe", "timestamp", "timezone", "tone", "type"}
+    | {"types", "unit", "units", "until", "value", "visibility", "width", "year", "keyword"}
+    | {"hint", "tail", "ago", "from", "to", "sorts", "account_type", "attribute", "find"}
+    | {"candidate", "counter", "criteria", "csv", "delimiter", "display", "environment"}
+    | {"feedback", "checksum", "etag", "hash", "header", "heading", "intent", "interval", "json"}
+    | {"layout", "lib", "log_level", "match", "merged", "message_type", "method", "nomerged"}
+    | {"onto", "option", "param", "parameter", "q", "quantity", "rating", "reference", "response"}
+    | {"row", "sample", "score", "seed", "shape", "startpoint", "strategy", "tick", "trigger"}
+    | {"update", "upstream", "viewport", "weight", "why"}
 )
-"""Last words that say how, when or with what content."""
+"""Last words of names of options and contents."""
 
 _FILE: Final = r"(?:paths?|director(?:y|ies)|folders?|file ?names?|file ?paths?|working directory)"
 _LEADING: Final = (
@@ -178,8 +107,8 @@ _LEADING: Final = (
     r"|absolute|relative|root|system|input|output|destination|file|directory|webhook|https?|web|page"
     r"|callback|image)\b)*"
 )
-"""What may stand before the noun that a description begins with. Each step takes a word or a single
-character, so that no description makes the search long.
+"""The words that may stand before the first noun of a description. Each step takes a word or a
+single character, so that no description makes the search long.
 """
 _PATH_SUBJECT: Final = re.compile(rf"{_LEADING}\b{_FILE}\b", re.IGNORECASE)
 _PATH_WORDS: Final = re.compile(
@@ -225,13 +154,13 @@ class About:
     """The tool around an argument."""
 
     words: frozenset[str]
-    """Of its name."""
+    """The words of the argument's name."""
     text: str
-    """Its title and description."""
+    """The argument's title and description."""
     names: frozenset[str]
-    """Of all its arguments, in lower case without `_` and `-`."""
+    """The names of all arguments of the tool, in lower case without `_` and `-`."""
     paths: Roles
-    """The roles of a path, by what the tool does."""
+    """The roles of a path, by the tool's effect."""
     shell: str | None = None
     """The argument that holds a command of the local shell."""
     says: bool = False
@@ -270,6 +199,8 @@ def _by_format(schema: Mapping[str, Json], about: About) -> Proposed | None:
         return None
     is_path = said in PATH_FORMATS or "path" in said
     roles = about.paths if is_path else _FORMATS.get(said)
+    if roles == ("fetch-url",) and _is_of_git(about):
+        roles = ("git-remote-url",)
     return None if roles is None else Proposed(roles=roles, why=f"format {said[:40]}")
 
 
@@ -316,6 +247,8 @@ def _speaks_of_sql(about: About) -> bool:
 
 def _of_places(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
     whole = "".join(words)
+    if whole in _REMOTES and _is_of_git(about):
+        return Proposed(roles=("git-remote-url",), why="a remote of git")
     if not _URLS.isdisjoint((last, whole, *words[:1])):
         return Proposed(roles=("fetch-url",), why=f"the word {last}")
     if not _PATHS.isdisjoint((last, whole)) or whole.endswith(("path", "filename", "directory")):
@@ -325,6 +258,10 @@ def _of_places(words: tuple[str, ...], last: str, about: About) -> Proposed | No
     if last in _MAYBE_PATHS:
         return Proposed(roles=_UNCLEAR, certain=False, why=f"the word {last} may name a file")
     return None
+
+
+def _is_of_git(about: About) -> bool:
+    return "git" in about.words
 
 
 def _of_service(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
@@ -342,7 +279,7 @@ def _of_service(words: tuple[str, ...], last: str, about: About) -> Proposed | N
 
 
 _NUMBERS: Final = frozenset({"guid", "id", "iid", "number", "sha", "uid", "uuid"})
-"""Last words of names of things, which descriptions call by what they are: "the file to read"."""
+"""Last words of names of ids, whose descriptions name the object itself: "the file to read"."""
 _PATH_OR_URL: Final = re.compile(r"\bpaths?\b|\bUR[LI]s?\b|(?:^|\s)~?/\w", re.IGNORECASE)
 _CALM: Final = frozenset({"none", "message", "identifier", "email-address"})
 
@@ -350,7 +287,7 @@ _CALM: Final = frozenset({"none", "message", "identifier", "email-address"})
 def _raised(
     said: Proposed, name: str, text: str, schema: Mapping[str, Json], about: About
 ) -> Proposed:
-    """The proposal with what a description, a default or an example adds. Nothing lowers it."""
+    """The proposal, raised by a description, a default or an example. Nothing lowers it."""
     words = words_of(name)
     if words and words[-1].removesuffix("s") in _NUMBERS and not _PATH_OR_URL.search(text):
         return said

@@ -55,8 +55,9 @@ PLAIN: Final = frozenset(
     | {"purpose", "query", "reason", "regex", "replacement", "search", "size", "snippet", "sort"}
     | {"start", "str", "string", "suffix", "tail", "text", "timezone", "title", "type", "value"}
     | {"view", "xml", "json", "string", "by", "ignore", "extensions", "types", "range"}
+    | {"hash", "checksum", "etag"}
 )
-"""Last words of arguments that only say how, or with what content."""
+"""Last words of arguments that are options or contents."""
 
 PATH_FORMATS: Final = frozenset({"path", "file-path", "filepath", "directory-path", "file"})
 URL_FORMATS: Final = frozenset({"uri", "url", "iri", "uri-reference", "iri-reference"})

@@ -70,7 +70,7 @@ def read_reviewer(layers: Layers, spot: Spot) -> tuple[ReviewerSetting, Reviewer
         spot.error(f"a name has at most {_NAME_LENGTH} visible characters")
     kind = members.read("kind", _kind, _HUMAN)
     if name == HUMAN and kind != _HUMAN:
-        spot.error(f'"{HUMAN}" is the person who is asked where nobody else is: take another name')
+        spot.error(f'"{HUMAN}" is the person who is asked by default: choose another name')
     command = members.read("command", lambda inner: inner.each(Spot.name), ())
     if kind == "process" and not command:
         spot.error("a process needs a command: a list of the program and its arguments")

@@ -158,7 +158,7 @@ class _SectionReader:
 
 
 def _warn_of_strangers(members: Members, known: list[str]) -> None:
-    """Warn of names that no reviewer has, for which a person will be asked."""
+    """Warn of names that no reviewer has: a person is asked instead."""
     targets = members.read("escalation_targets", Spot.members, {})
     for spot in (
         *map(targets.get, ("high_risk", "medium_risk")),
@@ -189,7 +189,7 @@ def _targets(spot: Spot) -> EscalationTargets:
 
 
 def _nobody(spot: Spot) -> str:
-    """The only word for who reviews low risk: nobody."""
+    """The only accepted reviewer of low risk: nobody."""
     if spot.value != NO_REVIEWER:
         # The name of a reviewer would promise a review that never happens.
         spot.error(

@@ -6,12 +6,17 @@ from pathlib import PurePosixPath
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.config.clients.known import Client
+from ironcurtain_proxy.config.clients.remote_entries import (
+    ADDRESSES,
+    HEADERS,
+    is_network,
+    network_entry,
+)
 from ironcurtain_proxy.config.clients.variables import Places, filled, is_open
-from ironcurtain_proxy.config.servers.remote_entry import NETWORK_TYPES
 from ironcurtain_proxy.model.json import Json
 
 OURSELVES: Final = frozenset({"ironcurtain-proxy", "ironcurtain_proxy"})
-_ADDRESSES: Final = ("url", "serverUrl", "httpUrl", "uri")
+_OUR_NAMES: Final = OURSELVES | {"ironcurtain"}
 _LIMITS: Final = (
     *("disabledTools", "excludeTools", "includeTools", "disabled_tools", "enabled_tools"),
     *("available_tools", "tools"),
@@ -21,8 +26,9 @@ _MAX_NAME: Final = 100
 _ITS_OWN: Final = frozenset(
     {"type", "name", "command", "cmd", "args", "env", "envs", "cwd", "description", "enabled"}
     | {"disabled", "source", "bundled", "timeout", "startup_timeout_sec", "tool_timeout_sec"}
+    | {*ADDRESSES, *HEADERS, "oauth"}
 )
-"""Keys that are understood, or that say nothing of the server itself."""
+"""Keys that are converted, or that do not concern the server itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +36,9 @@ class Taken:
     """A server that moves behind the proxy."""
 
     name: str
-    """In the client's file."""
+    """The name in the client's file."""
     entry: Mapping[str, Json]
-    """In the proxy's form."""
+    """The entry in the proxy's form."""
     open_variables: Mapping[str, str] = field(default_factory=dict)
     """Its variables that only the client can fill in, with their texts."""
     unused: tuple[str, ...] = ()
@@ -66,7 +72,10 @@ def read_entry(client: Client, name: str, value: Json, places: Places) -> Read:
     words = _words(client, entry)
     if words is not None and any(PurePosixPath(word).name in OURSELVES for word in words):
         return Ours(name, value)
-    why = _why_left(client, name, entry) or _why_odd(entry, words)
+    why = _why_left(client, name, entry)
+    if not why and words is None and is_network(entry):
+        return _network(client, name, entry, places)
+    why = why or _why_odd(entry, words)
     if why or words is None:
         return Left(name=name, why=why or "its command is not understood")
     return _taken(client, name, entry, words, places)
@@ -102,12 +111,9 @@ def _why_left(client: Client, name: str, entry: Mapping[str, Json]) -> str:
 def _reasons(client: Client, name: str, entry: Mapping[str, Json]) -> Iterator[str]:
     if entry.get("disabled") is True or entry.get("enabled") is False:
         yield "it is switched off there"
-    kind = entry.get("type")
-    if kind in NETWORK_TYPES or kind == "streamable_http" or any(entry.get(a) for a in _ADDRESSES):
-        yield "it is reached over the network: move its entry by hand"
-    if client.form == "goose" and kind != "stdio":
+    if client.form == "goose" and entry.get("type") != "stdio" and not is_network(entry):
         yield f"it is a part of {client.name}"
-    if client.form == "zed" and entry.get("command") is None:
+    if client.form == "zed" and entry.get("command") is None and not is_network(entry):
         yield "an extension of Zed starts it"
     yield from [f'"{key}" limits its tools there' for key in _LIMITS if entry.get(key)]
     for key in _FROM_ELSEWHERE:
@@ -117,7 +123,7 @@ def _reasons(client: Client, name: str, entry: Mapping[str, Json]) -> Iterator[s
 
 
 def _why_not_named(name: str) -> str:
-    """Why the proxy has no use for a name; the reader of `mcp-servers.json` says the same."""
+    """Why the proxy refuses a name, as the reader of `mcp-servers.json` does."""
     is_wrong = not name or name != name.strip() or len(name) > _MAX_NAME or "/" in name
     if is_wrong or not name.isprintable() or name.startswith("_") or name == "proxy":
         return "its name cannot be used here: rename it"
@@ -135,6 +141,17 @@ def _why_odd(entry: Mapping[str, Json], words: list[str] | None) -> str:
     if any(not key or "=" in key or "\0" in key for key in variables):
         return "its variables are not understood"
     return "" if cwd is None or isinstance(cwd, str) else "its directory is not understood"
+
+
+def _network(client: Client, name: str, entry: Mapping[str, Json], places: Places) -> Taken | Left:
+    if name in _OUR_NAMES:
+        return Left(name=name, why="it may be this proxy itself, over HTTP")
+    found = network_entry(client, entry, places)
+    if isinstance(found, str):
+        return Left(name=name, why=found)
+    written, still_open = found
+    unused = tuple(sorted(entry.keys() - _ITS_OWN))
+    return Taken(name=name, entry=written, open_variables=still_open, unused=unused)
 
 
 def _taken(

@@ -1,4 +1,4 @@
-"""Which clients have a configuration here, and which servers stand in it."""
+"""The clients with a configuration on this machine, and the servers in it."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,12 +52,12 @@ class ClientFile:
     text: str
     tables: tuple[Table, ...]
     is_project: bool
-    """Whether it lies in the workspace, where others who work there may share it."""
+    """Whether the file lies in the workspace, where other people may share it."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnusableFile:
-    """A configuration that stays as it is."""
+    """A configuration that cannot be used and stays unchanged."""
 
     path: Path
     why: str

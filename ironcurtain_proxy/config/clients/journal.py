@@ -1,4 +1,4 @@
-"""The record of clients' files that were changed, and putting them back.
+"""The record of changed client files, and their restoration.
 
 The record and a copy of each file lie below `~/.ironcurtain`, where no tool call reaches and no
 repository takes up secrets. A change is recorded before it is made: after a crash the record may
@@ -60,18 +60,18 @@ class Journal:
     written: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each file of ours as `init` wrote it, by its path below the directory."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """What each server was made of, by its name behind the proxy; see `plan.origin_of`."""
+    """The origin of each server, by its name behind the proxy; see `plan.origin_of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What became of one file."""
+    """The result of restoring one file."""
 
     entry: Entry
     state: UndoState
     why: str = ""
     backup: Path | None = None
-    """The copy that is kept."""
+    """The copy that is kept; None: it was removed."""
 
 
 def digest(content: bytes) -> str:
@@ -81,10 +81,10 @@ def digest(content: bytes) -> str:
 
 @contextmanager
 def only_one(state: Path) -> Iterator[None]:
-    """Keeps a second `init` out.
+    """Hold the lock of `init`.
 
     Raises:
-        ConfigurationError: there is one.
+        ConfigurationError: another `init` is running.
     """
     directory = state / _DIRECTORY
     make_private_directory(directory)
@@ -132,11 +132,12 @@ def write_journal(state: Path, journal: Journal) -> None:
     make_private_directory(directory)
     document = {
         "version": _VERSION,
-        "clients": [_document(entry) for entry in journal.entries],
-        "written": {**journal.written},
-        "origins": {**journal.origins},
+        "clients": journal.entries,
+        "written": journal.written,
+        "origins": journal.origins,
     }
-    write_whole(directory / _NAME, orjson.dumps(document, option=orjson.OPT_INDENT_2), locked=True)
+    raw = orjson.dumps(document, _written, orjson.OPT_INDENT_2)
+    write_whole(directory / _NAME, raw, locked=True)
 
 
 def change(state: Path, journal: Journal, what: FileChange, now: datetime) -> Journal:
@@ -171,7 +172,7 @@ def change(state: Path, journal: Journal, what: FileChange, now: datetime) -> Jo
 
 
 def undo(state: Path, journal: Journal) -> tuple[list[Undone], Journal]:
-    """Put all files back, the latest change first. Returns what is left of the record, too."""
+    """Restore all files, the latest change first. Returns the rest of the record, too."""
     results: list[Undone] = []
     for entry in reversed(journal.entries):
         result = _undone(state / _DIRECTORY / entry.backup, entry)
@@ -215,24 +216,8 @@ def _restored(backup: Path, entry: Entry) -> tuple[UndoState, str, Path | None]:
     return "merged", "", backup
 
 
-def _document(entry: Entry) -> dict[str, Json]:
-    return {
-        "file": str(entry.file),
-        "client": entry.client,
-        "format": entry.format,
-        "backup": entry.backup,
-        "after": entry.after,
-        "at": entry.at,
-        "moves": [
-            {
-                "place": [*move.place],
-                "names": [*move.names],
-                "name": move.name,
-                "value": {**move.value},
-            }
-            for move in entry.moves
-        ],
-    }
+def _written(value: object) -> Json:
+    return {**value} if isinstance(value, Mapping) else str(value)
 
 
 def _entry(data: Mapping[str, Json]) -> Entry:

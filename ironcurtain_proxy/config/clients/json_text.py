@@ -39,7 +39,7 @@ class _Member:
     start: int
     end: int
     comma: int | None
-    """Where the comma behind it stands."""
+    """The position of the comma behind it; None: there is none."""
 
 
 class JsonText:
@@ -124,7 +124,7 @@ def _members(text: str, place: Place) -> list[_Member]:
 
 
 def _pairs(plain: str, at: int) -> list[tuple[str, int, int, int]]:
-    """Of each member: its name, its start, and the start and end of its value."""
+    """For each member: its name, its start, and the start and end of its value."""
     if plain[at] != "{":
         raise ValueError("no object")
     found: list[tuple[str, int, int, int]] = []
@@ -147,7 +147,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _removal(text: str, member: _Member) -> Edit:
-    """Removes a member and its comma; and its lines, where nothing else stands on them."""
+    """The edit that removes a member, its comma, and its lines if nothing else stands on them."""
     start, end = member.start, member.end if member.comma is None else member.comma + 1
     begin = line_start(text, start)
     rest = text[end : text.find("\n", end) + 1]

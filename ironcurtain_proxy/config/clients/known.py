@@ -31,7 +31,7 @@ _BRACED: Final = re.compile(r"\$\{[^}]*\}")
 _SHELL: Final = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*")
 
 _APPROVAL_SECONDS: Final = 600
-"""How long a client waits for an answer where it can be told: a person may have to be asked."""
+"""Seconds that a client waits for an answer, if it has such a setting: a person may be asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +43,15 @@ class Client:
     key: str
     """The table of servers in its files."""
     user_files: tuple[str, ...] = ()
-    """Below the home directory."""
+    """Paths below the home directory."""
     project_files: tuple[str, ...] = ()
-    """Below the workspace."""
+    """Paths below the workspace."""
     projects_key: str = ""
     """A table by project in the user's file, each with a table of servers."""
     form: EntryForm = "plain"
     format: FormatName = "json"
     variables: re.Pattern[str] = NO_VARIABLES
-    """What the client replaces in the texts of an entry."""
+    """The variables that the client replaces in the texts of an entry."""
 
 
 CLIENTS: Final = (
@@ -149,7 +149,7 @@ def format_of(file: Path) -> FormatName:
 
 
 def client_of(file: Path, document: Json) -> Client | None:
-    """The client that such a file belongs to, by its table of servers; None: it has none."""
+    """The client that a file belongs to, by its table of servers; None: it has no such table."""
     keys = document if isinstance(document, dict) else {}
     fitting = [one for one in CLIENTS if one.key in keys and one.format == format_of(file)]
     same_name = [one for one in fitting if file.name in {Path(known).name for known in _files(one)}]

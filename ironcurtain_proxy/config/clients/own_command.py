@@ -1,4 +1,4 @@
-"""How a client starts this proxy: an absolute path, since a graphical client has no useful PATH."""
+"""The command that starts this proxy. Its path is absolute: graphical clients have another PATH."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ def own_command(environ: Mapping[str, str]) -> tuple[str, list[str]]:
     """The command and its arguments.
 
     Raises:
-        ConfigurationError: this installation is a temporary one, which may be gone tomorrow.
+        ConfigurationError: this installation is temporary.
     """
     prefix = Path(sys.prefix)
     if _is_cache(prefix):
@@ -50,7 +50,7 @@ def _through_uvx(environ: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _source() -> str:
-    """Where this installation came from, if it was no index of packages."""
+    """The source of this installation; empty: a package index."""
     try:
         text = distribution(_PROGRAM).read_text("direct_url.json")
     except PackageNotFoundError:
@@ -60,7 +60,7 @@ def _source() -> str:
 
 
 def _short(program: Path, environ: Mapping[str, str]) -> Path:
-    """The name on the PATH that leads to it: it stays where it is when a version changes."""
+    """The name on the PATH that leads to the program: it stays the same across versions."""
     found = shutil.which(_PROGRAM, path=environ.get("PATH"))
     if found is not None and os.path.realpath(found) == os.path.realpath(program):
         return Path(found).absolute()

@@ -18,18 +18,19 @@ from ironcurtain_proxy.config.clients.finding import ClientFile, Table
 from ironcurtain_proxy.config.clients.known import entry_of
 from ironcurtain_proxy.config.clients.text_format import Move, NotUnderstoodError, moved
 from ironcurtain_proxy.config.clients.variables import guessed
+from ironcurtain_proxy.config.reading.environment import CLIENT_VARIABLES
 from ironcurtain_proxy.model.json import Json
 
 ENTRY_NAME: Final = "ironcurtain"
 _FILTER: Final = "SERVER_FILTER"
 _CREDENTIALS: Final = "SERVER_CREDENTIALS"
 _WORKSPACE: Final = "ALLOWED_DIRECTORY"
-_STARTS: Final = ("command", "args", "env", "cwd")
+_STARTS: Final = ("command", "args", "env", "cwd", "url", "type", "headers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moving:
-    """A server on its way from a client's table to the proxy."""
+    """A server that moves from a client's table to the proxy."""
 
     file: ClientFile
     table: Table
@@ -40,23 +41,23 @@ class Moving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """What becomes of a client's file."""
+    """The change of a client's file."""
 
     file: ClientFile
     moves: tuple[Move, ...]
     after: str
     servers: tuple[str, ...]
-    """Behind the proxy from now on, by their names there."""
+    """The servers that move, by their names behind the proxy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnStart:
-    """What a client is told to start."""
+    """The command that a client gets."""
 
     command: str
     args: tuple[str, ...]
     workspace: str | None = None
-    """For files of a project that is not the configured workspace."""
+    """The workspace, for files of a project that is not the configured workspace."""
 
 
 def movings(
@@ -67,9 +68,9 @@ def movings(
     """Every server that moves, each with the name that it gets.
 
     Args:
-        files: of the clients that are to be changed.
-        present: servers that are behind the proxy already.
-        origins: of what these were made, by `origin_of`: since then words may have been added.
+        files: the clients' files.
+        present: the servers that are already behind the proxy.
+        origins: the origins of those servers, by `origin_of`; their entries may have been extended.
     """
     made_of = {name: origins.get(name) or origin_of(entry) for name, entry in present.items()}
     found: list[Moving] = []
@@ -83,7 +84,7 @@ def movings(
 
 
 def origin_of(entry: Mapping[str, Json]) -> str:
-    """Tells entries that start the same from others, without the secrets that they hold."""
+    """A digest that is equal for entries which start the same server, without their secrets."""
     words = {key: entry[key] for key in _STARTS if entry.get(key)}
     return sha256(orjson.dumps(words, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
@@ -121,13 +122,15 @@ def behind(
 def startable(
     moving: Sequence[Moving], entries: Mapping[str, dict[str, Json]], environ: Mapping[str, str]
 ) -> dict[str, dict[str, Json]]:
-    """The same entries, as they are started to read their tools.
+    """The entries for starting the servers to read their tools.
 
-    What only the client can fill in is guessed, or stands there as it is written: most servers look
-    at a key when it is used, not when they start.
+    A variable that only the client can fill in is guessed, or stays unreplaced: most servers check
+    a key when it is used, not when they start.
     """
     found = {name: {**entry} for name, entry in entries.items()}
     for one in moving:
+        if "url" in found[one.name]:
+            continue
         env = found[one.name].get("env")
         guesses: dict[str, Json] = {
             key: guessed(text, one.file.client, environ)
@@ -138,6 +141,18 @@ def startable(
     return found
 
 
+def credentials(moving: Sequence[Moving], environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What servers that are reached over the network need, as far as it can be guessed."""
+    return {
+        one.name: {
+            key: guessed(text, one.file.client, environ)
+            for key, text in one.taken.open_variables.items()
+        }
+        for one in moving
+        if "url" in one.taken.entry and one.taken.open_variables
+    }
+
+
 def changes(
     moving: Sequence[Moving], start: OwnStart, without: Collection[str] = ()
 ) -> tuple[list[FileChange], list[tuple[ClientFile, str]]]:
@@ -145,8 +160,8 @@ def changes(
 
     Args:
         moving: the servers.
-        start: what the clients start from now on.
-        without: names behind the proxy of servers that stay where they are.
+        start: the command that the clients get.
+        without: the servers that stay in their clients, by their names behind the proxy.
     """
     done: list[FileChange] = []
     refused: list[tuple[ClientFile, str]] = []
@@ -206,15 +221,30 @@ def _env(
         # Without a filter the old entry has every server, and so these.
         before = [name.strip() for name in env.get(_FILTER, "").split(",") if name.strip()]
         env[_FILTER] = ",".join(dict.fromkeys([*before, *names]))
-    credentials = _read(env.get(_CREDENTIALS, "{}"))
-    credentials.update(
-        {one.name: {**one.taken.open_variables} for one in moving if one.taken.open_variables}
-    )
-    if credentials:
-        env[_CREDENTIALS] = orjson.dumps(credentials).decode()
+    found = _read(env.get(_CREDENTIALS, "{}"))
+    for one in moving:
+        if one.taken.open_variables:
+            found[one.name] = _taken_from(one, env)
+    if found:
+        env[_CREDENTIALS] = orjson.dumps(found).decode()
     if workspace is not None:
         env[_WORKSPACE] = workspace
     yield from env.items()
+
+
+def _taken_from(moving: Moving, env: dict[str, str]) -> dict[str, Json]:
+    """The credentials of a server, each in a variable of its own.
+
+    What the client fills in may hold quotes, so it must not stand inside JSON.
+    """
+    found: dict[str, Json] = {}
+    for key, text in moving.taken.open_variables.items():
+        base = CLIENT_VARIABLES + re.sub(r"\W", "_", f"{moving.name}_{key}", flags=re.ASCII).upper()
+        names = chain((base,), (f"{base}_{number}" for number in count(2)))
+        name = next(name for name in names if env.get(name, text) == text)
+        env[name] = text
+        found[key] = {"from": name}
+    return found
 
 
 def _read(text: str) -> dict[str, Json]:

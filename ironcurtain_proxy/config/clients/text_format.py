@@ -1,4 +1,4 @@
-"""What the three formats of client files have in common.
+"""The parts shared by the three formats of client files.
 
 A format finds the members of one table in a text, and replaces some of them. Everything else of
 the text stays as it is, byte for byte: comments, order, layout. No format is trusted to have done
@@ -16,7 +16,7 @@ Place: TypeAlias = tuple[str, ...]
 """The keys that lead to a table of servers, such as `("mcpServers",)`."""
 
 Edit: TypeAlias = tuple[int, int, str]
-"""Start and end in the text, and what stands there from now on."""
+"""Start and end in the text, and the new text between them."""
 
 
 class NotUnderstoodError(Exception):
@@ -35,7 +35,6 @@ class TextFormat(Protocol):
         Raises:
             NotUnderstoodError: it has none.
         """
-        ...
 
     def sources(self, text: str, place: Place) -> Mapping[str, str]:
         """The members of a table as they are written, by name.
@@ -43,11 +42,9 @@ class TextFormat(Protocol):
         Raises:
             NotUnderstoodError: they are written in a form that cannot be changed.
         """
-        ...
 
     def written(self, text: str, place: Place, name: str, value: Mapping[str, Json]) -> str:
         """A new member of a table, in the style of its neighbours."""
-        ...
 
     def replaced(
         self, text: str, place: Place, names: Collection[str], sources: Sequence[str]
@@ -57,12 +54,11 @@ class TextFormat(Protocol):
         Raises:
             NotUnderstoodError: they are written in a form that cannot be changed.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Members of one table that give way to one new member."""
+    """Members of one table that are replaced by one new member."""
 
     place: Place
     names: tuple[str, ...]
@@ -83,13 +79,13 @@ def moved(form: TextFormat, text: str, move: Move) -> str:
 
 
 def given_back(form: TextFormat, now: str, before: str, move: Move) -> str:
-    """The present text with what a move took from an earlier one, in place of the new member.
+    """The present text with the moved members restored in place of the new member.
 
     Args:
         form: of both texts.
-        now: the present text, in which other parts may have changed since the move.
+        now: the present text; its other parts may have changed since the move.
         before: the text before the move.
-        move: which was made then.
+        move: the move that was made.
 
     Raises:
         NotUnderstoodError: the new member is not there as it was written, or a name is taken.

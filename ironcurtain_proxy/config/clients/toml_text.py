@@ -46,7 +46,7 @@ class TomlText:
         try:
             return _plain(tomllib.loads(text))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise NotUnderstoodError(f"is not TOML: {_one_line(error)}") from None
+            raise NotUnderstoodError(f"is not TOML: {' '.join(str(error).split())}") from None
 
     def sources(self, text: str, place: Place) -> Mapping[str, str]:
         """Each server's tables, with those inside of it."""
@@ -163,7 +163,3 @@ def _plain(value: object) -> Json:
             return cast("Json", value)
         case _:
             return str(value)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""What clients fill into the entries of servers: `${workspaceFolder}`, `${env:TOKEN}`, `${TOKEN}`.
+"""Variables in clients' entries of servers: `${workspaceFolder}`, `${env:TOKEN}`, `${TOKEN}`.
 
 A text with only the workspace and the home directory can be written out. Anything else, such as
 `${input:token}`, is known to the client alone: in a server's variables it stays in the client's
@@ -19,24 +19,24 @@ _SLASH: Final = frozenset({"pathSeparator", "/"})
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What can be written out."""
+    """The directories that variables stand for."""
 
     workspace: str
     home: str
 
 
 def filled(text: str, client: Client, places: Places) -> str:
-    """A text with the directories that are known written out."""
+    """A text with the variables of known directories replaced."""
     return client.variables.sub(lambda found: _known(found, places), text)
 
 
 def is_open(text: str, client: Client) -> bool:
-    """Whether a text still needs the client."""
+    """Whether a text has variables that only the client can replace."""
     return client.variables.search(text) is not None
 
 
 def guessed(text: str, client: Client, environ: Mapping[str, str]) -> str:
-    """A text with the variables of this environment, good enough to list a server's tools."""
+    """A text with variables of this environment, which suffices to list a server's tools."""
     return client.variables.sub(lambda found: _from(environ, found), text)
 
 

@@ -98,7 +98,7 @@ def _lines(text: str, key: Node, value: Node) -> _Lines:
 
 
 def _end(node: Node) -> int:
-    """The end of the last word of a value: a block itself ends where the next one begins."""
+    """The end of the last scalar of a value: a block node itself ends where the next one begins."""
     if isinstance(node, ScalarNode) or getattr(node, "flow_style", False) or not node.value:
         return _index(node.end_mark)
     last = node.value[-1]

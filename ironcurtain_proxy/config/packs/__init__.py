@@ -1,4 +1,4 @@
-"""Annotations of well-known servers, made from what each of them lists.
+"""Annotations of well-known servers, made from the `tools/list` of each.
 
 `shipped` has one file for each server, in the format of `tool-annotations.json`, and `index.json`,
 which says by which package a server is recognised. Only the packs of configured servers are read.

@@ -21,20 +21,20 @@ _INDEX: Final = _SHIPPED.parent / "index.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
-    """What is known of one server."""
+    """The annotations of one well-known server."""
 
     name: str
     """The server's name in policy and annotations."""
     package: str
     """`npm:NAME` or `pypi:NAME`."""
     version: str
-    """Of the package that its tools were read from."""
+    """The version of the package that the tools were read from."""
     obtained: str
     """`started`: the server listed its tools. `published schema`: its package describes them."""
     tools: Mapping[str, Mapping[str, Json]]
-    """By name, as `tool-annotations.json` has them."""
+    """The tools by name, as in `tool-annotations.json`."""
     schemas: Mapping[str, str]
-    """By name, the digest of a tool's input schema."""
+    """The digest of each tool's input schema, by name."""
     allow: frozenset[str]
     """Tools that only read, which a policy may allow; all others are asked about."""
 

@@ -4,9 +4,9 @@
 - `layer_reading`: the rules of every layer.
 - `policy_file`, `short_form`, `annotations_file`, `lists_file`, `engine_file`: one format each.
 - `secret_names`: names of files that usually hold secrets.
-- `proposing`: the rule that would spare the question about a call.
+- `proposing`: the rule that would make the question about a call unnecessary.
 - `protection`: files that no rule makes accessible.
-- `editing`: a rule is added to the text of a file.
-- `difference`: what differs between two policies. `watched_files`: whether files changed.
+- `editing`: adding a rule to the text of a file.
+- `difference`: the difference of two policies. `watched_files`: whether files changed.
 - `lint`, `lint_annotations`, `lint_subjects`: rules and annotations without effect.
 """

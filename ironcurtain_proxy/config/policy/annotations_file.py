@@ -88,7 +88,7 @@ def _annotation(server: str, spot: Spot) -> ToolAnnotation:
     members = spot.object(_TOOL_KEYS)
     named = members.get("serverName")
     if named is not None and named.text() not in {"", server}:
-        named.warning(f"says another server than the {shown(server)} it stands under")
+        named.warning(f"names another server than {shown(server)}, under which it is listed")
     arguments = members.required("args").members()
     schema = members.get("inputSchema")
     if schema is not None:

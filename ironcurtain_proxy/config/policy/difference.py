@@ -1,10 +1,15 @@
-"""What differs between two policies: their rules, and the tools that these are about."""
+"""The difference of two policies: their rules, and the tools that the rules are about."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from hashlib import sha256
 
+import orjson
+
+from ironcurtain_proxy.config.policy.policy_file import NOWHERE, WORKSPACE
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 
 _MOST_NAMED = 50
@@ -19,7 +24,7 @@ class RuleChanges:
     changed: tuple[str, ...]
 
     def as_json(self) -> Mapping[str, Json]:
-        """For a record: at most fifty names of each, and how many there are."""
+        """The changes for a record: at most fifty names of each kind, and their number."""
         fields: dict[str, Json] = {}
         for word, names in (
             ("added", self.added),
@@ -45,7 +50,7 @@ def all_rules(policy: Policy) -> tuple[Rule, ...]:
 
 
 def rule_changes(before: Policy, after: Policy) -> RuleChanges:
-    """The rules that one policy has and the other has not, or has otherwise."""
+    """The rules that are in only one of two policies, or differ."""
     old = {(rule.layer, rule.name): rule for rule in all_rules(before)}
     new = {(rule.layer, rule.name): rule for rule in all_rules(after)}
     return RuleChanges(
@@ -57,13 +62,13 @@ def rule_changes(before: Policy, after: Policy) -> RuleChanges:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What the decisions on each tool rest on: the rules about it, and its annotation."""
+    """The parts of a policy that decide on one tool: the rules about it, and its annotation."""
 
     policy: Policy
     annotations: Annotations
 
     def of(self, server: str, tool: str) -> tuple[object, ...]:
-        """Equal for two policies that decide every call of a tool alike.
+        """The parts for one tool. Equal parts decide every call of the tool alike.
 
         Args:
             server: the server's name in rules.
@@ -72,3 +77,41 @@ class Basis:
         books = (self.policy.book, *[floor.book for floor in self.policy.floors])
         rules = tuple([book.for_tool(server, tool) for book in books])
         return (*rules, self.annotations.get((server, tool)))
+
+    def digest(self, server: str, tool: str, workspace: RealPath | None) -> str:
+        """SHA-256 of the same, equal in every session in which it is the same.
+
+        Args:
+            server: the server's name in rules.
+            tool: the server's own name of the tool.
+            workspace: of the session: a rule about it is the same rule in each workspace.
+        """
+        asks = [floor.asks for floor in self.policy.floors]
+        rest = (asks, self.policy.unknown_tools, server in self.policy.trusted_servers)
+        said = _canonical((self.of(server, tool), rest), workspace)
+        return sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _canonical(value: object, workspace: RealPath | None) -> Json:
+    """A value as JSON: sets in order, fields by name, and the workspace by its word."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case RealPath():
+            return WORKSPACE if value in {workspace, NOWHERE} else str(value)
+        case frozenset() | set():
+            items = [_canonical(one, workspace) for one in value]
+            return [type(value).__name__, *sorted(items, key=orjson.dumps)]
+        case tuple() | list():
+            return [_canonical(one, workspace) for one in value]
+        case Mapping():
+            return {str(name): _canonical(one, workspace) for name, one in value.items()}
+        case _ if is_dataclass(value):
+            members = {
+                one.name: _canonical(getattr(value, one.name), workspace)
+                for one in fields(value)
+                if one.compare
+            }
+            return {"type": type(value).__name__, "members": members}
+        case _:
+            raise TypeError(f"{type(value).__name__} is no part of a policy")

@@ -1,7 +1,7 @@
 """Adding a rule to the text of `policy.yaml`, so that it is asked first.
 
-The text is changed where the rule goes and nowhere else: comments and order stay. The result is
-read again by whoever writes it.
+Only the place of the rule is changed: comments and order stay. The caller that writes the result
+reads it again.
 """
 
 import re
@@ -28,7 +28,7 @@ def with_rule(
     """The text with a rule before all others.
 
     Args:
-        text: of the file; empty: there is none.
+        text: the text of the file; empty: there is no file.
         verb: `allow`, `ask` or `deny`.
         server: the server's name in rules.
         tool: its own name of the tool, or `*`.
@@ -60,7 +60,7 @@ def with_rule(
 
 
 def _merged(text: str, verb: str, server: str, value: str) -> str | None:
-    """The text with the value first in its first line; None: that is another rule, or longer."""
+    """The text with the value added to its first rule; None: that rule is another or longer."""
     place = _place(text)
     line = _LINE.match(text, place)
     if line is None or line[1] != verb or line[2].strip("\"'") != server:
@@ -73,7 +73,7 @@ def _merged(text: str, verb: str, server: str, value: str) -> str | None:
 
 
 def _place(text: str) -> int:
-    """Behind the comments at the top, and before the first rule."""
+    """The position behind the comments at the top, before the first rule."""
     place = 0
     for line in text.splitlines(keepends=True):
         if line.strip() and not line.lstrip().startswith("#") and not line.startswith("base:"):

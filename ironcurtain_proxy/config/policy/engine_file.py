@@ -23,8 +23,9 @@ from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.operator_paths import absolute, real, working_directory
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import is_there, read_document
+from ironcurtain_proxy.config.servers.servers_file import asking
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import Policy, ProtectedPath
+from ironcurtain_proxy.model.policy import UNKNOWN_TOOLS, AskKind, Policy, ProtectedPath
 
 ENGINE_NAME: Final = "engine.json"
 _KEYS: Final = (
@@ -32,6 +33,8 @@ _KEYS: Final = (
     "protectedPaths",
     "domainAllowlists",
     "trustedServers",
+    "unknownTools",
+    "ask",
     "home",
     "containerWorkspaceDir",
 )
@@ -101,12 +104,17 @@ class _EngineReader:
             protected_paths=self._protected(workspace),
             domain_allowlists=self._allowlists(),
             trusted_servers=frozenset(self._said.read("trustedServers", Spot.texts, ())),
+            unknown_tools=self._said.read(
+                "unknownTools", lambda spot: spot.word(UNKNOWN_TOOLS), "deny"
+            ),
+            may_ask=self._may_ask(),
             version=sha256(read.version.encode() + self._data).hexdigest(),
         )
         warnings = [p for p in self._report.problems if p.severity == "warning"]
         loaded = LoadedPolicy(
             policy=policy,
             annotations=read.annotations,
+            prompts=read.prompts,
             files=self._files,
             rules=read.rules,
             warnings=tuple(warnings),
@@ -138,6 +146,10 @@ class _EngineReader:
     def _allowlists(self) -> Mapping[str, frozenset[str]]:
         lists = self._said.read("domainAllowlists", Spot.members, {})
         return {server: host_patterns(spot.texts()) for server, spot in lists.items()}
+
+    def _may_ask(self) -> Mapping[str, frozenset[AskKind]]:
+        said = self._said.read("ask", Spot.members, {})
+        return {server: frozenset(asking(spot)) for server, spot in said.items()}
 
     def _optional(self, key: str) -> Spot | None:
         """A member that may be absent or null."""

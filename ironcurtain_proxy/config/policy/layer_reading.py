@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from ironcurtain_proxy.config.policy.lists_file import DynamicLists, ListsFile, read_lists_file
-from ironcurtain_proxy.config.policy.policy_file import (
-    BaseName,
-    PolicyFile,
-    PolicyReader,
-)
+from ironcurtain_proxy.config.policy.policy_file import BaseName, PolicyFile, PolicyReader
 from ironcurtain_proxy.config.policy.policy_files import (
     POLICY_NAME,
     SHIPPED,
@@ -46,7 +42,7 @@ class ReadRules:
     project: tuple[tuple[Rule, RulePlace], ...]
     base: BaseName
     data: tuple[bytes, ...]
-    """What was read, for the version."""
+    """The bytes of all files, for the version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,10 @@ class LiveTools:
     """The servers that answered."""
     silent: Mapping[str, str] = field(default_factory=dict)
     """The reason why a server did not answer, as far as known."""
+    prompts: Mapping[str, tuple[Mapping[str, Json], ...]] = field(default_factory=dict)
+    """By server; a server that did not list them is missing."""
+    resources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By server: the URIs of its resources, and its templates of URIs."""
 
 
 def lint_annotations(annotations: Annotations, source: object, report: Report) -> None:
@@ -44,11 +48,14 @@ def lint_annotations(annotations: Annotations, source: object, report: Report) -
 def lint_servers(
     annotations: Annotations, servers: Iterable[ServerSpec], source: object, report: Report
 ) -> None:
-    """Report servers without any annotated tool: all their calls are denied."""
+    """Report servers without any annotated tool: no call of theirs is allowed."""
     known = {server for server, _ in annotations}
     for spec in servers:
         if spec.annotations not in known:
-            message = f"server {shown(spec.name)} has no annotated tool: every call is denied"
+            message = (
+                f"server {shown(spec.name)} has no annotated tool: every call is denied, or asked "
+                f"about (unknownTools). Run `ironcurtain-proxy annotate {spec.name}`"
+            )
             report.warning(source, (), message, nearest(spec.annotations, known))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ironcurtain_proxy.model.annotation import (
-    ROLE_TRAITS,
+    RESOURCE_ROLES,
     Annotations,
     ArgumentRole,
     RoleSpec,
@@ -41,8 +41,8 @@ class ToolRoles:
     @property
     def subjects(self) -> tuple[ArgumentRole | None, ...]:
         """The subjects of one tool."""
-        resources = [role for role in self.possible if ROLE_TRAITS[role].is_resource]
-        always = any(ROLE_TRAITS[role].is_resource for role in self.certain)
+        resources = [role for role in self.possible if role in RESOURCE_ROLES]
+        always = any(role in RESOURCE_ROLES for role in self.certain)
         return (*resources,) if always else (*resources, None)
 
 

@@ -33,7 +33,7 @@ from ironcurtain_proxy.model.policy import (
 from ironcurtain_proxy.model.sql import SqlEffect
 
 BaseName: TypeAlias = Literal["shipped", "none", "coding", "supervised", "read-only"]
-"""What lies below the operator's rules: the shipped policy, nothing, or the policy of a preset."""
+"""The base below the operator's rules: the shipped policy, nothing, or the policy of a preset."""
 
 BASES: Final[tuple[BaseName, ...]] = get_args(BaseName)
 
@@ -51,7 +51,7 @@ NOWHERE: Final = RealPath(("\0",))
 ROLES: Final[tuple[ArgumentRole, ...]] = tuple(ROLE_TRAITS)
 _EFFECTS: Final[tuple[Effect, ...]] = tuple(SEVERITY)
 _SQL_BOUNDS: Final[tuple[SqlEffect, ...]] = ("reads", "writes", "destroys")
-"""`runs` would bound nothing: leave the condition out."""
+"""The effects that a condition may name. `runs` would bound nothing, so it is left out."""
 _LIST_KINDS: Final[tuple[ListKind, ...]] = get_args(ListKind)
 
 _FILE_KEYS: Final = (
@@ -74,7 +74,7 @@ _DEFINITION_KEYS: Final = (
     "mcpServerHint",
 )
 _MOST_STARS: Final = 3
-"""Each multiplies the time that a long name takes, and the agent chooses names."""
+"""The most `*` in a pattern: each multiplies the time for a long name that an agent may choose."""
 _RULE_KEYS: Final = (
     *("name", "description", "principle", "if", "then", "reason"),
     *("contained", "everywhere"),
@@ -98,7 +98,7 @@ class PolicyFile:
     base: BaseName | None = None
     """None: the file does not say."""
     command_servers: tuple[str, ...] = ()
-    """Servers that run commands, about which a preset has rules of its own."""
+    """Servers that run commands; a preset has special rules about them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class PolicyReader:
 
         Args:
             spot: absolute, beginning with `~/`, or `@workspace`.
-            base: what a relative path is taken from; None: there may be none.
+            base: the directory of relative paths; None: relative paths are refused.
         """
         text = spot.name()
         if text == WORKSPACE:

@@ -113,7 +113,7 @@ def _policy(settings: Settings, usual: Path) -> Path:
 
 
 def project_directory(settings: Settings) -> Path | None:
-    """Where the project's layer lies; None: it has none."""
+    """The directory of the project's layer; None: there is no such layer."""
     workspace = settings.workspace
     if workspace is None or not settings.project_policy or settings.generated_dir is not None:
         return None
@@ -123,7 +123,7 @@ def project_directory(settings: Settings) -> Path | None:
 
 
 def with_candidate(files: PolicyFiles, candidate: Path) -> PolicyFiles:
-    """The same with another file of the operator's rules: in short by its ending, or in full."""
+    """The files with another file of the operator's rules, in the form that its ending names."""
     if candidate.suffix.lower() in {".yaml", ".yml"}:
         return replace(files, short=candidate)
     return replace(files, policy=candidate)

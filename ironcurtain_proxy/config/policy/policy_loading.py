@@ -40,7 +40,7 @@ class LoadedPolicy:
     rules: ReadRules
     """The rules of each layer, and where they stand."""
     prompts: Annotations = field(default_factory=dict)
-    """Those of prompts, by server and prompt."""
+    """The annotations of prompts, by server and prompt."""
     warnings: tuple[Problem, ...] = ()
 
     @property
@@ -143,12 +143,12 @@ def read_rule_files(
     """Read the files of all layers.
 
     Args:
-        files: which.
-        home: what `~` stands for.
+        files: the files to read.
+        home: the directory that `~` stands for.
         report: gets the problems.
-        workspace: what `@workspace` stands for.
-        purpose: what the policy is loaded for.
-        shipped: the annotations of the package that count, packs among them.
+        workspace: the directory that `@workspace` stands for.
+        purpose: the purpose of the policy.
+        shipped: the annotations of the package that apply, packs included.
     """
     lists = read_lists(files.lists, report)
     reader = PolicyReader(
@@ -208,7 +208,7 @@ def _version(files: Iterable[bytes]) -> str:
 
 
 def _may_ask(servers: Iterable[ServerSpec]) -> Mapping[str, frozenset[AskKind]]:
-    """By annotation name: what all servers with that name may ask."""
+    """The questions that all servers with an annotation name may ask, by that name."""
     allowed: dict[str, frozenset[AskKind]] = {}
     for server in servers:
         mine = frozenset(server.ask)
@@ -219,7 +219,7 @@ def _may_ask(servers: Iterable[ServerSpec]) -> Mapping[str, frozenset[AskKind]]:
 def _domain_allowlists(
     servers: Iterable[ServerSpec], report: Report
 ) -> Mapping[str, frozenset[str]]:
-    """By annotation name, as the kernel sees it: servers with the same name share the allowlist."""
+    """The allowlist of each annotation name: servers with the same name share it."""
     allowlists: dict[str, frozenset[str]] = {}
     for server in servers:
         if not server.allowed_domains:

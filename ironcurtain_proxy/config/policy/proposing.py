@@ -1,4 +1,4 @@
-"""The rule in the short form that would spare the question about a call.
+"""The rule in the short form that would make the question about a call unnecessary.
 
 Some kinds of calls are never general: what deletes, runs, pushes, publishes, merges or deploys is
 asked about each time, so that no rule is proposed for it.
@@ -47,13 +47,13 @@ class Proposal:
     """A rule that allows a tool, perhaps below a directory, on hosts, or for SQL that reads."""
 
     server: str
-    """Its name in rules."""
+    """The server's name in rules."""
     tool: str
     within: RealPath | None = None
     hosts: tuple[str, ...] = ()
     sql: SqlEffect | None = None
     has_paths: bool = False
-    """The tool names files: those that usually hold secrets stay closed."""
+    """Whether the tool names files. Files that usually hold secrets then stay denied."""
 
     @property
     def conditions(self) -> list[tuple[str, Sequence[str]]]:
@@ -71,7 +71,7 @@ class Proposal:
 
     @property
     def arguments(self) -> list[str]:
-        """What follows `ironcurtain-proxy policy` to add it."""
+        """The arguments of `ironcurtain-proxy policy` that add the rule."""
         words = ["allow", f"{self.server}/{self.tool}"]
         if self.within is not None:
             words += ["--path", str(self.within)]
@@ -81,11 +81,11 @@ class Proposal:
 
     @property
     def command(self) -> str:
-        """The command that adds it."""
+        """The command that adds the rule."""
         return shlex.join(["ironcurtain-proxy", "policy", *self.arguments])
 
     def rule(self) -> Rule:
-        """As a rule of the policy."""
+        """The proposal as a rule of the policy."""
         return Rule(
             name=f"allow-{self.server}-{self.tool}",
             effect="allow",
@@ -193,7 +193,7 @@ def _directories(
 
 
 def is_directory(path: RealPath) -> bool:
-    """Whether a path is a directory here and now."""
+    """Whether a path is a directory now."""
     try:
         return Path(str(path)).is_dir()
     except OSError:

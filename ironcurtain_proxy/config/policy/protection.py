@@ -87,7 +87,7 @@ def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
 
 
 def _is_covered(entry: ProtectedPath, others: Iterable[ProtectedPath]) -> bool:
-    """Whether another entry protects all that this one does. Every call checks all entries."""
+    """Whether another entry protects the same paths. Every call checks all entries."""
     return any(
         other.path != entry.path
         and entry.path.is_within(other.path)

@@ -9,7 +9,7 @@ import orjson
 from ironcurtain_proxy.model.policy import NameCondition
 
 SECRETS: Final = "@secrets"
-"""Stands for these names in the short form."""
+"""The word for these names in the short form."""
 _SHIPPED: Final = Path(__file__).parent / "shipped/compiled-policy.json"
 _RULE: Final = "escalate-read-secret-file"
 

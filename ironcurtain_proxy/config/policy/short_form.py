@@ -39,8 +39,8 @@ from ironcurtain_proxy.model.sql import SQL_EFFECTS, SqlEffect
 SHORT_NAME: Final = "policy.yaml"
 
 MAX_BYTES: Final = 128 * 1024
-"""The reader of YAML is written in Python, and a project's file is a stranger's: this much takes it
-a second or two."""
+"""The most bytes of a file. The YAML reader is slow, and a project's file may be hostile: this much
+takes a second or two."""
 _MAX_RULES: Final = 5000
 
 _EFFECTS: Final[dict[str, Effect]] = {"allow": "allow", "ask": "escalate", "deny": "deny"}
@@ -66,7 +66,7 @@ class ShortReader:
 
     reader: PolicyReader
     relative_to: RealPath | None = None
-    """What a relative directory is taken from; None: it is refused."""
+    """The directory that relative ones are relative to; None: relative ones are refused."""
     may_have_base: bool = True
 
     def read(self, path: Path) -> PolicyFile | None:
@@ -205,7 +205,7 @@ def _meant(verb: str) -> str:
 
 
 def _word(spot: Spot) -> str:
-    """A text that was written as one: YAML takes some words for other things."""
+    """The text of a value that was written as text: YAML reads some words as other types."""
     if isinstance(spot.value, str):
         return spot.name()
     if spot.value is None or isinstance(spot.value, bool | int | float):
@@ -236,7 +236,7 @@ def _patterns(spot: Spot) -> frozenset[str]:
 
 
 def _excepted(spot: Spot, roles: frozenset[ArgumentRole]) -> NameCondition:
-    """Names that are left out; `@secrets` stands for those that the shipped policy asks about."""
+    """The excepted names; `@secrets` stands for those that the shipped policy asks about."""
     known = secret_names()
     said = [one for one in _each(spot) if one.value != SECRETS]
     has_secrets = len(said) < len(_each(spot))
@@ -249,7 +249,7 @@ def _excepted(spot: Spot, roles: frozenset[ArgumentRole]) -> NameCondition:
 
 
 def _as_list(spot: Spot) -> Spot:
-    """The same as a list, each of its items a text."""
+    """The value as a list of texts."""
     items = [(item.place, _word(item)) for item in _each(spot)]
     return _Texts(spot, items)
 
@@ -265,7 +265,7 @@ class _Texts(Spot):
         self._items = items
 
     def items(self) -> list[Spot]:
-        """The items, which report where they stand."""
+        """The items with their places."""
         inner = self._of.inner
         return [
             inner(place[-1], text) if place != self._of.place else self._of

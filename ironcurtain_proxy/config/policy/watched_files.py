@@ -21,7 +21,7 @@ def file_states(paths: Iterable[Path]) -> FileStates:
 
 
 def gone(paths: Iterable[Path], before: FileStates, now: FileStates) -> list[Path]:
-    """The files that were there and are not any more."""
+    """The files that existed before and no longer do."""
     states = zip(paths, before, now, strict=True)
     return [path for path, was, state in states if was is not None and state is None]
 

@@ -28,7 +28,7 @@ def base_rules(name: PresetName, command_servers: Sequence[str]) -> list[Json]:
     """The rules of a preset that name no tool, in its order.
 
     Args:
-        name: which preset.
+        name: the preset.
         command_servers: servers that run commands, by the names that rules use.
     """
     rules: list[Json] = []
@@ -44,7 +44,7 @@ def base_rules(name: PresetName, command_servers: Sequence[str]) -> list[Json]:
 
 
 def base_document(name: PresetName, command_servers: Sequence[str]) -> tuple[bytes, list[Json]]:
-    """The same with the bytes that stand for them in the version of a policy."""
+    """The rules of a preset, and the bytes that stand for them in the version of a policy."""
     rules = base_rules(name, command_servers)
     return orjson.dumps(rules), rules
 

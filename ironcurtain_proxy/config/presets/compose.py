@@ -28,9 +28,9 @@ def compose(preset: Preset, servers: Sequence[ReadServer], workspace: str) -> Do
     """The documents of a preset for these servers.
 
     Args:
-        preset: which.
+        preset: the preset.
         servers: with their tools as they were read.
-        workspace: written into the configuration.
+        workspace: the workspace for the configuration.
     """
     return Documents(
         policy=_policy(preset, servers),
@@ -40,7 +40,7 @@ def compose(preset: Preset, servers: Sequence[ReadServer], workspace: str) -> Do
 
 
 def _policy(preset: Preset, servers: Sequence[ReadServer]) -> dict[str, Json]:
-    """What differs from the preset's own rules, which stay in the package."""
+    """The rules besides the preset's own, which stay in the package."""
     tools = _by_annotations(servers)
     rules = [
         as_rule(template, f"{template.name}-{name}", {"server": [name], "tool": [*found]})

@@ -26,7 +26,7 @@ FileState: TypeAlias = Literal["new", "same", "elsewhere", "other"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """One file, as it is to be."""
+    """The planned content of one file."""
 
     path: Path
     content: bytes
@@ -39,7 +39,7 @@ def planned(path: Path, document: Json) -> PlannedFile:
     """The changes that writing a document would make.
 
     Raises:
-        OSError: what is there cannot be read.
+        OSError: an existing file cannot be read.
     """
     content = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     try:
@@ -67,7 +67,7 @@ def write(files: Sequence[PlannedFile], now: datetime) -> list[tuple[PlannedFile
     """Write new and changed files, in this order. Returns each with the copy of its old content.
 
     Raises:
-        OSError: one could not be written; those before it are.
+        OSError: a file could not be written; the files before it were written.
     """
     written: list[tuple[PlannedFile, Path | None]] = []
     for file in files:

@@ -1,9 +1,8 @@
 """A parsed document, read strictly: every value knows its place.
 
 A reader reports each mistake and continues with a value of the right type, so that one load
-finds all mistakes; the report decides whether the document can be used. It is written by hand
-because importing a validation library takes longer than reading all files, and servers start
-only after that.
+finds all mistakes; the report decides whether the document can be used. No validation library is
+used: importing one takes longer than reading all files, and servers start only after that.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ DocumentPlace: TypeAlias = tuple[PathPart, ...]
 
 @dataclass(frozen=True, slots=True)
 class RulePlace:
-    """Where a rule stands."""
+    """The place of a rule."""
 
     source: str
     """The file."""

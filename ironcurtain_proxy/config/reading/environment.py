@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.config.reading.document import Spot
-from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.model.json import Json
 
@@ -94,6 +94,36 @@ _VARIABLES: Final[Mapping[str, tuple[str, _Parser]]] = MappingProxyType(
 )
 """The key of the configuration file for each variable."""
 
+SETTING_VARIABLES: Final = frozenset({*_VARIABLES, CONFIG_VARIABLE, SESSION_VARIABLE})
+"""All variables that say something about the settings."""
+
+
+CLIENT_VARIABLES: Final = "IRONCURTAIN_SECRET_"
+"""How the variables begin that `SERVER_CREDENTIALS` may take secrets from."""
+
+
+def _filled_in(credentials: dict[str, Json], given: Mapping[str, str], report: Report) -> Json:
+    """The credentials with `{"from": VARIABLE}` replaced by what the variable holds.
+
+    A client fills its own variables into a text: inside JSON a quote would end the text early.
+    """
+    found: dict[str, Json] = {}
+    for server, entry in credentials.items():
+        if not isinstance(entry, dict):
+            found[server] = entry
+            continue
+        secrets = {**entry}
+        for name, value in entry.items():
+            variable = value.get("from") if isinstance(value, dict) else None
+            if not isinstance(variable, str):
+                continue
+            if variable not in given:
+                why = f"{shown(variable)} is not set, or does not begin with {CLIENT_VARIABLES}"
+                report.error("SERVER_CREDENTIALS", (server, name), why)
+            secrets[name] = given.get(variable, "")
+        found[server] = secrets
+    return found
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
@@ -108,6 +138,7 @@ class Environment:
 def read_environment(environ: MutableMapping[str, str], report: Report) -> Environment:
     """Read all variables. Secrets are removed from the mapping afterwards, even on errors."""
     secrets = {name: environ.pop(name) for name in SECRET_VARIABLES if name in environ}
+    given = {name: environ.pop(name) for name in [*environ] if name.startswith(CLIENT_VARIABLES)}
     spots: dict[str, Spot] = {}
     for variable, (key, parser) in _VARIABLES.items():
         text = secrets.get(variable) or environ.get(variable) or ""
@@ -115,6 +146,8 @@ def read_environment(environ: MutableMapping[str, str], report: Report) -> Envir
             continue
         before = len(report.problems)
         value = parser(text, variable, report)
+        if variable == "SERVER_CREDENTIALS" and isinstance(value, dict):
+            value = _filled_in(value, given, report)
         if len(report.problems) == before:
             spots[key] = Spot(value, variable, report)
     kept = {API_KEY_VARIABLE: secrets[API_KEY_VARIABLE]} if API_KEY_VARIABLE in secrets else {}

@@ -1,14 +1,12 @@
 """Layers of settings: the environment over the configuration file.
 
-Defaults and meanings of settings are in `config.settings`. A new section of the configuration
-file is one line in `_SECTIONS`.
+Defaults, meanings and keys of settings are in `config.settings`.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 from ironcurtain_proxy.config.reading.document import Spot
@@ -23,63 +21,6 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import is_there, read_document
 
 CONFIG_NAME: Final = "config.json"
-
-_KEYS: Final = (
-    "mcpServers",
-    "mcpServersFile",
-    "generatedDir",
-    "toolAnnotationsDir",
-    "allowedDirectory",
-    "protectedPaths",
-    "containerWorkspaceDir",
-    "composites",
-    "escalationDir",
-    "escalationTimeoutSeconds",
-    "auto_confirm",
-    "auditLogPath",
-    "auditFsync",
-    "auditWriteDeadlineSeconds",
-    "auditMaxBytes",
-    "sessionLogPath",
-    "sessionRetentionDays",
-    "sandboxPolicy",
-    "unknownTools",
-    "pins",
-    "serverFilter",
-    "serverCredentials",
-    "maxMessageBytes",
-    "forwardMeta",
-    "drainSeconds",
-    "anthropicApiKey",
-    "googleApiKey",
-    "openaiApiKey",
-)
-_SECTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "auditRedaction": ("enabled",),
-        "autoApprove": (
-            *("enabled", "modelId", "apiBase", "targetCheck", "deadlineSeconds"),
-            *("maxPerMinute", "maxOutages", "llmLogPath"),
-        ),
-        "capabilities": ("profile", "isolation", "profiles", "tools"),
-        "circuitBreaker": ("threshold", "windowSeconds"),
-        "containment": ("undo", "max_bytes", "max_files", "keep_days", "caches"),
-        "escalation": (
-            *("mode", "holdAfterSeconds", "channels", "requireDigest"),
-            *("noticeDesktop", "noticeWebhook", "noticeNtfy", "noticeNtfyToken"),
-        ),
-        "grants": ("ttlSeconds",),
-        "grants.persist": ("enabled", "scope", "expiresDays"),
-        "policy": ("project", "reload", "shadow"),
-        "security": (),
-        "telemetry": ("enabled", "endpoint"),
-        "security.interceptor": (
-            *("enabled", "approvalPolicy", "exemptTools", "sensitiveTools"),
-            *("approvalContained", "approvalAllowed", "approvalRequired"),
-        ),
-    }
-)
-"""The keys of each section, besides nested sections."""
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -153,13 +94,23 @@ def read_layers(
     config: Path | None,
     home: Path,
     report: Report,
+    keys: Iterable[str],
 ) -> Layers:
-    """Read the configuration file, if it exists, and put the environment over it."""
+    """Read the configuration file, if it exists, and put the environment over it.
+
+    Args:
+        environ: for the path of the file.
+        environment: the settings found there.
+        config: the file that the command line names; None: it names none.
+        home: the home directory.
+        report: gets the mistakes.
+        keys: all keys of the file, as `section.key`.
+    """
     file = _find(environ, config, home)
     read = None if file is None else read_document(file, report)
     spots: dict[str, Spot] = {}
     if read is not None:
-        _gather(read[1], "", spots)
+        _gather(read[1], "", keys, spots)
     return Layers(
         environment=Layer(environment.spots, working_directory()),
         file=Layer(spots, home if file is None else file.parent),
@@ -178,15 +129,13 @@ def _find(environ: Mapping[str, str], config: Path | None, home: Path) -> Path |
     return usual if is_there(usual) else None
 
 
-def _gather(spot: Spot, section: str, spots: dict[str, Spot]) -> None:
-    """Collect the values of a section and of nested sections; the file as a whole is section ``."""
-    prefix = f"{section}." if section else ""
-    inner = {name.removeprefix(prefix) for name in _SECTIONS if name.startswith(prefix)}
-    sections = {name for name in inner if "." not in name}
-    keys = _SECTIONS[section] if section else _KEYS
-    members = spot.object((*keys, *sorted(sections)))
+def _gather(spot: Spot, prefix: str, keys: Iterable[str], spots: dict[str, Spot]) -> None:
+    """Collect the values of a section and of nested sections; the file as a whole has no prefix."""
+    parts = [key.removeprefix(prefix).partition(".") for key in keys if key.startswith(prefix)]
+    sections = {name for name, dot, _ in parts if dot}
+    members = spot.object(sorted({name for name, _, _ in parts}))
     for key in members:
         name = prefix + key
         spots[name] = members.required(key)
         if key in sections:
-            _gather(spots[name], name, spots)
+            _gather(spots[name], f"{name}.", keys, spots)

@@ -42,7 +42,7 @@ def absolute(text: str, home: Path, base: Path) -> Path:
 
 
 def rooted(text: str, home: Path) -> Path | None:
-    """The same without a base: None unless the path begins with `/` or `~/`."""
+    """The absolute path of a text; None unless it begins with `/` or `~/`."""
     if not text.startswith(("/", "~")):
         return None
     try:

@@ -1,4 +1,4 @@
-"""A JSON or YAML document off the disk: strict, bounded, and with the place of every mistake.
+"""Reading of a JSON or YAML document: strict, bounded, with the place of every mistake.
 
 Two equal keys in one object are refused: parsers keep the last one silently, so a reader of the
 file and the proxy could see different rules. This file does not know what the documents mean.

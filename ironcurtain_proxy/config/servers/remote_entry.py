@@ -19,6 +19,7 @@ from ironcurtain_proxy.model.remote import OAuthClient, OAuthGrant, RemoteEndpoi
 REMOTE_KEYS: Final = (
     *("url", "type", "headers", "addresses", "proxy", "oauth"),
     *("description", "annotations", "stateful", "allowedDomains", "ask", "pins", "results"),
+    "arguments",
 )
 _TRANSPORTS: Final[Mapping[str, RemoteTransport]] = {
     "http": "streamable-http",

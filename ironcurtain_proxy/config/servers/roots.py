@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ironcurtain_proxy.model.path import RealPath, file_uri
 from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.server import ServerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,11 @@ class Root:
     def uri(self) -> str:
         """As a `file:` URL; what a URL cannot hold is percent-encoded."""
         return file_uri(str(self.path))
+
+
+def roots_told(policy: Policy, server: ServerSpec) -> tuple[Root, ...]:
+    """What a server is told: a server elsewhere gets no paths of this machine."""
+    return initial_roots(policy, server.annotations) if server.remote is None else ()
 
 
 def initial_roots(policy: Policy, server: str) -> tuple[Root, ...]:

@@ -40,12 +40,18 @@ SERVER_KEYS: Final = (
     "stateful",
     "type",
     "ask",
+    "arguments",
     "pins",
     "results",
 )
 _FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite")
-_PROCESSES: Final = (16, 4_194_304)
-"""Fewer start no server; more no kernel has."""
+_LIMITS: Final[Mapping[str, tuple[int, int]]] = {
+    "processes": (16, 4_194_304),
+    "openFiles": (64, 1_048_576),
+    "memoryMb": (64, 1 << 30),
+    "freeDiskMb": (0, 1 << 30),
+}
+"""The least and the most of each: less starts no server, more no machine has."""
 _NETWORK_KEYS: Final = ("allowedDomains", "deniedDomains")
 
 
@@ -106,7 +112,8 @@ class ServersReader:
             allowed_domains=_allowed_domains(sandbox),
             stateful=members.read("stateful", Spot.switch, default=False),
             description=members.read("description", Spot.text, ""),
-            ask=members.read("ask", _asking, ()),
+            ask=members.read("ask", asking, ()),
+            ask_about_secrets=members.read("arguments", _asks_about_secrets, default=False),
             pins=members.read("pins", lambda spot: spot.word(PIN_MODES), None),
             results=members.read("results", _results, ResultRules()),
         )
@@ -131,7 +138,8 @@ class ServersReader:
             stateful=members.read("stateful", Spot.switch, default=False),
             description=members.read("description", Spot.text, ""),
             remote=read_remote(members),
-            ask=members.read("ask", _asking, ()),
+            ask=members.read("ask", asking, ()),
+            ask_about_secrets=members.read("arguments", _asks_about_secrets, default=False),
             pins=members.read("pins", lambda spot: spot.word(PIN_MODES), None),
             results=members.read("results", _results, ResultRules()),
         )
@@ -169,13 +177,17 @@ class ServersReader:
         return None if path is None else str(path)
 
 
-def _asking(spot: Spot) -> tuple[AskKind, ...]:
+def asking(spot: Spot) -> tuple[AskKind, ...]:
     """What a server may ask: one word, or a list of them; `none` is nothing."""
     if spot.value == "none":
         return ()
     if isinstance(spot.value, list):
         return tuple(spot.each(lambda one: one.word(ASK_KINDS)))
     return (spot.word(ASK_KINDS),)
+
+
+def _asks_about_secrets(spot: Spot) -> bool:
+    return spot.object(("askAboutSecrets",)).read("askAboutSecrets", Spot.switch, default=False)
 
 
 def _results(spot: Spot) -> ResultRules:
@@ -210,9 +222,9 @@ def _sandbox(spot: Spot) -> Mapping[str, Json] | bool:
     members = spot.object(("filesystem", "network", "limits"))
     limits = members.get("limits")
     if limits is not None:
-        processes = limits.object(("processes",)).get("processes")
-        if processes is not None:
-            processes.whole(*_PROCESSES)
+        said = limits.object(tuple(_LIMITS))
+        for key in said:
+            said.required(key).whole(*_LIMITS[key])
     files = members.get("filesystem")
     if files is not None:
         _check_lists(files.object(_FILESYSTEM_KEYS))

@@ -17,6 +17,10 @@ def tool(name: str, description: str = "", **properties: Json) -> dict[str, Json
     return {"name": name, "description": description, "inputSchema": schema}
 
 
+def listed(**members: Json) -> dict[str, Json]:
+    return {"type": "array", "items": {"type": "object", "properties": members}}
+
+
 def read(definition: Mapping[str, Json], server: str = "mine") -> ReadTool:
     (found,) = annotate(server, [definition]).tools
     return found
@@ -179,7 +183,9 @@ def test_a_path_is_told_by_name_format_or_description(
         tool("do", "", path=TEXT),
         tool("process_file", "Sends a file to the cloud.", path=TEXT),
         tool("read_doc", "Reads", source={**TEXT, "description": "A path or a URL"}),
-        tool("read_docs", "Reads", options={"type": "object", "properties": {"path": TEXT}}),
+        tool("read_docs", "Reads", files=listed(path=TEXT, tenant=TEXT)),
+        tool("read_docs", "Reads", files={**listed(path=TEXT), "items": {"$ref": "#/x"}}),
+        tool("copy_docs", "Copies", files=listed(path=TEXT, to=TEXT)),
         tool("read_docs", "Reads", options={"type": "object"}),
         tool("read_docs", "Reads", path={}),
         tool("download", "Downloads a file", url=TEXT, path=TEXT),
@@ -193,6 +199,19 @@ def test_where_a_doubt_is_left_the_tool_is_unknown(definition: Mapping[str, Json
     found = read(definition)
     assert found.kind == "unknown"
     assert found.why
+
+
+def test_paths_inside_objects_are_paths_and_so_is_what_the_agent_adds_to_them() -> None:
+    found = read(tool("read_docs", "Reads", files=listed(path=TEXT, encoding=TEXT)))
+    assert found.kind == "files"
+    inside: Json = {"path": ["read-path"], "encoding": ["none"]}
+    assert found.arguments["files"] == {"default": ["read-path"], "inside": inside}
+
+
+def test_what_an_unknown_tool_is_said_to_read_gets_a_point_like_what_writes() -> None:
+    assert read(tool("list_tasks", "Lists tasks")).effect == "writes"
+    assert read(tool("send_tasks", "Sends tasks")).effect == "sends"
+    assert read(tool("delete_task", "Deletes a task", id=TEXT)).effect == "destroys"
 
 
 def test_the_paths_of_an_unknown_tool_count_as_read_written_and_deleted() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.config.annotating.described import described, elsewhere
 from ironcurtain_proxy.config.annotating.proposal import ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.model.annotation import ToolEffect
@@ -233,3 +234,30 @@ def test_without_packs_no_path_and_no_url_is_proposed_less_careful_than_a_person
     assert failed == []
     assert total["path"] > 10
     assert sum(careful.values()) >= 0.9 * sum(total.values())
+
+
+def test_no_path_of_a_server_elsewhere_is_one_of_this_machine() -> None:
+    schema: Json = {
+        "type": "object",
+        "properties": {
+            "path": text(),
+            "files": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"path": text(), "id": text()}},
+            },
+            "url": text(),
+        },
+    }
+    listed: list[dict[str, Json]] = [
+        {"name": "write_file", "description": "Writes a file.", "inputSchema": schema},
+        {
+            "name": "run_command",
+            "description": "Runs a shell command.",
+            "inputSchema": {"type": "object", "properties": {"command": text()}},
+        },
+    ]
+    write, run = elsewhere(described("far", "far", listed)).tools
+    assert roles(write.proposal, "path") == {"unclear"}
+    assert roles(write.proposal, "files").isdisjoint(PATHS)
+    assert roles(write.proposal, "url") == {"fetch-url"}
+    assert roles(run.proposal, "command") == {"unclear"}

@@ -63,8 +63,7 @@ SAMPLES: Final = (
   }
 }
 """,
-        taken=frozenset({"context7", "db"}),
-        left={"sentry": "over the network"},
+        taken=frozenset({"context7", "db", "sentry"}),
     ),
     Sample(
         client="cursor",
@@ -79,8 +78,8 @@ SAMPLES: Final = (
     },
 }
 """,
-        taken=frozenset({"git", "asks"}),
-        left={"secret": "envFile", "linear": "over the network"},
+        taken=frozenset({"git", "asks", "linear"}),
+        left={"secret": "envFile"},
     ),
     Sample(
         client="vscode",
@@ -101,8 +100,8 @@ SAMPLES: Final = (
 \t}
 }
 """,
-        taken=frozenset({"perplexity"}),
-        left={"github": "over the network", "asks": "fill in ${input:key}"},
+        taken=frozenset({"perplexity", "github"}),
+        left={"asks": "fill in ${input:key}"},
     ),
     Sample(
         client="windsurf",
@@ -116,8 +115,8 @@ SAMPLES: Final = (
   }
 }
 """,
-        taken=frozenset({"time"}),
-        left={"off": "switched off", "some": "limits its tools", "figma": "over the network"},
+        taken=frozenset({"time", "figma"}),
+        left={"off": "switched off", "some": "limits its tools"},
     ),
     Sample(
         client="zed",
@@ -178,8 +177,8 @@ env_vars = ["TOKEN"]
 [tui]
 notifications = true
 ''',
-        taken=frozenset({"docs", "my server"}),
-        left={"figma": "over the network", "off": "switched off", "inherits": "env_vars"},
+        taken=frozenset({"docs", "figma", "my server"}),
+        left={"off": "switched off", "inherits": "env_vars"},
     ),
     Sample(
         client="gemini",
@@ -193,8 +192,8 @@ notifications = true
   }
 }
 """,
-        taken=frozenset({"python"}),
-        left={"http": "over the network", "some": "limits its tools"},
+        taken=frozenset({"python", "http"}),
+        left={"some": "limits its tools"},
     ),
     Sample(
         client="goose",
@@ -238,8 +237,8 @@ extensions:
   remote: {type: sse, uri: "http://localhost:8000", enabled: true}
 GOOSE_MODE: approve # ask
 """.replace('-y "x"', '"-y"'),
-        taken=frozenset({"github", "notes"}),
-        left={"developer": "a part of Goose", "keyed": "env_keys", "remote": "over the network"},
+        taken=frozenset({"github", "notes", "remote"}),
+        left={"developer": "a part of Goose", "keyed": "env_keys"},
     ),
 )
 

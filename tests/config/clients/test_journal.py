@@ -90,12 +90,12 @@ def test_two_changes_of_a_file_are_undone_in_turn(here: Here) -> None:
     here.apply()
     file.write_text(file.read_text().replace('"secret"', '"new": {"command": "n"}, "secret"'))
     here.apply()
-    assert '"SERVER_FILTER": "git,asks,new"' in file.read_text()
+    assert '"SERVER_FILTER": "git,linear,asks,new"' in file.read_text()
     results, rest = undo(here.state, read_journal(here.state))
     assert [one.state for one in results] == ["restored", "merged"]
     assert rest.entries == ()
     names = {one.name for table in here.found().tables for one in table.taken}
-    assert names == {"git", "asks", "new"}
+    assert names == {"git", "linear", "asks", "new"}
     assert before != file.read_bytes()
 
 

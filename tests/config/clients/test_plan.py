@@ -85,8 +85,21 @@ def test_what_only_the_client_can_fill_in_stays_with_it(tmp_path: Path) -> None:
     assert entries["github"]["env"] == {"USER_NAME": "me"}
     assert startable(moving, entries, {})["github"]["env"] == entry["env"]
     (changed,), _ = changes(moving, START)
-    credentials = env_of(changed.after, "servers")["SERVER_CREDENTIALS"]
-    assert orjson.loads(credentials) == {"github": {"TOKEN": "${input:t}"}}
+    env = env_of(changed.after, "servers")
+    name = "IRONCURTAIN_SECRET_GITHUB_TOKEN"
+    assert orjson.loads(env["SERVER_CREDENTIALS"]) == {"github": {"TOKEN": {"from": name}}}
+    assert env[name] == "${input:t}"
+
+
+def test_secrets_of_two_servers_never_share_a_variable(tmp_path: Path) -> None:
+    first: dict[str, Json] = {**A, "env": {"B_C": "${input:x}"}}
+    second: dict[str, Json] = {**B, "env": {"C": "${input:y}"}}
+    vscode(tmp_path, **{"a": first, "a.b": second})
+    (changed,), _ = changes(movings(files(tmp_path), {}, {}), START)
+    env = env_of(changed.after, "servers")
+    found = orjson.loads(env["SERVER_CREDENTIALS"])
+    assert env[found["a"]["B_C"]["from"]] == "${input:x}"
+    assert env[found["a.b"]["C"]["from"]] == "${input:y}"
 
 
 def test_variables_of_this_environment_help_to_read_the_tools(tmp_path: Path) -> None:
@@ -148,6 +161,61 @@ def test_an_entry_of_that_name_which_is_not_the_proxy_stays(tmp_path: Path) -> N
     after = orjson.loads(changed.after)["mcpServers"]
     assert after["ironcurtain"] == {"url": "https://x"}
     assert after["ironcurtain-proxy"]["command"] == "/p"
+
+
+REMOTE: dict[str, Json] = {"url": "https://x.example/mcp"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "written", "still_open"),
+    [
+        ({"serverUrl": "https://x.example/mcp"}, REMOTE, {}),
+        ({"httpUrl": "https://x.example/mcp", "timeout": 5}, REMOTE, {}),
+        ({**REMOTE, "type": "sse"}, {**REMOTE, "type": "sse"}, {}),
+        ({**REMOTE, "headers": {"A": "b"}}, {**REMOTE, "headers": {"A": "b"}}, {}),
+        (
+            {**REMOTE, "headers": {"X-Api-Key": "${env:KEY}"}},
+            {**REMOTE, "headers": {"X-Api-Key": "${HEADER_X_API_KEY}"}},
+            {"HEADER_X_API_KEY": "${env:KEY}"},
+        ),
+    ],
+)
+def test_a_server_over_the_network_moves_and_its_secrets_stay_where_they_are_known(
+    tmp_path: Path, entry: dict[str, Json], written: Json, still_open: dict[str, str]
+) -> None:
+    cursor(tmp_path, far=entry)
+    (moving,) = movings(files(tmp_path), {}, {})
+    assert moving.taken.entry == written
+    assert moving.taken.open_variables == still_open
+    ((changed,), _) = changes([moving], START)
+    env = orjson.loads(changed.after)["mcpServers"]["ironcurtain"]["env"]
+    found = orjson.loads(env.get("SERVER_CREDENTIALS", "{}")).get("far", {})
+    assert {key: env[one["from"]] for key, one in found.items()} == still_open
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"url": "https://${env:HOST}/mcp"}, "fill in its address"),
+        ({"url": "https://a@b.example/"}, "user and password"),
+        ({"url": "http://far.example/mcp"}, "must be https"),
+        ({"url": "https://0x7f.1/"}, "two ways"),
+        ({"url": "ftp://x.example"}, "must begin with https"),
+        ({"type": "http"}, "url"),
+        ({**REMOTE, "headers": ["x"]}, "not understood"),
+        ({**REMOTE, "headers": {"A": 1}}, "not understood"),
+        ({**REMOTE, "headers": {"Host": "y"}}, "header of the protocol"),
+        ({**REMOTE, "headers": {"A": "x\ny"}}, "printable"),
+        ({**REMOTE, "bearer_token_env_var": "T"}, "bearer_token_env_var"),
+    ],
+)
+def test_a_server_over_the_network_that_the_proxy_would_refuse_stays_with_the_reason(
+    tmp_path: Path, entry: dict[str, Json], why: str
+) -> None:
+    cursor(tmp_path, far=entry, a=A)
+    (file,) = files(tmp_path)
+    (left,) = file.tables[0].left
+    assert why in left.why
 
 
 def test_a_given_file_is_understood_by_its_content(tmp_path: Path) -> None:

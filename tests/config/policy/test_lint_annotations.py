@@ -121,7 +121,8 @@ def test_a_server_without_annotated_tools_is_pointed_out() -> None:
     lint_servers({("filesystem", "read_file"): READ}, [server, FILES], "a.json", report)
     assert [str(p) for p in report.problems] == [
         (
-            'a.json: server "x" has no annotated tool: every call is denied '
+            'a.json: server "x" has no annotated tool: every call is denied, or asked about '
+            "(unknownTools). Run `ironcurtain-proxy annotate x` "
             '(did you mean "filesystem"?)'
         )
     ]

@@ -119,6 +119,14 @@ def test_what_we_cannot_or_should_not_start_is_left_out_with_a_warning(server: J
             "$.a.sandbox.filesystem.allowwrite: unknown key [allowWrite]",
         ),
         (
+            {"command": "x", "sandbox": {"limits": {"memoryMB": 100}}},
+            "$.a.sandbox.limits.memoryMB: unknown key [memoryMb]",
+        ),
+        (
+            {"command": "x", "sandbox": {"limits": {"memoryMb": 1}}},
+            "$.a.sandbox.limits.memoryMb: must be from 64 to 1073741824",
+        ),
+        (
             {"command": "x", "sandbox": {"network": True}},
             "$.a.sandbox.network: must be an object, not true or false",
         ),

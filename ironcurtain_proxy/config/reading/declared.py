@@ -1,0 +1,57 @@
+"""Settings declared at their fields: the key, the reader and the default in one place."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import field, fields
+from typing import Any, Protocol, TypeVar  # noqa: TID251  the values of fields of all types
+
+from ironcurtain_proxy.config.reading.document import Spot
+
+T = TypeVar("T")
+W = TypeVar("W", bound=str)
+
+
+class KeyReader(Protocol):
+    """Reads one key of a section, as `Layers.read` and `Members.read` do."""
+
+    def __call__(self, key: str, read: Callable[[Spot], T], default: T, /) -> T:
+        """The value of the key, or the default if the key is absent."""
+
+
+def setting(key: str, read: Callable[[Spot], T], default: T, *, is_secret: bool = False) -> T:
+    """A field of a frozen dataclass, read from a key. A secret is left out of its `repr`."""
+    return field(default=default, repr=not is_secret, metadata={"key": key, "read": read})
+
+
+def declared(kind: type, read: KeyReader, section: str = "") -> dict[str, Any]:
+    """The values of all declared fields of a class, by field.
+
+    Args:
+        kind: a dataclass.
+        read: reads one key.
+        section: what stands before each key, such as `escalation.`.
+    """
+    return {
+        one.name: read(section + one.metadata["key"], one.metadata["read"], one.default)
+        for one in fields(kind)
+        if "key" in one.metadata
+    }
+
+
+def keys_of(kind: type, section: str = "") -> tuple[str, ...]:
+    """The keys of all declared fields of a class."""
+    return tuple([section + one.metadata["key"] for one in fields(kind) if "key" in one.metadata])
+
+
+def whole(low: int, high: int) -> Callable[[Spot], int]:
+    """A reader of an integer from `low` to `high`."""
+    return lambda spot: spot.whole(low, high)
+
+
+def number(above: float, high: float) -> Callable[[Spot], float]:
+    """A reader of a number above `above`, up to `high`."""
+    return lambda spot: spot.number(above, high)
+
+
+def one_of(words: Sequence[W]) -> Callable[[Spot], W]:
+    """A reader of one word of a fixed vocabulary."""
+    return lambda spot: spot.word(words)

@@ -1,0 +1,72 @@
+"""Every key and variable that the program reads stands on the page of settings."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.config.servers import remote_entry, servers_file
+from ironcurtain_proxy.config.settings import KEYS
+from ironcurtain_proxy.front import settings as front
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = (ROOT / "docs/configuration.md").read_text("utf-8")
+SERVERS = SETTINGS.partition("\n## Servers\n")[2]
+ENGINE = (ROOT / "docs/auto-confirm.md").read_text("utf-8")
+
+
+def code_of(text: str) -> set[str]:
+    """The words inside code, of a line or a block, whole and by their parts."""
+    found = re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL)
+    return {word for code in found for word in re.findall(r"[A-Za-z_]\w*(?:\.\w+)*", code)}
+
+
+def parts_of(words: set[str]) -> set[str]:
+    """Each part of a dotted word, too: `oauth.scope` names `oauth` and `scope`."""
+    return words | {part for word in words for part in word.split(".")}
+
+
+def test_every_setting_stands_on_the_page() -> None:
+    assert len(KEYS) > 60
+    whole = code_of(SETTINGS)
+    # In a list or a table of one section its name stands once.
+    alone = set(re.findall(r"`\.?(\w+)`", SETTINGS))
+    missing = [key for key in KEYS if key not in whole and key.rpartition(".")[2] not in alone]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        servers_file.SERVER_KEYS,
+        remote_entry.REMOTE_KEYS,
+        remote_entry._OAUTH_KEYS,
+        servers_file._FILESYSTEM_KEYS,
+        servers_file._NETWORK_KEYS,
+        tuple(servers_file._LIMITS),
+        ("askAboutSecrets", "clean", "redactSecrets"),
+    ],
+)
+def test_every_key_of_a_server_stands_on_the_page(keys: tuple[str, ...]) -> None:
+    assert [key for key in keys if key not in parts_of(code_of(SERVERS))] == []
+
+
+def test_every_key_of_the_engine_stands_on_its_page() -> None:
+    keys: set[str] = set()
+    for file in (ROOT / "ironcurtain_proxy/config/auto_confirm").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".object"):
+                keys |= {
+                    one.value
+                    for argument in node.args
+                    for one in ast.walk(argument)
+                    if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                }
+    assert len(keys) > 30
+    assert sorted(keys - parts_of(code_of(ENGINE))) == []
+
+
+def test_every_variable_of_the_front_stands_on_the_page() -> None:
+    names = (front.SOCKET, front.PORT, front.PORT_FILE, front.TOKEN, front.TOKENS_FILE)
+    assert [name for name in names if f"`{name}`" not in SETTINGS] == []
