@@ -1,10 +1,11 @@
-"""The command line: which command is meant, and what its faults look like.
+"""The command line: the choice of the command, and the reports of its errors.
 
 Each command is a module with `add_arguments` and `run`, imported only when it is the one: the way
 from `ironcurtain-proxy serve` to the first answer must not load what other commands need.
 """
 
 import argparse
+import errno
 import gc
 import os
 import sys
@@ -20,11 +21,11 @@ GROUPS: Final = MappingProxyType(
     {
         "set up": {
             "init": "put the servers of your MCP clients behind the proxy",
-            "annotate": "say what a server's tools take and do, and write it down",
-            "doctor": "say what is missing on this machine, and how to get it",
-            "check": "read all configuration and show every problem at once",
-            "status": "show what decides, who is asked and what is confined",
-            "config": "bring an older configuration file up to date",
+            "annotate": "annotate the tools of a server",
+            "doctor": "check this machine for missing parts, and name a remedy for each",
+            "check": "check all configuration, and show every problem at once",
+            "status": "show the policy, the reviewers and the sandboxes in use",
+            "config": "migrate the configuration file of an older version",
             "completion": "print the completion of bash, zsh or fish",
             "login": "log in to a server that is reached over HTTP",
             "logout": "forget the login to a server",
@@ -33,16 +34,16 @@ GROUPS: Final = MappingProxyType(
         "watch": {
             "audit": "read, follow and verify the audit log",
             "report": "write a page with plots: calls, questions, refusals",
-            "containment": "show where containment has ended, and resume it",
+            "containment": "list the sessions whose containment has ended, and resume it",
         },
         "decide": {
             "review": "answer calls that wait for an approval, on a live screen",
-            "web": "answer calls, and look at the record, in a browser",
+            "web": "answer calls, and read the audit log, in a browser",
             "pending": "list the calls that wait for an approval",
             "approve": "approve a call that waits",
-            "deny": "refuse a call that waits, with a word to the agent",
+            "deny": "refuse a call that waits, with a note to the agent",
             "grants": "list, revoke or clear remembered approvals",
-            "pins": "show, accept or reset what servers say of themselves",
+            "pins": "show, accept or reset servers' descriptions of themselves",
             "rollback": "undo the changes of a call, or all changes since it",
         },
         "prove": {
@@ -60,41 +61,41 @@ GROUPS: Final = MappingProxyType(
         },
     }
 )
-"""The commands as people look for them, each with its line of help."""
+"""The commands by task, each with its line of help."""
 
 COMMANDS: Final = MappingProxyType(
     {name: line for group in GROUPS.values() for name, line in group.items()}
 )
-"""Each command with its line of help; the module of the same name, `_` for `-`, carries it out."""
+"""Each command with its line of help. The module of the same name, `_` for `-`, implements it."""
 
 DESCRIPTION: Final = "A security kernel between an AI agent and its MCP servers."
 
 EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy init                          put your clients' servers behind the proxy
-  ironcurtain-proxy review                        answer what the policy leaves open
-  ironcurtain-proxy check --config config.json    is everything right?
+  ironcurtain-proxy review                        answer calls that need an approval
+  ironcurtain-proxy check --config config.json    find mistakes
   ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/.ssh/id_rsa"}'
-  ironcurtain-proxy audit tail                    what was called, and what became of it
+  ironcurtain-proxy audit tail                    the last calls and their outcomes
 """
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+_UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""The errors of a system for an output that accepts no more data."""
 
 
 class Command(Protocol):
-    """What a module of a command offers."""
+    """The interface of a command's module."""
 
     DESCRIPTION: str
     EXAMPLES: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's arguments."""
-        ...
 
     def run(self, options: argparse.Namespace) -> int:
-        """Carry it out. Returns the exit code."""
-        ...
+        """Run the command. Returns the exit code."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,7 +108,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Before any folder is imported: some modules that they need do not exist there.
         sys.stderr.write("ironcurtain-proxy: Windows is not supported: run it under WSL\n")
         return EXIT_USAGE
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # Python's word for a closed one
+        sys.stderr.write("ironcurtain-proxy: cannot write: standard output is closed\n")
+        return EXIT_FAILED
+    try:
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            # Here, because Python only complains when the flush at its own exit fails.
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _UNWRITABLE or error.filename is not None:
+            raise
+        # What is left in the buffer would fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # as in `audit tail | head`, which is no failure
+            sys.stderr.write(f"ironcurtain-proxy: cannot write: {error.strerror}\n")
+        return EXIT_FAILED
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or (
         arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version")
     ):
@@ -120,10 +140,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         sys.stderr.write(f"ironcurtain-proxy: {_no_command(name)}\n")
         return EXIT_USAGE
-    return _carry_out(name, arguments)
-
-
-def _carry_out(name: str, arguments: Sequence[str]) -> int:
     gc.disable()  # modules hold no garbage: to look for it costs a twentieth of a start
     parser, commands = _parser([name])
     gc.enable()
@@ -136,15 +152,26 @@ def _carry_out(name: str, arguments: Sequence[str]) -> int:
         return _fail(error, EXIT_FAILED)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of our output has gone, as in `audit tail | head`. Python would complain once
-        # more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILED
+
+
+class _Writable(Protocol):
+    def write(self, text: str, /) -> object: ...
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that keeps the lines of its texts and reports write errors of its help."""
+
+    def __init__(self, **words: object) -> None:
+        keeps_lines = argparse.RawDescriptionHelpFormatter
+        super().__init__(**words, formatter_class=keeps_lines)  # type: ignore[arg-type]
+
+    def print_help(self, file: _Writable | None = None) -> None:
+        """Write the help. Unlike argparse, raise if it cannot be written."""
+        (file or sys.stdout).write(self.format_help())
 
 
 def _answered_at_once(word: str) -> str | None:
-    """What is printed without importing any command."""
+    """The text that needs no command's module; None: the word needs one."""
     if word == "--version":
         return f"ironcurtain-proxy {VERSION}\n"
     return _overview() if word in {"-h", "--help"} else None
@@ -169,11 +196,10 @@ def _no_command(word: str) -> str:
 
 
 def _parser(names: list[str]) -> tuple[argparse.ArgumentParser, dict[str, Command]]:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="ironcurtain-proxy",
         description=DESCRIPTION,
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"ironcurtain-proxy {VERSION}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -185,7 +211,6 @@ def _parser(names: list[str]) -> tuple[argparse.ArgumentParser, dict[str, Comman
             help=COMMANDS[name],
             description=module.DESCRIPTION,
             epilog=module.EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(added)
         commands[name] = module

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy annotate SERVER`: what a server's tools take and do, proposed and written."""
+"""`ironcurtain-proxy annotate SERVER`: what its tools and prompts take, proposed and written."""
 
 import argparse
 import os
@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.annotate_screen import reviewed
-from ironcurtain_proxy.cli.annotate_showing import as_json, short_rules, shown_tool
+from ironcurtain_proxy.cli.annotate_showing import as_json, short_rules, shown_resources, shown_tool
 from ironcurtain_proxy.cli.init_servers import SECONDS, settings_for
 from ironcurtain_proxy.cli.init_talk import Talk, require_terminal
-from ironcurtain_proxy.config.annotating.described import DescribedServer, described
+from ironcurtain_proxy.config.annotating.described import (
+    DescribedServer,
+    described,
+    described_prompts,
+)
 from ironcurtain_proxy.config.annotating.written import with_server
 from ironcurtain_proxy.config.packs.pack import read_pack
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, find_policy_files
@@ -28,9 +32,10 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.own_process.clocks import SystemClock
 
 DESCRIPTION: Final = """\
-Start one server, print its tools, and propose what each argument names and what each tool does.
-The server runs in a sandbox where this machine has one, without a network. What cannot be told is
-proposed as the more careful role and marked "?". On a terminal you are asked about each tool: Enter
+Start one server, print its tools and prompts, and propose a role for each argument and an effect
+for each tool.
+The server runs in a sandbox where this machine has one, without a network. A doubtful argument
+gets the most careful role and the mark "?". On a terminal you are asked about each tool: Enter
 accepts. The annotations are written below HOME/.ironcurtain/generated, with a copy of the file as
 it was.
 """
@@ -42,8 +47,8 @@ examples:
   ironcurtain-proxy annotate notes --yes           accept every proposal, for scripts
   ironcurtain-proxy annotate notes --server-file mcp.json   a server that is not configured yet
 
-exit status: 0; 1 if the server did not answer; 2 if what was given cannot be used, or questions
-cannot be asked
+exit status: 0; 1 if the server did not answer; 2 if an argument or a file cannot be used, or
+questions cannot be asked
 """
 
 
@@ -56,14 +61,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--yes", action="store_true", help="accept every proposal without a question")
     add("--dry-run", action="store_true", help="print the proposal and write nothing")
     add("--json", action="store_true", help="print one JSON object")
-    add("--seconds", type=float, default=SECONDS, metavar="N", help="how long it has to answer")
+    add(
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        metavar="N",
+        help="seconds for the server to answer",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Annotate. 1 if the server did not answer.
+    """Annotate a server's tools. 1 if the server did not answer.
 
     Raises:
-        ConfigurationError: what was given cannot be used.
+        ConfigurationError: an argument or a file cannot be used.
     """
     talk = Talk(yes=options.yes or options.dry_run, as_json=options.json)
     require_terminal(talk, "annotate")
@@ -75,11 +86,7 @@ def run(options: argparse.Namespace) -> int:
         talk.say(f"{spec.name}: did not answer: {visible(server.error)}")
         talk.answer["error"] = server.error
         return talk.end(1)
-    for tool in server.tools:
-        for line in shown_tool(tool):
-            talk.say(line)
-    if server.left_out:
-        talk.say(f"{server.left_out} more tools cannot be written down: every call is denied")
+    _show(server, talk)
     if not talk.yes:
         server = reviewed(server, talk)
     talk.answer |= as_json(server)
@@ -88,6 +95,18 @@ def run(options: argparse.Namespace) -> int:
     for line in short_rules(server):
         talk.say(line)
     return talk.end(0)
+
+
+def _show(server: DescribedServer, talk: Talk) -> None:
+    for tool in (*server.tools, *(server.prompts or ())):
+        for line in shown_tool(tool):
+            talk.say(line)
+    for line in shown_resources(server):
+        talk.say(line)
+    if server.prompts is None:
+        talk.say("its prompts could not be listed: their annotations stay unchanged")
+    if server.left_out:
+        talk.say(f"{server.left_out} more tools or prompts cannot be written down: all are denied")
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -128,7 +147,12 @@ def _read(settings: Settings, spec: ServerSpec, seconds: float) -> DescribedServ
     tools = [tool.raw for tool in found.definitions if tool.server == spec.name]
     packed = recognised_pack(spec.command, spec.args)
     pack = None if packed is None else read_pack(packed)
-    return described(spec.name, spec.annotations, tools, pack)
+    server = described(spec.name, spec.annotations, tools, pack)
+    offered = found.prompts.get(spec.name)
+    prompts, unwritten = (None, 0) if offered is None else described_prompts(offered)
+    resources = found.resources.get(spec.name, ())
+    left_out = server.left_out + unwritten
+    return replace(server, prompts=prompts, resources=resources, left_out=left_out)
 
 
 def _write(settings: Settings, server: DescribedServer, talk: Talk) -> None:
@@ -142,5 +166,5 @@ def _write(settings: Settings, server: DescribedServer, talk: Talk) -> None:
     for file, backup in done:
         talk.say(f"{file.path}: written" + (f"; as it was: {backup.name}" if backup else ""))
     if not done:
-        talk.say(f"{path}: says this already")
+        talk.say(f"{path}: has this content already")
     talk.answer["written"] = [str(file.path) for file, _ in done]

@@ -15,26 +15,29 @@ _EFFECTS: Final[tuple[ToolEffect | None, ...]] = tuple(DOES)
 
 
 def reviewed(server: DescribedServer, talk: Talk) -> DescribedServer:
-    """The server as the operator wants it.
+    """The server with the operator's changes to the proposal.
 
     Raises:
         ConfigurationError: the input ended; nothing was written.
     """
-    tools: list[DescribedTool] = []
+    kept: list[DescribedTool] = []
     rest = False
-    for tool in server.tools:
-        kept, rest = (tool, True) if rest else _one(tool, talk)
-        tools.append(kept)
-    return replace(server, tools=tuple(tools))
+    for tool in (*server.tools, *(server.prompts or ())):
+        one, rest = (tool, True) if rest else _one(tool, talk)
+        kept.append(one)
+    count = len(server.tools)
+    prompts = None if server.prompts is None else tuple(kept[count:])
+    return replace(server, tools=tuple(kept[:count]), prompts=prompts)
 
 
 def _one(tool: DescribedTool, talk: Talk) -> tuple[DescribedTool, bool]:
-    """One tool as the operator wants it, and whether all others are accepted."""
+    """One tool with the operator's changes, and whether the operator accepts all other tools."""
     while True:
         for line in shown_tool(tool):
             talk.say(line)
-        key = talk.ask("accept (y), change an argument (c), change the effect (e), accept all (a)",
-                       ("y", "c", "e", "a"))  # fmt: skip
+        effect = "" if tool.is_prompt else " change the effect (e),"
+        key = talk.ask(f"accept (y), change an argument (c),{effect} accept all (a)",
+                       ("y", "c", *(("e",) if effect else ()), "a"))  # fmt: skip
         match key:
             case "c" if tool.proposal.arguments:
                 tool = _with_role(tool, talk)

@@ -1,5 +1,6 @@
-"""What `annotate` prints of a tool. Everything that comes from the server is made visible."""
+"""The output of `annotate`. Control characters in a server's texts are made visible."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -27,7 +28,7 @@ OPENS: Final[Mapping[ArgumentRole, str]] = MappingProxyType(
         "email-address": "people: no rule is asked about it",
     }
 )
-"""What each role opens, in one line. Other roles can be written by hand."""
+"""The access that each role stands for, in one line. Other roles can be written by hand."""
 
 DOES: Final[Mapping[ToolEffect | None, str]] = MappingProxyType(
     {
@@ -42,12 +43,15 @@ DOES: Final[Mapping[ToolEffect | None, str]] = MappingProxyType(
 
 
 def shown_tool(tool: DescribedTool) -> Iterator[str]:
-    """A tool with its arguments, one line each."""
+    """A tool or prompt with its arguments, one line each."""
     proposal = tool.proposal
     yield ""
     effect = proposal.effect or "?"
     source = f" [{tool.source}]" if tool.source else ""
-    yield f"{clean(proposal.name)}  {effect}: {DOES[proposal.effect]}{source}"
+    if tool.is_prompt:
+        yield f"prompt {clean(proposal.name)}"
+    else:
+        yield f"{clean(proposal.name)}  {effect}: {DOES[proposal.effect]}{source}"
     said = tool.raw.get("description")
     if isinstance(said, str) and said.strip():
         yield f"    {clean(' '.join(said.split()), 110)}"
@@ -92,17 +96,29 @@ def _type_of(schema: Mapping[str, Json]) -> str:
 
 
 def short_rules(server: DescribedServer) -> Iterator[str]:
-    """A policy to begin with, in the short form."""
+    """A first policy for the server, in the short form."""
     calm = [t.name for t in server.tools if t.proposal.effect == "reads" and _is_calm(t)]
     yield ""
     yield "A policy to begin with, for ~/.ironcurtain/policy.yaml:"
     if calm:
         yield f"allow {visible(server.annotations)}: [{', '.join([visible(one) for one in calm])}]"
     yield f'ask {visible(server.annotations)}: "*"'
+    named = [*["prompts"][: len(server.prompts or ())], *["resources"][: len(server.resources)]]
+    if named:
+        yield f"Its {' and '.join(named)} need rules of their own: see docs/protocol.md"
+
+
+def shown_resources(server: DescribedServer) -> Iterator[str]:
+    """The kinds of the resources that it lists, in one line each."""
+    schemes = Counter([uri.partition(":")[0] for uri in server.resources])
+    if schemes:
+        yield ""
+    for scheme, count in schemes.items():
+        yield f"resources {clean(scheme, 40)}: {count} listed"
 
 
 def _is_calm(tool: DescribedTool) -> bool:
-    """Whether nothing that the tool takes leads to a file, a host or a command."""
+    """Whether no argument of the tool names a file, a host or a command."""
     roles = [
         role
         for name, one in tool.proposal.arguments.items()
@@ -113,18 +129,23 @@ def _is_calm(tool: DescribedTool) -> bool:
 
 
 def as_json(server: DescribedServer) -> dict[str, Json]:
-    """The same as JSON."""
-    tools: list[Json] = []
-    for tool in server.tools:
-        proposal = tool.proposal
-        tools.append(
-            {
-                "name": proposal.name,
-                "effect": proposal.effect,
-                "why": proposal.why,
-                "source": tool.source or None,
-                "arguments": {name: one.as_json() for name, one in proposal.arguments.items()},
-                "uncertain": [*proposal.uncertain()],
-            }
-        )
-    return {"tools": tools, "leftOut": server.left_out}
+    """The annotated server as JSON."""
+    tools: list[Json] = [_as_json(tool) for tool in server.tools]
+    return {
+        "tools": tools,
+        "prompts": [_as_json(prompt) for prompt in server.prompts or ()],
+        "resources": [*server.resources],
+        "leftOut": server.left_out,
+    }
+
+
+def _as_json(tool: DescribedTool) -> dict[str, Json]:
+    proposal = tool.proposal
+    return {
+        "name": proposal.name,
+        "effect": proposal.effect,
+        "why": proposal.why,
+        "source": tool.source or None,
+        "arguments": {name: one.as_json() for name, one in proposal.arguments.items()},
+        "uncertain": [*proposal.uncertain()],
+    }

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy approve`: let a call that waits go."""
+"""`ironcurtain-proxy approve`: approve a call that waits."""
 
 import argparse
 from typing import Final
@@ -28,13 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remember",
         action="store_true",
-        help="and let calls like it go for the rest of the session",
+        help="also allow similar calls for the rest of the session",
     )
     parser.add_argument(
         "--kind",
         type=_place,
         metavar="N",
-        help="remember the N-th of what `pending` says can be remembered; default: the first",
+        help="remember the N-th candidate that `pending` lists (default: the first)",
     )
 
 

@@ -76,7 +76,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=words,
             description=words[0].upper() + words[1:] + ".",
             epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         added.add_argument(
             "--log",
@@ -123,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out one of the commands. 0 if all is well, 1 if a problem was found."""
+    """Run one of the commands. 0 if no problem was found, else 1."""
     logs = logs_to_read(options.log or options.path)
     log = logs.log
     try:
@@ -151,7 +150,7 @@ def logs_to_read(named: Path | None) -> Logs:
 
 
 def default_log() -> Path:
-    """The log of the environment, of the configuration file, or the standard one."""
+    """The log that the environment names, else the configuration file, else the standard log."""
     named = os.environ.get("AUDIT_LOG_PATH")
     if named:
         return Path(named).expanduser()
@@ -192,7 +191,7 @@ def _tail(logs: Logs, options: argparse.Namespace) -> int:
         width=terminal_width(),
         when=local_time,
         zone=datetime.fromtimestamp(0).astimezone().tzname() or "",
-        is_colourful=_is_colourful(),
+        is_colourful=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
     )
     if options.json:
         for raw in last_records(members, options.n, chosen):
@@ -257,10 +256,6 @@ def _show(logs: Logs, options: argparse.Namespace) -> int:
 
 
 # --- output --------------------------------------------------------------------------------------
-
-
-def _is_colourful() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 _COMMANDS: Final[dict[str, Callable[[Logs, argparse.Namespace], int]]] = {

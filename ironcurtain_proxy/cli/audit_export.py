@@ -38,7 +38,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def export_calls(logs: Logs, options: argparse.Namespace) -> int:
-    """Carry out `audit export`."""
+    """Run `audit export`."""
     lines = _FORMATS[options.style](recorded_calls(logs.members(), selection_of(options)))
     output: Path | None = options.output
     if output is None:

@@ -1,4 +1,4 @@
-"""`audit verify` and `audit stats`: what whole logs say, together and each by itself."""
+"""`audit verify` and `audit stats`: results for whole logs, together and for each log."""
 
 import argparse
 import re
@@ -25,16 +25,16 @@ MOST_NAMES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """What a command reads."""
+    """The logs that a command reads."""
 
     log: Path
-    """The one that was asked for, or the default."""
+    """The log that was named, or the default log."""
     members: Callable[[], tuple[Member, ...]]
-    """All that there are now."""
+    """Gives all logs that exist now."""
 
 
 def verify_logs(logs: Logs, options: argparse.Namespace) -> int:
-    """Carry out `audit verify`. 1: a log is not whole."""
+    """Run `audit verify`. 1 if a log is not intact."""
     expect: str | None = options.expect
     if expect is not None:
         expect = expect.lower()
@@ -69,7 +69,7 @@ def _summary(verdicts: list[LogVerdict], missing: str) -> str:
 
 
 def _verdicts_fields(found: list[tuple[Member, LogVerdict]], missing: str) -> dict[str, object]:
-    """The logs together in the shape of one, and each by itself."""
+    """The result for all logs in the form of one result, and the result for each log."""
     verdicts = [verdict for _, verdict in found]
     problems = [{"where": one.where, "what": one.what} for v in verdicts for one in v.problems]
     if missing:
@@ -116,7 +116,7 @@ def _say_verdict(log: Path, verdict: LogVerdict) -> None:
 
 
 def count_logs(logs: Logs, options: argparse.Namespace) -> int:
-    """Carry out `audit stats`."""
+    """Run `audit stats`."""
     statistics = Statistics()
     members = logs.members()
     for member in members:
@@ -179,7 +179,7 @@ def _statistics_fields(statistics: Statistics) -> dict[str, object]:
 
 
 def local_time(recorded: str) -> str:
-    """A record's time as the clock on the wall showed it."""
+    """A record's time in the local time zone."""
     try:
         moment = datetime.fromisoformat(recorded)
     except ValueError:
@@ -188,10 +188,10 @@ def local_time(recorded: str) -> str:
 
 
 def say(line: str) -> None:
-    """A line of output."""
+    """Print one line."""
     sys.stdout.write(f"{line}\n")
 
 
 def say_raw(line: bytes) -> None:
-    """A line of a log, as it stands there."""
+    """Print a line of a log unchanged."""
     sys.stdout.write(line.decode("utf-8", "backslashreplace") + "\n")

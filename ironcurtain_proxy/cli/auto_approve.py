@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy auto-approve`: find out how far the auto-approver can be trusted."""
+"""`ironcurtain-proxy auto-approve`: measure the decisions of the auto-approver."""
 
 import argparse
 import os
@@ -67,7 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run labelled scenarios and print a scorecard",
         description="Run labelled scenarios and print a scorecard.",
         epilog=EVAL_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     evaluation.add_argument("--model", metavar="M", help="provider:model (default: none is asked)")
     evaluation.add_argument("--api-base", metavar="URL", help="where a compatible server listens")
@@ -86,14 +85,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out `eval` or `compare`."""
+    """Run `eval` or `compare`."""
     if options.auto_approve_command == "compare":
         return compare_log(options)
     return _evaluate(options)
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    """Carry out `eval`. 0 if all could be scored, 1 if the model failed on some."""
+    """Run `eval`. 0 if every scenario was scored, 1 if the model failed on some."""
     key = os.environ.pop(_KEY_VARIABLE, "")
     if not 0 < options.deadline <= 3600:  # noqa: PLR2004  an hour
         raise ConfigurationError("--deadline must be more than 0 and at most 3600 seconds")
@@ -145,7 +144,7 @@ def _model(options: argparse.Namespace, key: str) -> Model | None:
 
 
 async def _warm(model: Model) -> None:
-    """Not part of anyone's latency: the proxy warms it in the background, too."""
+    """Load the model's library before time is measured; the proxy loads it in the background."""
     try:
         await model.warm()
     except Exception as error:

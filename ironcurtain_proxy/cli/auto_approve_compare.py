@@ -1,4 +1,4 @@
-"""`auto-approve compare`: how often the auto-approver and people agree, from the record."""
+"""`auto-approve compare`: agreement of the auto-approver and people, from the audit log."""
 
 import argparse
 import sys
@@ -28,24 +28,24 @@ approved. asked: it passed on what a person approved.
 """
 
 _OBJECTED: Final = "shadow: recorded, not used"
-"""The one objection of a call that the auto-approver itself had nothing against."""
+"""The objection that shadow mode records for each approval of the auto-approver."""
 
 
 @dataclass(slots=True)
 class Agreement:
-    """What became of the calls of one tool."""
+    """The decisions of the auto-approver and of people on the calls of one tool."""
 
     outcomes: Counter[tuple[bool, bool]] = field(default_factory=Counter)
     """(it would have approved, a person approved)."""
 
     @property
     def total(self) -> int:
-        """Calls that both judged."""
+        """The number of calls that both judged."""
         return sum(self.outcomes.values())
 
     @property
     def agreed(self) -> int:
-        """Calls that both approved, or that it passed on and a person denied."""
+        """The number of calls that both approved, or that neither did."""
         return self.outcomes[True, True] + self.outcomes[False, False]
 
     def fields(self) -> dict[str, int]:
@@ -63,10 +63,9 @@ def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     """Add the sub-command."""
     parser = commands.add_parser(
         "compare",
-        help="show from the record how often people agree with it",
+        help="count from the audit log how often people agree with it",
         description=DESCRIPTION,
         epilog="example:\n  ironcurtain-proxy auto-approve compare",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--log",
@@ -78,7 +77,7 @@ def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def compare_log(options: argparse.Namespace) -> int:
-    """Carry out `compare`."""
+    """Run `compare`."""
     log: Path = (options.log or default_log()).expanduser()
     try:
         members = family(log) if options.log else all_logs(log, state_directory())
@@ -102,7 +101,7 @@ def compare_log(options: argparse.Namespace) -> int:
 
 
 def agreements(entries: Iterable[Mapping[str, object]]) -> dict[str, Agreement]:
-    """Count the outcomes of a record, by tool."""
+    """Count the decisions in an audit log, by tool."""
     found: dict[str, Agreement] = {}
     for entry in entries:
         thought, result = entry.get("autoApprover"), entry.get("escalationResult")

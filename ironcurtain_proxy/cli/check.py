@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy check`: everything the operator wrote, read, and every problem at once."""
+"""`ironcurtain-proxy check`: all problems of the configuration at once."""
 
 import argparse
 import os
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import orjson
 
+from ironcurtain_proxy.cli.check_operations import lint_live_operations
 from ironcurtain_proxy.config.policy.engine_file import gather_engine
 from ironcurtain_proxy.config.policy.lint import lint_rules
 from ironcurtain_proxy.config.policy.lint_annotations import (
@@ -31,6 +32,7 @@ from ironcurtain_proxy.config.settings import (
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.sandbox.limits import shown_limits
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.wiring.holding import Holding
@@ -52,10 +54,10 @@ exit status: 0 nothing worse than warnings, 1 errors, 2 options that cannot be u
 """
 
 LiveLister: TypeAlias = Callable[[Settings, Policy, float | None], LiveTools]
-"""Starts the servers, lists their tools, and stops them again."""
+"""Starts the servers, lists their tools and stops the servers."""
 
 StartLooker: TypeAlias = Callable[[Settings, LoadedPolicy, Mapping[str, str], Report], None]
-"""Notes what stops the start."""
+"""Reports what prevents the start."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,19 +70,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live",
         action="store_true",
-        help="start the servers and hold the annotations against their tools",
+        help="start the servers, and compare annotations and policy with what they offer",
     )
     parser.add_argument(
         "--seconds",
         type=float,
         metavar="N",
-        help="with --live: how long all servers together have to answer (default: 10, as for "
-        "`serve`)",
+        help="with --live: seconds for all servers together (default: 10, as for `serve`)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check. 1 if there are errors.
+    """Check the configuration. 1 if it has errors.
 
     Raises:
         ConfigurationError: the options do not go together, or this platform is not supported.
@@ -101,6 +102,7 @@ def run(options: argparse.Namespace) -> int:
     if options.live and settings is not None and not report.has_errors:
         live = _live_lister()(settings, loaded.policy, options.seconds)
         lint_live(loaded.annotations, live, settings.servers, report)
+        lint_live_operations(loaded, settings, live, report)
     held = None if settings is None or report.has_errors else _held(settings, loaded)
     show = _json if options.json else _text
     lines = show(loaded, settings, held, report)
@@ -126,7 +128,7 @@ def _lint(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> No
 
 
 def layers(loaded: LoadedPolicy) -> Iterator[tuple[str, str, int]]:
-    """Each layer of a policy that has rules: its name, where they come from, how many."""
+    """Each layer that has rules: its name, its source and the number of its rules."""
     rules, files = loaded.rules, loaded.files
     if files.project is not None:
         yield "project", str(files.project.directory), len(rules.project)
@@ -146,7 +148,7 @@ def _live_lister() -> LiveLister:
 
 
 def _start_looker() -> StartLooker:
-    # Joins all rooms: long to import, and `--dir` needs none of them.
+    # Joins all folders: long to import, and `--dir` needs none of them.
     readiness = import_module("ironcurtain_proxy.wiring.readiness")
     return cast("StartLooker", readiness.look_at_the_start)
 
@@ -180,8 +182,8 @@ def _text(
         for spec in settings.servers:
             known_as = "" if spec.annotations == spec.name else f", annotated as {spec.annotations}"
             yield f"server       {spec.name} ({spec.place}{known_as})"
-        for line in () if held is None else held.lines():
-            yield f"containment  {line}"
+        yield from [f"limits       {line}" for line in shown_limits(settings.servers)]
+        yield from [f"containment  {line}" for line in (() if held is None else held.lines())]
         if not settings.containment.undo:
             yield "containment  off"
     for problem in report.problems:
@@ -190,7 +192,7 @@ def _text(
 
 
 def counted(problems: tuple[Problem, ...]) -> str:
-    """How many there are: `1 error, 2 warnings`."""
+    """The number of problems in words, such as `1 error, 2 warnings`."""
     errors = sum(problem.severity == "error" for problem in problems)
     return f"{_number(errors, 'error')}, {_number(len(problems) - errors, 'warning')}"
 
@@ -218,6 +220,7 @@ def _json(
         answer["config"] = None if settings.config_file is None else str(settings.config_file)
         answer["workspace"] = None if settings.workspace is None else str(settings.workspace)
         answer["servers"] = {spec.name: spec.annotations for spec in settings.servers}
+        answer["limits"] = [*shown_limits(settings.servers)]
         answer["containment"] = None if held is None else held.as_json()
     yield orjson.dumps(answer).decode()
 

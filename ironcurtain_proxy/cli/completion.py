@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy completion`: the completion of a shell, made from the commands' arguments."""
+"""`ironcurtain-proxy completion`: a shell's completion, generated from the commands' arguments."""
 
 import argparse
 import sys
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script."""
+    """Print the completion script."""
     import shtab  # noqa: PLC0415  only here, and it needs every command
 
     from ironcurtain_proxy.cli import COMMANDS, _parser  # noqa: PLC0415  it imports this module
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 def _name_files(
     parser: argparse.ArgumentParser, file: Mapping[str, object], directory: Mapping[str, object]
 ) -> None:
-    """Let each argument that is a path be completed with paths."""
+    """Complete arguments of type `Path` with paths."""
     for action in parser._actions:  # noqa: SLF001  as shtab itself does: there is no other way
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  the same
             for inner in action.choices.values():

@@ -1,6 +1,6 @@
 """`ironcurtain-proxy config`: bring the configuration file of an older version up to date.
 
-No other command writes into a configuration: the rest of the program only says what is outdated.
+Other commands never write into a configuration; they only report what is outdated.
 """
 
 import argparse
@@ -40,14 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write down what older settings stand for",
         description=DESCRIPTION,
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     action.add_argument("--dry-run", action="store_true", help="show the difference, write nothing")
     action.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Migrate, or show what would be migrated.
+    """Migrate the file, or show the changes.
 
     Raises:
         ConfigurationError: the configuration cannot be used as it is.

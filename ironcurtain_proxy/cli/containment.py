@@ -22,22 +22,22 @@ examples:
   ironcurtain-proxy containment resume            in the one session where it has ended
   ironcurtain-proxy containment resume SESSION
 
-exit status: 0; 1 if there is nothing to resume; 2 if the session is not told
+exit status: 0; 1 if there is nothing to resume; 2 if the session is ambiguous
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    resume = actions.add_parser("resume", help="say that you have looked")
+    resume = actions.add_parser("resume", help="confirm that you have looked")
     resume.add_argument("session", nargs="?", help="needed where it has ended in several")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out.
+    """List the sessions, or resume containment.
 
     Raises:
-        ConfigurationError: it is not told which session is meant.
+        ConfigurationError: the session to resume is ambiguous or unknown.
     """
     sessions = home_directory(os.environ) / STATE_DIRECTORY / "sessions"
     found = list(sessions_ended(sessions))

@@ -11,27 +11,34 @@ import orjson
 
 from ironcurtain_proxy.cli.kernel import Kernel
 from ironcurtain_proxy.config.policy.engine_file import load_engine
-from ironcurtain_proxy.model.decision import Escalate, effect_of
+from ironcurtain_proxy.model.decision import Decision, Escalate, effect_of
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import TOOL_CALL
 
 _MAX_LINE: Final = 64 << 20
-"""Bytes of one call, as in the proxy."""
+"""The most bytes of one call, as in `serve`."""
 
 DESCRIPTION: Final = """\
 Decide calls from standard input, one JSON object per line, and write one decision per line:
 
   {"id"?, "serverName", "toolName", "arguments"}
+  {"id"?, "serverName", "method", "params"}
   {"id", "decision": "allow"|"escalate"|"deny", "rule", "reason", "escalatedRoles"}
 
+The second form is for other operations of MCP: reads and subscriptions of resources, prompts,
+completions, servers' own questions (elicitation/create, sampling/createMessage) and roots/list.
+
 DIR holds compiled-policy.json, tool-annotations.json, optionally dynamic-lists.json, and
-engine.json (allowedDirectory, protectedPaths, domainAllowlists, trustedServers, home,
-containerWorkspaceDir).
+engine.json (allowedDirectory, protectedPaths, domainAllowlists, trustedServers, unknownTools, ask,
+home, containerWorkspaceDir).
 It is the kernel alone: no user configuration is read and nothing is started or forwarded.
 """
 
 EXAMPLES: Final = """\
 examples:
   echo '{"serverName":"filesystem","toolName":"read_file","arguments":{"path":"/etc/hosts"}}' \\
+    | ironcurtain-proxy decide --dir ./policy
+  echo '{"serverName":"sqlite","method":"resources/read","params":{"uri":"memo://insights"}}' \\
     | ironcurtain-proxy decide --dir ./policy
 
 exit status: 0; 1 if a line could not be read (it is answered with a denial); 2 if DIR cannot be
@@ -45,12 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-schema",
         action="store_true",
-        help="do not hold arguments to the tool's input schema first",
+        help="do not check arguments against the tool's input schema",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Decide until the input ends. 1 if a line could not be read (it is answered with a denial)."""
+    """Decide until the input ends. 1 if a line could not be read; such a line gets a denial."""
     home = Path(os.environ.get("HOME", "/"))
     kernel = Kernel.of(load_engine(options.dir, home), check_schemas=not options.no_schema)
     failed = False
@@ -66,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(source: BinaryIO) -> Iterator[bytes | None]:
-    """The lines; None for one that is too long, which is passed over without being kept."""
+    """The lines; None for a line that is too long, which is skipped without being stored."""
     while line := source.readline(_MAX_LINE):
         whole = line
         while len(whole) == _MAX_LINE and not whole.endswith(b"\n"):
@@ -76,7 +83,7 @@ def _lines(source: BinaryIO) -> Iterator[bytes | None]:
 
 
 def _written(kernel: Kernel, line: bytes | None) -> tuple[bytes, bool]:
-    """The answer as a line. Whatever a line holds, it is answered, and so are those after it."""
+    """The answer as a line. Every line is answered, whatever it holds."""
     if line is None:
         return _line_of(_not_understood(None, f"the line is longer than {_MAX_LINE} bytes")), False
     try:
@@ -92,7 +99,7 @@ def _line_of(answer: dict[str, Json]) -> bytes:
 
 
 def _identifier(line: bytes) -> Json:
-    """The id of a line that could not be decided, if it can be read and written."""
+    """The id of a line that could not be decided; None: it has no readable id."""
     try:
         call = orjson.loads(line)
         found: Json = call.get("id") if isinstance(call, dict) else None
@@ -111,20 +118,37 @@ def _answer(kernel: Kernel, line: bytes) -> tuple[dict[str, Json], bool]:
         return _not_understood(None, "the line is not a JSON object"), False
     if isinstance(call.get("id"), dict | list):
         return _not_understood(None, "id must be a text, a number, true, false or null"), False
-    server, tool = call.get("serverName"), call.get("toolName")
+    server, tool, method = (call.get(name) for name in ("serverName", "toolName", "method"))
     arguments = call.get("arguments", {})
+    if isinstance(server, str) and isinstance(method, str):
+        return _operation(kernel, call, server, method)
     if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(arguments, dict):
         return _not_understood(
             call.get("id"), "serverName and toolName must be strings and arguments an object"
         ), False
-    decision = kernel.decide(server, tool, arguments)
+    return _as_json(call.get("id"), kernel.decide(server, tool, arguments)), True
+
+
+def _operation(
+    kernel: Kernel, call: dict[str, Json], server: str, method: str
+) -> tuple[dict[str, Json], bool]:
+    params = call.get("params", {})
+    if not isinstance(params, dict):
+        return _not_understood(call.get("id"), "params must be an object"), False
+    tool, arguments = params.get("name"), params.get("arguments", {})
+    if method == TOOL_CALL and isinstance(tool, str) and isinstance(arguments, dict):
+        return _as_json(call.get("id"), kernel.decide(server, tool, arguments)), True
+    return _as_json(call.get("id"), kernel.decide_request(server, method, params)), True
+
+
+def _as_json(identifier: Json, decision: Decision) -> dict[str, Json]:
     return {
-        "id": call.get("id"),
+        "id": identifier,
         "decision": effect_of(decision),
         "rule": decision.ground.rule,
         "reason": decision.ground.reason,
         "escalatedRoles": list(decision.roles) if isinstance(decision, Escalate) else [],
-    }, True
+    }
 
 
 def _not_understood(identifier: Json, reason: str) -> dict[str, Json]:

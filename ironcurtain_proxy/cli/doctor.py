@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy doctor`: is everything here that the configuration needs?"""
+"""`ironcurtain-proxy doctor`: whether this machine has all that the configuration needs."""
 
 import argparse
 import os
@@ -43,6 +43,7 @@ from ironcurtain_proxy.mailbox.requests import utc_now
 from ironcurtain_proxy.mailbox.token_file import read_token
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
+from ironcurtain_proxy.sandbox.limits import shown_limits
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
 from ironcurtain_proxy.wiring.confinement import machine_of
@@ -96,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look. 1 if something that the configuration needs is missing.
+    """Print all checks. 1 if something that the configuration needs is missing.
 
     Raises:
         ConfigurationError: this platform is not supported.
@@ -127,6 +128,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     yield from _configuration(settings, report, config)
     yield from packages(settings)
     yield from servers(settings, os.environ, trouble)
+    yield from [CheckResult("limits", "ok", one) for one in shown_limits(settings.servers)]
     yield from containment(settings, loaded, probed)
     yield from reviewers(settings, os.environ)
     yield from directories(settings)
@@ -177,7 +179,7 @@ def _json(checks: Sequence[CheckResult]) -> Iterator[str]:
 def containment(
     settings: Settings, loaded: LoadedPolicy, probed: Available | Unavailable
 ) -> Iterator[CheckResult]:
-    """Whose calls can be contained, where containment is on."""
+    """The servers whose calls can be contained; nothing where containment is off."""
     sandbox = probed if isinstance(probed, Available) else None
     found = holding(settings, loaded, os.environ, sandbox)
     if found is None:
@@ -189,7 +191,7 @@ def containment(
 
 
 def reviewers(settings: Settings, environ: Mapping[str, str]) -> Iterator[CheckResult]:
-    """One check for each reviewer that is more than a person's mailbox."""
+    """One check for each reviewer of the engine that is a process, a session or a model."""
     config = settings.auto_confirm
     if config is None or not config.engine.enabled:
         return
@@ -248,6 +250,8 @@ def _server(
     spec: ServerSpec, settings: Settings, environ: Mapping[str, str], trouble: CheckState
 ) -> CheckResult:
     name = f"server {spec.name}"
+    if spec.remote is not None:
+        return CheckResult(name, "ok", f"{spec.remote.host}, over the network")
     found = look_up(spec, machine_of(settings, environ))
     if isinstance(found, Installed):
         version = f", version {found.version}" if found.version else ""
@@ -266,7 +270,7 @@ def _server(
 
 
 def _find(spec: ServerSpec, workspace: str, environ: Mapping[str, str]) -> str | None:
-    """The program that would run: as `downstream` starts it, from the directory it has there."""
+    """The program that `serve` would run for a server, looked up from the server's directory."""
     path = child_environment(spec, environ).get("PATH", os.defpath)
     directory = Path(spec.cwd or workspace or Path.cwd())
     command = str(directory / spec.command) if "/" in spec.command else spec.command

@@ -1,4 +1,4 @@
-"""What `doctor` looks at on this machine. Not a command itself.
+"""The checks of `doctor` on this machine. Not a command itself.
 
 Each function looks at one thing and says what it found. None knows how that is shown.
 """
@@ -24,7 +24,7 @@ from ironcurtain_proxy.wiring.confinement import ROOT_MEANS
 from ironcurtain_proxy.wiring.readiness import refuse_mailbox
 
 CheckState: TypeAlias = Literal["ok", "warn", "fail"]
-"""Fine; works, but not as well as it could; something that the configuration needs is missing."""
+"""`ok`: fine. `warn`: works, but not as well as it could. `fail`: a needed part is missing."""
 
 OLDEST_PYTHON: Final = (3, 11)
 PROC_SYS: Final = Path("/proc/sys")
@@ -36,7 +36,7 @@ _PROGRAMS: Final = (
     ("socat", "socat"),
     ("ripgrep", "rg"),
 )
-"""What a sandbox is made of: the name `sandbox.probe` has for it, and the program."""
+"""The programs that a sandbox needs, by the names of `sandbox.probe`."""
 
 STORE_EXTRAS: Final = frozenset({"engine", "postgres"})
 _OLDEST_YEAR: Final = 2025
@@ -47,17 +47,17 @@ _SET_CLOCK: Final = "sudo timedatectl set-ntp true"
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One line of the answer."""
+    """The result of one check."""
 
     name: str
     state: CheckState
     found: str
     remedy: str = ""
-    """The command that helps; empty if nothing has to be done."""
+    """The command that repairs it; empty: nothing has to be done."""
 
 
 def without_sandbox(settings: Settings) -> CheckState:
-    """How bad it is if no sandbox can be had: a failure only where a server would be refused."""
+    """The state of a missing sandbox: a failure only where a server would be refused."""
     confined = any(spec.sandbox is not False for spec in settings.servers)
     return "fail" if settings.sandbox_policy == "enforce" and confined else "warn"
 
@@ -71,12 +71,12 @@ def python_version(version: tuple[int, int, int]) -> CheckResult:
 
 
 def running_python() -> CheckResult:
-    """The same, of the Python that runs this."""
+    """Whether the Python that runs this is new enough."""
     return python_version(sys.version_info[:3])
 
 
 def programs(environ: Mapping[str, str], trouble: CheckState) -> Iterator[CheckResult]:
-    """The programs a sandbox is made of; `trouble` is the state of a missing one."""
+    """The programs that a sandbox needs; `trouble` is the state of a missing one."""
     missing = {one.name: one for one in missing_programs(environ)}
     for name, program in _PROGRAMS:
         if (one := missing.pop(name, None)) is not None:
@@ -89,7 +89,7 @@ def programs(environ: Mapping[str, str], trouble: CheckState) -> Iterator[CheckR
 
 
 def kernel(proc_sys: Path, trouble: CheckState, *, sandbox_ran: bool) -> Iterator[CheckResult]:
-    """What the kernel says of user namespaces. A sandbox that ran is the better witness.
+    """The kernel's settings for user namespaces. A sandbox that ran is the better evidence.
 
     Without one of its files, as on other systems, the kernel does not restrict that.
     """
@@ -127,14 +127,14 @@ def _restriction(
 
 
 def user(number: int) -> CheckResult:
-    """Whether the sandboxes are those of an ordinary user."""
+    """Whether an ordinary user runs the sandboxes, not root."""
     if number != 0:
         return CheckResult("user", "ok", "not root")
     return CheckResult("user", "warn", f"root: {ROOT_MEANS}")
 
 
 def sandbox(probed: Available | Unavailable, trouble: CheckState) -> CheckResult:
-    """Whether a sandbox really ran."""
+    """Whether a sandbox could be started."""
     if isinstance(probed, Available):
         return CheckResult("sandbox", "ok", "a process ran confined")
     programs_missing = {name for name, _ in _PROGRAMS}
@@ -146,7 +146,7 @@ def sandbox(probed: Available | Unavailable, trouble: CheckState) -> CheckResult
 
 
 def directories(settings: Settings) -> Iterator[CheckResult]:
-    """The places that are written to."""
+    """The directories that the proxy writes to."""
     yield _writable("state directory", settings.state_dir)
     log = settings.audit.path
     usable = _usable("audit log", log, refuse_unusable)
@@ -163,7 +163,7 @@ def directories(settings: Settings) -> Iterator[CheckResult]:
 
 
 def _usable(name: str, path: Path, refuse: Callable[[Path], None]) -> CheckResult:
-    """What `serve` would say of a place."""
+    """Whether `serve` would accept a path."""
     try:
         refuse(path)
     except ConfigurationError as error:
@@ -189,7 +189,7 @@ def _writable(name: str, directory: Path) -> CheckResult:
 
 
 def clock(settings: Settings, now: datetime) -> CheckResult:
-    """Whether the time can be believed: it stands in the audit log, and ends grants."""
+    """Whether the clock is right: its time is recorded and ends grants."""
     if now.year < _OLDEST_YEAR:
         return CheckResult("clock", "fail", f"says {now:%Y-%m-%d}", _SET_CLOCK)
     try:
@@ -202,7 +202,7 @@ def clock(settings: Settings, now: datetime) -> CheckResult:
 
 
 def clock_against_file(now: datetime, written: float) -> CheckResult:
-    """The clock against a file made just now, whose time is in seconds of the epoch."""
+    """The clock compared with the time of a new file, in seconds of the epoch."""
     apart = abs(now.timestamp() - written)
     if apart > _CLOCK_TOLERANCE:
         found = f"{apart:.0f} s from the time the file system gives to a new file"
@@ -215,7 +215,7 @@ def _nearest_existing(directory: Path) -> Path:
 
 
 def _time_of_new_file(directory: Path) -> float:
-    """Write a file that has no name, or loses it at once. Its time, in seconds of the epoch."""
+    """The time of a new temporary file, in seconds of the epoch."""
     with tempfile.TemporaryFile(dir=directory, prefix=".doctor-") as file:
         file.write(b".")
         file.flush()
@@ -237,14 +237,14 @@ def packages(settings: Settings) -> Iterator[CheckResult]:
 
 
 def pins(settings: Settings) -> Iterator[CheckResult]:
-    """What servers say of themselves now and nobody has accepted."""
+    """Changed descriptions of servers that nobody has accepted yet."""
     for text in pins_warnings(settings.state_dir):
         found, _, remedy = text.rpartition(": ")
         yield CheckResult("pins", "warn", found, remedy)
 
 
 def store(settings: Settings) -> Iterator[CheckResult]:
-    """Whether the engine's store can be used, where the engine is on. Makes none."""
+    """Whether the engine's store can be used, where the engine is on. Creates no store."""
     config = settings.auto_confirm
     if config is None or not config.engine.enabled:
         return

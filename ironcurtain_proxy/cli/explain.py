@@ -3,13 +3,14 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.explain_json import as_json
 from ironcurtain_proxy.cli.explain_names import (
     about_unknown_tool,
     refuse_unknown_server,
@@ -18,13 +19,16 @@ from ironcurtain_proxy.cli.explain_names import (
 from ironcurtain_proxy.cli.explain_operations import (
     add_operation_arguments,
     arguments_given,
+    notes_on,
     operation_meant,
     rehearsed_operation,
+    show_roots,
 )
 from ironcurtain_proxy.cli.explain_overlay import ExplainedCall, NamedCall, rehearsed
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
-from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.cli.kernel import ROOTS_LIST, Kernel
+from ironcurtain_proxy.cli.rule_json import rule_as_json
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.policy.proposing import is_directory, proposal_for
@@ -32,10 +36,10 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.explanation import Explanation, Trial, explain, shown
-from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, effect_of
+from ironcurtain_proxy.model.decision import Decision, Deny, Ground, effect_of
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import Operation
-from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
@@ -52,6 +56,7 @@ examples:
   ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/notes.txt"}'
   ironcurtain-proxy explain sqlite --read memo://insights
   ironcurtain-proxy explain fetch --prompt fetch --args '{"url": "https://example.org"}'
+  ironcurtain-proxy explain fetch --method roots/list
   ironcurtain-proxy explain git/git_status --args '{"repo_path": "."}' --dir ./policy --json
 
 exit status: 0, whatever the decision; 2 if the arguments or the files cannot be used
@@ -75,11 +80,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain one call. 0 whatever the decision is.
+    """Explain one call. Always 0, whatever the decision is.
 
     Raises:
         ConfigurationError: the arguments or the files cannot be used.
     """
+    if options.method == ROOTS_LIST:
+        return show_roots(options)
     arguments = arguments_given(options.args)
     operation = operation_meant(options, arguments)
     if operation is not None:
@@ -87,7 +94,10 @@ def run(options: argparse.Namespace) -> int:
     elif options.dir is not None:
         explained = _by_directory(options, arguments)
     else:
-        explained = _by_settings(options, arguments)
+        settings = load_settings(os.environ, options.config)
+        loaded = load_policy(settings)
+        _say_what_stops_the_start(settings, loaded)
+        explained = _by_settings(options.tool, arguments, settings, loaded, os.environ)
     if options.json:
         document = orjson.dumps(explained.as_json(), option=orjson.OPT_INDENT_2)
         sys.stdout.write(document.decode() + "\n")
@@ -103,17 +113,17 @@ class _Explained:
     name: str
     gathered: Gathered
     explanation: Explanation | None
-    """The policy's part; None: it was not asked."""
+    """The policy's explanation; None: the policy was not asked."""
     offer: str = ""
-    """The command that adds a rule which allows such calls; empty: there is none to offer."""
+    """The command that adds a rule which allows such calls; empty: no rule is offered."""
     notes: Sequence[str] = ()
     found: ExplainedCall | None = None
     asked: NamedCall | None = None
-    """What is decided besides, where there is a configuration."""
+    """The tool, for the decisions beside the policy; None: no configuration was read."""
 
     @property
     def decision(self) -> Decision:
-        """What the agent meets."""
+        """The decision that the agent would get."""
         if self.found is not None:
             return self.found.certain.decision
         if self.explanation is not None:
@@ -129,8 +139,8 @@ class _Explained:
         return [*lines, *offer, *self.notes]
 
     def as_json(self) -> dict[str, Json]:
-        """The same for programs."""
-        fields = _as_json(self.decision, self.gathered, self.explanation)
+        """The report as JSON."""
+        fields = as_json(self.decision, self.gathered, self.explanation)
         if self.found is not None and self.asked is not None and self.explanation is not None:
             fields["overlay"] = dict(overlay_as_json(self.found, self.asked))
         fields["command"] = self.offer or None
@@ -138,7 +148,7 @@ class _Explained:
 
 
 def _operation(options: argparse.Namespace, operation: Operation) -> _Explained:
-    """A read or a prompt, as `serve` would decide it."""
+    """An operation that is no tool call, as `serve` would decide it."""
     settings = load_settings(os.environ, options.config)
     loaded = load_policy(settings)
     _say_what_stops_the_start(settings, loaded)
@@ -151,11 +161,12 @@ def _operation(options: argparse.Namespace, operation: Operation) -> _Explained:
         explanation=_explanation(gathered, loaded.policy),
         found=found,
         asked=NamedCall(operation.server, operation.tool, settings),
+        notes=notes_on(operation),
     )
 
 
 def _by_directory(options: argparse.Namespace, arguments: Arguments) -> _Explained:
-    """A directory was named, which holds a policy and nothing else."""
+    """Explain a call by the policy in a directory alone."""
     engine = load_engine(options.dir, Path(os.environ.get("HOME", "/")))
     annotations = engine.loaded.annotations
     servers = list(dict.fromkeys([server for server, _ in annotations]))
@@ -169,16 +180,34 @@ def _by_directory(options: argparse.Namespace, arguments: Arguments) -> _Explain
     )
 
 
-def _by_settings(options: argparse.Namespace, arguments: Arguments) -> _Explained:
-    """As `serve` would decide with the operator's configuration, here and now."""
-    settings = load_settings(os.environ, options.config)
-    loaded = load_policy(settings)
-    _say_what_stops_the_start(settings, loaded)
+def explained_lines(
+    name: str, arguments: Arguments, settings: Settings, environ: Mapping[str, str]
+) -> list[str]:
+    """The report on a call, for a screen. Blocks, and runs an event loop of its own.
+
+    Args:
+        name: the tool, as the command takes it.
+        arguments: of the call.
+        settings: of the session that asks, or of a new one.
+        environ: variables.
+
+    Raises:
+        ConfigurationError: the policy or the name cannot be used.
+    """
+    return _by_settings(name, arguments, settings, load_policy(settings), environ).as_text()
+
+
+def _by_settings(
+    name: str,
+    arguments: Arguments,
+    settings: Settings,
+    loaded: LoadedPolicy,
+    environ: Mapping[str, str],
+) -> _Explained:
+    """As `serve` would decide with these settings, here and now."""
     configured = {spec.name: spec.annotations for spec in settings.servers}
     annotated = list(dict.fromkeys([server for server, _ in loaded.annotations]))
-    server, tool = tool_meant(
-        options.tool, [*configured] or annotated, may_be_bare=len(configured) == 1
-    )
+    server, tool = tool_meant(name, [*configured] or annotated, may_be_bare=len(configured) == 1)
     refuse_unknown_server(server, configured, annotated)
     notes = about_unknown_tool(configured.get(server, server), tool, loaded.annotations)
     if server not in configured:
@@ -197,7 +226,7 @@ def _by_settings(options: argparse.Namespace, arguments: Arguments) -> _Explaine
             notes=["", alone, *notes],
         )
     asked = NamedCall(server, tool, settings)
-    found = rehearsed(asked, arguments, loaded, os.environ)
+    found = rehearsed(asked, arguments, loaded, environ)
     gathered = found.certain.gathered
     return _Explained(
         name=f"{server}/{tool}",
@@ -292,103 +321,3 @@ def _remedy(explanation: Explanation) -> list[str]:
         ).decode()
         return ["", "to allow exactly this, put before all other rules:", rules]
     return ["", explanation.advice] if explanation.advice else []
-
-
-def rule_as_json(rule: Rule) -> dict[str, Json]:
-    """A rule as it stands in compiled-policy.json."""
-    condition: dict[str, Json] = {}
-    if rule.roles is not None:
-        condition["roles"] = [*sorted(rule.roles)]
-    if rule.servers is not None:
-        condition["server"] = [*sorted(rule.servers)]
-    if rule.tools is not None:
-        condition["tool"] = [*sorted(rule.tools)]
-    if rule.paths is not None:
-        condition["paths"] = {
-            "roles": [*sorted(rule.paths.roles)],
-            "within": str(rule.paths.within),
-        }
-    if rule.names is not None:
-        condition["names"] = {
-            "roles": [*sorted(rule.names.roles)],
-            "matching": [*sorted(rule.names.matching)],
-            "unless": [*sorted(rule.names.unless)],
-        }
-    if rule.domains is not None:
-        condition["domains"] = {
-            "roles": [*sorted(rule.domains.roles)],
-            "allowed": [*sorted(rule.domains.allowed)],
-        }
-    if rule.lists:
-        condition["lists"] = [
-            {
-                "roles": [*sorted(entry.roles)],
-                "allowed": [*sorted(entry.allowed)],
-                "matchType": entry.kind,
-            }
-            for entry in rule.lists
-        ]
-    return {
-        "name": rule.name,
-        "description": rule.description or rule.reason,
-        "principle": rule.principle or "Added by the operator",
-        "if": condition,
-        "then": rule.effect,
-        "reason": rule.reason,
-    }
-
-
-def _as_json(
-    decision: Decision, gathered: Gathered, explanation: Explanation | None
-) -> dict[str, Json]:
-    fields: dict[str, Json] = {
-        "decision": effect_of(decision),
-        "rule": decision.ground.rule,
-        "reason": decision.ground.reason,
-    }
-    if not isinstance(gathered, Facts) or explanation is None:
-        return fields
-    policy = gravest_first(explanation.decision)
-    return {
-        **fields,
-        "policyDecision": {
-            "decision": effect_of(policy),
-            "rule": policy.ground.rule,
-            "reason": policy.ground.reason,
-        },
-        "escalatedRoles": [*policy.roles] if isinstance(policy, Escalate) else [],
-        "arguments": [
-            {
-                "name": fact.name,
-                "roles": [*fact.roles],
-                "values": [shown(value) for value in fact.values],
-            }
-            for fact in gathered.request.arguments
-        ],
-        "invariants": [{"name": name, "said": said} for name, said in explanation.invariants],
-        "roles": [
-            {
-                "role": trace.role,
-                "contained": trace.contained,
-                "rules": [
-                    {
-                        "rule": trial.rule,
-                        "layer": trial.layer,
-                        "holds": trial.holds,
-                        "why": trial.why,
-                    }
-                    for trial in trace.trials
-                ],
-                "decision": effect_of(trace.answer),
-                "rule": trace.answer.ground.rule,
-            }
-            for trace in explanation.roles
-        ],
-        "restrictions": [
-            {"rule": trial.rule, "layer": trial.layer, "why": trial.why}
-            for trial in explanation.restrictions
-        ],
-        "layer": explanation.layer,
-        "change": [rule_as_json(rule) for rule in explanation.change],
-        "advice": explanation.advice,
-    }

@@ -1,4 +1,4 @@
-"""The tool that is meant, by any name it goes by. Not a command itself.
+"""The tool that a name stands for, in any of its spellings. Not a command itself.
 
 Agents and clients say `server__tool`, or the bare name where there is one server; the operator
 writes `server/tool`.
@@ -59,7 +59,7 @@ def refuse_unknown_server(server: str, configured: Iterable[str], known: Iterabl
 
 
 def about_unknown_tool(server: str, tool: str, annotations: Annotations) -> list[str]:
-    """What to say of a tool that nobody annotated; empty: it is annotated."""
+    """The note on a tool that nobody annotated; empty: it is annotated."""
     if (server, tool) in annotations:
         return []
     guess = nearest(tool, [name for owner, name in annotations if owner == server])

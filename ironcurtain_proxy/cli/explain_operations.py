@@ -1,30 +1,42 @@
-"""The read or the prompt that `explain` is asked about, as an operation. Not a command itself."""
+"""The operation that `explain` is asked about, if it is no tool call. Not a command itself."""
 
 import argparse
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 
 import anyio
 import orjson
 
 from ironcurtain_proxy.cli.explain_overlay import ExplainedCall
-from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
-from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.cli.kernel import roots_answer
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.config.servers.roots import roots_told
+from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.asked import on_the_wire, operation_of
+from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.model.operation import Operation, RequestId, label
+from ironcurtain_proxy.model.operation import QUESTION_METHODS, Operation, RequestId
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 
 
 def add_operation_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what names an operation instead of a tool."""
+    """Add the options that name an operation instead of a tool."""
     parser.add_argument("--read", metavar="URI", help="explain a read of this resource")
     parser.add_argument("--prompt", metavar="NAME", help="explain this prompt with --args")
+    parser.add_argument(
+        "--method",
+        metavar="METHOD",
+        help="explain any other request of MCP with --params: resources/subscribe, "
+        "completion/complete, or a server's elicitation/create, sampling/createMessage, roots/list",
+    )
+    parser.add_argument("--params", default="{}", metavar="JSON", help="its params (default {})")
 
 
-def arguments_given(text: str) -> Arguments:
-    """The arguments of a tool or a prompt.
+def arguments_given(text: str, option: str = "--args") -> Arguments:
+    """The arguments of a tool or a prompt, or the params of a request.
 
     Raises:
         ConfigurationError: they are no JSON object.
@@ -32,9 +44,9 @@ def arguments_given(text: str) -> Arguments:
     try:
         arguments = orjson.loads(text)
     except ValueError as error:
-        raise ConfigurationError(f"--args is not JSON: {error}") from None
+        raise ConfigurationError(f"{option} is not JSON: {error}") from None
     if not isinstance(arguments, dict):
-        raise ConfigurationError('--args must be a JSON object, such as {"path": "a.txt"}')
+        raise ConfigurationError(f'{option} must be a JSON object, such as {{"path": "a.txt"}}')
     return arguments
 
 
@@ -42,38 +54,68 @@ def operation_meant(options: argparse.Namespace, arguments: Arguments) -> Operat
     """The operation that the options name; None: they name a tool.
 
     Raises:
-        ConfigurationError: they name two, or a policy without servers.
+        ConfigurationError: they name two, one that is not decided on, or a policy without servers.
     """
-    if options.read is None and options.prompt is None:
+    named = [one for one in (options.read, options.prompt, options.method) if one is not None]
+    if not named:
         return None
-    if options.read is not None and options.prompt is not None:
-        raise ConfigurationError("--read and --prompt are two operations: name one")
+    if len(named) > 1:
+        raise ConfigurationError("--read, --prompt and --method are operations: name one")
     if options.dir is not None:
-        raise ConfigurationError("--read and --prompt need configured servers: leave out --dir")
-    named = options.read if options.read is not None else options.prompt
-    method = "prompts/get" if options.read is None else "resources/read"
-    return Operation(
-        request_id=RequestId("explained"),
-        exposed_name=named,
-        server=options.tool,
-        tool=label("prompts/get", named) if options.read is None else label("resources/read"),
-        arguments=arguments if options.read is None else {"uri": named},
-        params={"name": named} if options.read is None else {"uri": named},
-        method="prompts/get" if method == "prompts/get" else "resources/read",
-    )
+        raise ConfigurationError("operations need configured servers: leave out --dir")
+    method, params = options.method, arguments_given(options.params, "--params")
+    if options.read is not None:
+        method, params = "resources/read", {"uri": options.read}
+    elif options.prompt is not None:
+        method, params = "prompts/get", {"name": options.prompt, "arguments": {**arguments}}
+    asked = on_the_wire(options.tool, method, params)
+    if isinstance(asked, Ground):
+        raise ConfigurationError(f"{asked.reason} (rule: {asked.rule})")
+    return operation_of(asked, RequestId("explained"))
 
 
 def rehearsed_operation(
     operation: Operation, configured: Mapping[str, str], settings: Settings, loaded: LoadedPolicy
 ) -> ExplainedCall:
-    """What `serve` would decide on it, here and now.
+    """The decision of `serve` on the operation.
 
     Raises:
         ConfigurationError: no such server is configured.
     """
-    if operation.server not in configured:
-        known = ", ".join(sorted(configured)) or "none"
-        raise ConfigurationError(f'no server "{operation.server}" is configured: there is {known}')
+    _require(operation.server, configured)
     sandbox = find_sandbox(settings, os.environ, lambda _: None)
     rehearsal = rehearsal_for(settings, loaded, os.environ, sandbox)
     return ExplainedCall(anyio.run(rehearsal.of_operation, operation), None)
+
+
+def notes_on(operation: Operation) -> list[str]:
+    """What else `serve` asks, which only a running session knows."""
+    if operation.method in QUESTION_METHODS:
+        refused = "while nothing that the agent asked for is under way it is refused, and also "
+        return ["", f"{refused}where the client did not declare that it takes such questions"]
+    if str(operation.arguments.get("uri", "")).startswith("ui://"):
+        return ["", "a view is denied unless a listed tool declares it"]
+    return []
+
+
+def show_roots(options: argparse.Namespace) -> int:
+    """Print what a server is told that asks for roots.
+
+    Raises:
+        ConfigurationError: no such server is configured.
+    """
+    settings = load_settings(os.environ, options.config)
+    servers = {spec.name: spec for spec in settings.servers}
+    _require(options.tool, servers)
+    answer = roots_answer(roots_told(load_policy(settings).policy, servers[options.tool]))
+    words = {"decision": "allow", "rule": answer.ground.rule, "reason": answer.ground.reason}
+    line = f"{options.tool}/{options.method}: allow by {answer.ground.rule}"
+    text = orjson.dumps(words).decode() if options.json else f"{line}\n  {answer.ground.reason}"
+    sys.stdout.write(text + "\n")
+    return 0
+
+
+def _require(server: str, configured: Collection[str]) -> None:
+    if server not in configured:
+        known = ", ".join(sorted(configured)) or "none"
+        raise ConfigurationError(f'no server "{server}" is configured: there is {known}')

@@ -1,4 +1,4 @@
-"""What asks about a call besides the policy, and the least that would spare the question."""
+"""The questions about a call besides the policy's, and the smallest change that avoids them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class NamedCall:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCall:
-    """What `serve` would decide, as far as files tell."""
+    """The decision of `serve`, as far as it can be known from files."""
 
     certain: RehearsedCall
     if_unique: RehearsedCall | None
@@ -41,7 +41,7 @@ class ExplainedCall:
 def rehearsed(
     asked: NamedCall, arguments: Arguments, loaded: LoadedPolicy, environ: Mapping[str, str]
 ) -> ExplainedCall:
-    """What becomes of a call. A server's own hints and tools are not known here.
+    """The decision on a call. A server's own hints and tools are not known here.
 
     Raises:
         ConfigurationError: a server's sandbox cannot be as it is configured.
@@ -107,7 +107,7 @@ def _lines(found: Judged, asked: NamedCall) -> list[str]:
 
 
 def spared_by(reason: OriginReason, asked: NamedCall) -> Sequence[str]:
-    """The least that would spare a question, for the session and for good."""
+    """The smallest change that avoids a question, for the session and for good."""
     tool = f"{asked.server}/{asked.tool}"
     match reason.origin:
         case "policy":
@@ -117,6 +117,8 @@ def spared_by(reason: OriginReason, asked: NamedCall) -> Sequence[str]:
                 f"approve with --remember: {tool} for this session",
                 f'"exemptTools": ["{tool}"] in security.interceptor: for good',
             ]
+        case "secrets":
+            return [f'"askAboutSecrets": false in arguments of the entry of {asked.server}']
         case "capability":
             names = ", ".join([f'"{name}": "allow"' for name in reason.capabilities])
             if not names:
@@ -128,7 +130,7 @@ def spared_by(reason: OriginReason, asked: NamedCall) -> Sequence[str]:
 
 
 def as_json(found: ExplainedCall, asked: NamedCall) -> Mapping[str, Json]:
-    """The same for programs."""
+    """The report as JSON."""
     fields = _fields(found.certain.judged, asked)
     blocked = found.certain.blocked
     fields["sandbox"] = None if blocked is None else blocked.reason

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy grants`: what reviewers chose to remember, and taking it back.
+"""`ironcurtain-proxy grants`: remembered approvals, and their revocation.
 
 Those of running sessions, as their proxies show them, and those that are kept in a file; one that
 is both is listed once.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.grants_trying import add_trying, try_families
+from ironcurtain_proxy.cli.grants_void import Validity
 from ironcurtain_proxy.cli.reviewing import (
     add_directories,
     complain,
@@ -53,7 +54,7 @@ examples:
   ironcurtain-proxy grants clear
   ironcurtain-proxy grants try 'go test ./...' 'go test -v ./internal/store'
 
-exit status: 0; 1 if the approval is not there or was not taken back
+exit status: 0; 1 if the approval does not exist or was not revoked
 """
 
 
@@ -62,10 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser(
         "list",
-        help="show them",
-        description="Show what is remembered.",
+        help="list the remembered approvals",
+        description="List the remembered approvals.",
         epilog="example:\n  ironcurtain-proxy grants list --unused 14",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     listing.add_argument("--json", action="store_true", help="write JSON")
     listing.add_argument(
@@ -73,18 +73,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     revoking = actions.add_parser(
         "revoke",
-        help="take one back",
-        description="Take back one remembered approval, at once.",
+        help="revoke one approval",
+        description="Revoke one remembered approval, at once.",
         epilog="example:\n  ironcurtain-proxy grants revoke 3f2a",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     revoking.add_argument("id", metavar="ID", help="its id, or the beginning of it")
     clearing = actions.add_parser(
         "clear",
-        help="take all back",
-        description="Take back all remembered approvals, at once.",
+        help="revoke all approvals",
+        description="Revoke all remembered approvals, at once.",
         epilog="example:\n  ironcurtain-proxy grants clear",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for action in (listing, revoking, clearing):
         add_directories(action)
@@ -98,7 +96,7 @@ def _days(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out one action. 1 if there was no such grant, or it could not be taken back."""
+    """Run one action. 1 if there is no such grant, or it could not be revoked."""
     if options.action == "try":
         return try_families(options)
     file = GrantsFile(state_directory() / KEPT_NAME)
@@ -125,12 +123,12 @@ class _Listed:
     id: str
     kept: KeptGrant | None = None
     shown: list[Mapping[str, Json]] = field(default_factory=list)
-    """As each running session shows it: a proxy's words."""
+    """The grant's entry in each running session."""
     sessions: list[str] = field(default_factory=list)
     places: list[MailboxDirectory] = field(default_factory=list)
 
     def words(self) -> dict[str, Json]:
-        """Everything about it but how long it was not used."""
+        """The description of the grant, without the days since its last use."""
         said: dict[str, Json] = {**self._of_session(), **self._of_file()}
         uses = [one.get("uses") for one in self.shown]
         last = [one.get("lastUsed") for one in self.shown]
@@ -169,8 +167,12 @@ class _Listed:
             "policyVersion": self.kept.policy_version,
         }
 
+    def why_void(self, validity: Validity) -> str | None:
+        """Why it does not count; None: it may count."""
+        return None if self.kept is None or self.sessions else validity.why_void(self.kept)
+
     def unused_days(self, now: datetime) -> int:
-        """Whole days since it was used, or given."""
+        """Whole days since the grant was used, or else given."""
         words = self.words()
         since = _moment(words["lastUsed"]) or _moment(words["createdAt"]) or now
         return max((now - since).days, 0)
@@ -181,7 +183,7 @@ def _text(moment: datetime | None) -> str | None:
 
 
 def _moment(value: Json) -> datetime | None:
-    """A time as a proxy wrote it; None: it is none."""
+    """The time in a proxy's text; None: the text is no time."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
@@ -190,7 +192,7 @@ def _moment(value: Json) -> datetime | None:
 
 
 def _found(options: argparse.Namespace, file: GrantsFile) -> list[_Listed]:
-    """Each once: the sessions' first, then what is only kept."""
+    """Each grant once: those of running sessions first, then those only in the file."""
     found: dict[str, _Listed] = {}
     for place, session, shown in _in_sessions(options):
         one = found.setdefault(str(shown.get("id")), _Listed(id=str(shown.get("id"))))
@@ -253,15 +255,21 @@ def _directories(options: argparse.Namespace) -> list[Path]:
 
 
 def _list(found: Sequence[_Listed], now: datetime, options: argparse.Namespace) -> None:
+    validity = Validity()
     if options.json:
-        listed = [{**one.words(), "unusedDays": one.unused_days(now)} for one in found]
+        listed = [
+            {**one.words(), "unusedDays": one.unused_days(now), "void": one.why_void(validity)}
+            for one in found
+        ]
         say_json(listed)
         return
     if not found:
         say("nothing is remembered" if options.unused is None else "nothing is unused so long")
     for one in found:
         words = one.words()
-        about = "; ".join([_use(words, one.unused_days(now)), _whose(words), _end(words)])
+        parts = [_use(words, one.unused_days(now)), _whose(words), _end(words)]
+        void = one.why_void(validity)
+        about = "; ".join([*parts, *([f"does not count: {void}"] if void else [])])
         say(f"{visible(one.id)[:8]}  {visible(str(words['description']))}  ({about})")
 
 
@@ -323,7 +331,7 @@ def _clear(found: Sequence[_Listed], file: GrantsFile, *, everywhere: bool) -> i
 
 
 def _remove(file: GrantsFile, those: Sequence[_Listed]) -> bool:
-    """Take them out of the file, too: no proxy may be there to do it."""
+    """Remove grants from the file, because perhaps no proxy is running."""
     kept = frozenset(one.id for one in those if one.kept is not None)
     try:
         if kept:
@@ -345,7 +353,7 @@ def _empty(file: GrantsFile) -> bool:
 
 
 def _command(place: MailboxDirectory, action: GrantsAction, identifier: str | None) -> bool:
-    """Have the proxy do it: it is said to be done only once it is."""
+    """Ask the proxy to revoke grants, and report success only after its confirmation."""
     if is_carried_out(place, put_command(place, action, identifier)):
         return True
     complain(f"no proxy answered in {place.path}: its session has ended, and its grants with it")

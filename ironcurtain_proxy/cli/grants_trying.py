@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy grants try`: what an approval that is remembered would cover."""
+"""`ironcurtain-proxy grants try`: the calls that a remembered approval would cover."""
 
 import argparse
 import os
@@ -38,14 +38,13 @@ exit status: 0; 1 if the second command would be asked about, or a line could no
 
 
 def add_trying(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the action."""
+    """Add the action `try`."""
     trying = actions.add_parser(
         "try",
-        help="what a remembered approval of a command would cover",
+        help="show what a remembered approval of a command would cover",
         description="Say whether an approval of one shell command, remembered with the first of\n"
         "what is offered, would cover another one. Nothing is run or remembered.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     trying.add_argument("approved", nargs="?", metavar="APPROVED", help="the approved command")
     trying.add_argument("then", nargs="?", metavar="THEN", help="the command that comes later")
@@ -56,7 +55,7 @@ def add_trying(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 
 def try_families(options: argparse.Namespace) -> int:
-    """Try one pair, or one of each line."""
+    """Try one pair of commands, or the pair in each line."""
     workspace = str(options.workspace or Path.cwd())
     if options.jsonl:
         return _lines(workspace)
@@ -91,11 +90,11 @@ def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
 
     Args:
         row: `approved` and `then`; `workspace` and `cwd` where these are others.
-        workspace: where `row` does not say.
+        workspace: the workspace, if `row` names none.
 
     Raises:
-        TypeError: the row is none.
-        KeyError: it names no command.
+        TypeError: the row is no object of texts.
+        KeyError: the row names no command.
     """
     said = row.get("workspace")
     place = said if isinstance(said, str) else workspace
@@ -119,7 +118,7 @@ def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
 
 
 def _call(command: Json, workspace: str, directory: str) -> EscalatedCall:
-    """A call of a shell with this command alone."""
+    """A call of a shell tool with this command."""
     if not isinstance(command, str):
         raise TypeError("a command is a text")
     real = os.path.realpath(directory)

@@ -27,8 +27,9 @@ from ironcurtain_proxy.errors import ConfigurationError
 DESCRIPTION: Final = """\
 Find the MCP clients of this machine, and put their servers behind the proxy: a configuration below
 HOME/.ironcurtain, and one entry in each client's file that starts the proxy. Each server is started
-once, in a sandbox where this machine has one, to read its tools, and stopped again. You are asked
-before anything is started or written; a copy of each client's file is kept.
+once, in a sandbox where this machine has one, to read its tools, and stopped again; a server with a
+url is connected to. You are asked before anything is started or written; a copy of each client's
+file is kept.
 
 Known: Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed, Codex, Gemini CLI, Goose.
 
@@ -40,14 +41,14 @@ presets:
 
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy init                          find, ask, write
+  ironcurtain-proxy init                          find the servers, ask, and write
   ironcurtain-proxy init --dry-run                show what would change, and do nothing
   ironcurtain-proxy init --from ./mcp.json        this client's file alone
-  ironcurtain-proxy init --undo                   put the clients' files back
+  ironcurtain-proxy init --undo                   restore the clients' files
   ironcurtain-proxy init --preset coding --yes --servers client.json   no client's file is changed
 
-exit status: 0; 1 if something stays undone, as where a server did not answer; 2 if what was given
-cannot be used, or questions cannot be asked
+exit status: 0; 1 if the set-up is incomplete, as when a server did not answer; 2 if an argument
+or a file cannot be used, or questions cannot be asked
 """
 
 
@@ -69,29 +70,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--servers",
         type=Path,
         metavar="FILE",
-        help="a file with servers, which is read and left as it is",
+        help="a file with servers, which is read and not changed",
     )
-    source.add_argument("--undo", action="store_true", help="put the clients' files back")
+    source.add_argument("--undo", action="store_true", help="restore the clients' files")
     add("--workspace", type=Path, metavar="DIR", help="default: the repository, or this directory")
     add("--home", type=Path, metavar="DIR", help="default: your home")
     add("--yes", action="store_true", help="accept every proposal without a question")
     add("--dry-run", action="store_true", help="start and change nothing; show the differences")
-    add("--force", action="store_true", help="replace what says something else, and keep a copy")
+    add(
+        "--force",
+        action="store_true",
+        help="replace files with other content, and keep a copy of each",
+    )
     add("--json", action="store_true", help="print what was found and done as JSON")
     add(
         "--seconds",
         type=float,
         default=SECONDS,
         metavar="N",
-        help="how long all servers together have to answer (default 60)",
+        help="seconds for all servers together (default 60)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Set up, or undo it. 1 if it is not complete.
+    """Set up the clients, or undo it. 1 if the work is incomplete.
 
     Raises:
-        ConfigurationError: what was given cannot be used.
+        ConfigurationError: an argument or a file cannot be used.
     """
     home = (options.home or Path(os.environ.get("HOME") or "/")).expanduser().resolve()
     # From here on everything is as it will be when this user starts the proxy.
@@ -146,5 +151,5 @@ def _would(talk: Talk, settings: Settings, *, is_asked: bool) -> int:
     for spec in settings.servers:
         talk.say(f"would start {spec.name}: {' '.join([spec.command, *spec.args])}")
     talk.say(f"would write below {settings.state_dir}")
-    talk.say("nothing was started or written: say --yes to do it")
+    talk.say("nothing was started or written: pass --yes to start and write")
     return talk.end(int(not is_asked))

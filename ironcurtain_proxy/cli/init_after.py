@@ -1,7 +1,9 @@
-"""What `init` looks at when everything is written. Not a command itself."""
+"""The checks after `init`. Not a command itself."""
 
 import argparse
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import Final
@@ -13,19 +15,35 @@ from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.json import Json
 
 _MOST: Final = 6
+_PLAIN: Final = re.compile(r"[\w@./=<>~^ -]+", re.ASCII)
+"""A command without quotes, so that its words can stand in another one."""
+_INSTALLERS: Final = (
+    *("sudo apt-get install -y ", "npm install -g "),
+    *("uv tool install ", "pipx install ", "pip install "),
+)
 
 
-def look_after(talk: Talk) -> bool:
-    """Run `doctor` and `check --live`, and say in short what they found. False: there are errors.
+def look_after(
+    talk: Talk,
+    secrets: Mapping[str, Mapping[str, str]] | None = None,
+    installs: Collection[str] = (),
+) -> bool:
+    """Run `doctor` and `check --live`, and print a summary. False: there are errors.
 
     Both read the configuration from the files, as a client's proxy will.
+
+    Args:
+        talk: with the person.
+        secrets: credentials by server, which the client will fill in.
+        installs: commands that install servers, so that a sandbox can hold them.
     """
     # Not before they are needed: `init` begins to ask long before.
     from ironcurtain_proxy.cli import check as check_command  # noqa: PLC0415
     from ironcurtain_proxy.cli import doctor as doctor_command  # noqa: PLC0415
 
-    doctor = _answer(doctor_command.run)
-    check = _answer(check_command.run, live=True, seconds=None)
+    given = orjson.dumps({**(secrets or {})}).decode()
+    doctor = _answer(doctor_command.run, given)
+    check = _answer(check_command.run, given, live=True, seconds=None)
     results = doctor if isinstance(doctor, list) else []
     open_points = [one for one in results if isinstance(one, dict) and one.get("state") != "ok"]
     talk.say()
@@ -44,15 +62,38 @@ def look_after(talk: Talk) -> bool:
     errors = [one for one in listed if one.get("severity") == "error"]
     is_right = isinstance(check, dict) and not errors
     counted = f"{_count(len(errors), 'error')}, {_count(len(listed) - len(errors), 'warning')}"
-    talk.say(f"check --live: {counted if isinstance(check, dict) else 'did not end'}")
+    hint = "" if len(listed) == len(errors) else " (`ironcurtain-proxy check --live` shows them)"
+    talk.say(f"check --live: {counted + hint if isinstance(check, dict) else 'did not end'}")
     for one in errors[:_MOST]:
         talk.say(f"  {clean(str(one.get('message')), 300)}")
-    talk.answer |= {"doctor": doctor, "check": check}
+    commands = joined([*[str(one.get("remedy")) for one in open_points], *installs])
+    if commands:
+        talk.say("\nto run servers in sandboxes, install what is missing:")
+        for command in commands:
+            talk.say(f"  {clean(command, 500)}")
+    talk.answer |= {"doctor": doctor, "check": check, "install": [*commands]}
     return is_right
 
 
-def _answer(command: Callable[[argparse.Namespace], int], **options: object) -> Json:
-    """What a command prints with `--json`; None: it could not be carried out."""
+def joined(commands: Iterable[str]) -> list[str]:
+    """Commands that install something, those of one program as one; other texts are left out."""
+    found: dict[str, dict[str, None]] = {}
+    alone: dict[str, None] = {}
+    for command in commands:
+        start = next((one for one in _INSTALLERS if command.startswith(one)), None)
+        if start is not None and _PLAIN.fullmatch(command):
+            found.setdefault(start, {}).update(dict.fromkeys(command.removeprefix(start).split()))
+        elif start is not None:
+            alone[command] = None
+    return [*[start + " ".join(words) for start, words in found.items()], *alone]
+
+
+def _answer(
+    command: Callable[[argparse.Namespace], int], credentials: str, **options: object
+) -> Json:
+    """The JSON output of a command; None: the command could not run."""
+    # A command takes its secrets out of the environment, so that no child inherits them.
+    os.environ.setdefault("SERVER_CREDENTIALS", credentials)
     given = {"config": None, "dir": None, "json": True, **options}
     printed = StringIO()
     try:

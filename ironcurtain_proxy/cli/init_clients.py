@@ -1,4 +1,4 @@
-"""The set-up of the MCP clients of this machine, from finding to the last word.
+"""The set-up of the MCP clients on this machine.
 
 Not a command itself. The order is what makes an interruption harmless: the proxy's own files are
 whole before a client's file names the proxy, and each client's file is replaced in one step, with a
@@ -15,6 +15,7 @@ import orjson
 
 from ironcurtain_proxy.cli.init_after import look_after
 from ironcurtain_proxy.cli.init_files import digests, planned_files, write_files
+from ironcurtain_proxy.cli.init_logins import wanting_login, with_logins
 from ironcurtain_proxy.cli.init_servers import (
     lasting_entries,
     read_servers,
@@ -44,10 +45,12 @@ from ironcurtain_proxy.config.clients.plan import (
     OwnStart,
     behind,
     changes,
+    credentials,
     movings,
     origin_of,
     startable,
 )
+from ironcurtain_proxy.config.extras import missing
 from ironcurtain_proxy.config.presets.preset import PresetName, preset
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
@@ -69,7 +72,7 @@ _NOTHING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the command line says."""
+    """The options of the command line."""
 
     preset: PresetName
     home: Path
@@ -82,12 +85,12 @@ class Wish:
 
     @property
     def state(self) -> Path:
-        """Where the proxy keeps its files."""
+        """The proxy's state directory."""
         return self.home / STATE_DIRECTORY
 
 
 def set_up(talk: Talk, wish: Wish) -> int:
-    """Find, ask, read, write. 1 if it is not complete.
+    """Find the clients, ask, read the servers and write. 1 if the work is incomplete.
 
     Raises:
         ConfigurationError: something cannot be used, and nothing was changed.
@@ -96,7 +99,7 @@ def set_up(talk: Talk, wish: Wish) -> int:
     found = find(wish.home, wish.workspace, os.environ, wish.given)
     present = _present(wish.state)
     origins = read_journal(wish.state).origins
-    moving = movings(found.files, present, origins)
+    moving = _reachable(talk, movings(found.files, present, origins))
     _show(talk, wish, found, moving, present)
     if not moving:
         return _nothing(talk, found)
@@ -104,9 +107,9 @@ def set_up(talk: Talk, wish: Wish) -> int:
     if wish.dry_run:
         return _dry_run(talk, wish, moving, start)
     require_terminal(talk)
-    moving = movings(_chosen(talk, wish, moving), present, origins)
-    count = len({one.name for one in moving})
-    if not moving or talk.ask(f"Start {_count(count, 'server')} now, to read the tools?") == "n":
+    chosen = [id(file) for file in _chosen(talk, wish, moving)]
+    moving = [one for one in moving if id(one.file) in chosen]
+    if not moving or talk.ask(f"{_beginning(moving)} now, to read the tools?") == "n":
         talk.say("nothing was changed")
         return talk.end(1)
     return _carry_out(talk, wish, moving, present, start)
@@ -120,12 +123,14 @@ def _carry_out(
     start: OwnStart,
 ) -> int:
     entries = behind(moving, present)
-    settings = settings_for(startable(moving, entries, os.environ), wish.workspace)
+    secrets = credentials(moving, os.environ)
+    settings = settings_for(startable(moving, entries, os.environ), wish.workspace, secrets)
     talk.say(
         f"\nreading the tools of {_count(len(entries), 'server')} (up to {wish.seconds:g} s) …"
     )
-    servers = read_servers(settings, wish.seconds)
-    silent = {one.name for one in servers if one.error} - present.keys()
+    servers = with_logins(talk, settings, read_servers(settings, wish.seconds), wish.seconds)
+    later = wanting_login(settings, servers)
+    silent = {one.name for one in servers if one.error} - present.keys() - {*later}
     for line in summed_up(servers):
         talk.say(f"  {clean(line, 200)}")
     for name in sorted(silent):
@@ -135,7 +140,7 @@ def _carry_out(
     kept = {name: entry for name, entry in lasting.items() if name not in silent}
     changed, refused = changes(moving, start, silent)
     for file, why in refused:
-        talk.say(f"{short(file.path, wish.home)}: {clean(why)}: stays as it is")
+        talk.say(f"{short(file.path, wish.home)}: {clean(why)}: stays unchanged")
     if not changed:
         talk.say("nothing was changed")
         return talk.end(1)
@@ -145,9 +150,31 @@ def _carry_out(
     origins = {one.name: origin_of(one.taken.entry) for one in moving if one.name not in silent}
     if not _write(talk, wish, answering, kept, changed, origins):
         return talk.end(1)
-    is_right = look_after(talk)
+    is_right = look_after(talk, secrets, unconfined(settings, os.environ).values())
+    for name in later:
+        talk.say(f"{clean(name)} wants a login: run `ironcurtain-proxy login {clean(name)}`, then "
+                 f"`ironcurtain-proxy annotate {clean(name)}`")  # fmt: skip
     _last_words(talk, changed)
-    return talk.end(int(bool(silent) or bool(refused) or not is_right))
+    return talk.end(int(bool(silent) or bool(refused) or bool(later) or not is_right))
+
+
+def _reachable(talk: Talk, moving: Sequence[Moving]) -> list[Moving]:
+    """Those that can be started or reached with what is installed; the others are named."""
+    lack = missing("http", "a server with a url")
+    far = [one for one in moving if "url" in one.taken.entry]
+    for one in far if lack else ():
+        talk.say(f"{clean(one.name)} stays unchanged: {lack}")
+    return [one for one in moving if not lack or one not in far]
+
+
+def _beginning(moving: Sequence[Moving]) -> str:
+    """What is done to read the tools: `Start 2 servers and connect to 1`."""
+    far = {one.name for one in moving if "url" in one.taken.entry}
+    near = {one.name for one in moving} - far
+    said = [f"start {_count(len(near), 'server')}"] if near else []
+    said += [f"connect to {', '.join(clean(name) for name in sorted(far))}"] if far else []
+    text = " and ".join(said)
+    return text[:1].upper() + text[1:]
 
 
 def _present(state: Path) -> dict[str, dict[str, Json]]:
@@ -209,8 +236,8 @@ def _dry_run(talk: Talk, wish: Wish, moving: Sequence[Moving], start: OwnStart) 
         for line in diff_lines(one, wish.home):
             talk.say(line)
     for file, why in refused:
-        talk.say(f"{short(file.path, wish.home)}: {clean(why)}: would stay as it is")
-    talk.say(f"\nwould start {_count(len({one.name for one in moving}), 'server')} to read the "
+        talk.say(f"{short(file.path, wish.home)}: {clean(why)}: would stay unchanged")
+    talk.say(f"\nwould {_beginning(moving).lower()} to read the "
              f"tools, and write below {short(wish.state, wish.home)}; nothing was started or "
              "changed")  # fmt: skip
     talk.answer["diffs"] = {
@@ -267,12 +294,12 @@ def _write(
             write_journal(wish.state, journal)
             done = _change_files(talk, wish, journal, changed)
         except KeyboardInterrupt:
-            talk.say("stopped: `ironcurtain-proxy init --undo` puts back what was changed")
+            talk.say("stopped: `ironcurtain-proxy init --undo` restores the changed files")
             raise
         except OSError as error:
             raise ConfigurationError(
                 f"{error.filename or wish.state}: cannot be written: {error.strerror}; "
-                "`ironcurtain-proxy init --undo` puts back what was changed"
+                "`ironcurtain-proxy init --undo` restores the changed files"
             ) from None
     talk.answer["changed"] = done
     return len(done) == len(changed)
@@ -287,7 +314,7 @@ def _change_files(
         try:
             journal = change(wish.state, journal, one, SystemClock().now())
         except OSError as error:
-            talk.say(f"{path}: left as it is: {error.strerror}")
+            talk.say(f"{path}: not changed: {error.strerror}")
             continue
         talk.say(f"{path}: {_count(len(one.servers), 'server')} behind the proxy")
         if one.file.is_project and (wish.workspace / ".git").exists():

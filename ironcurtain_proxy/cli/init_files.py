@@ -29,7 +29,7 @@ def planned_files(
     entries: Mapping[str, Json],
     workspace: Path,
 ) -> list[PlannedFile]:
-    """The files of a set-up.
+    """The files that `init` will write.
 
     Raises:
         ConfigurationError: there is too much to write, or what is there cannot be read.
@@ -51,28 +51,27 @@ def write_files(
     force: bool,
     own: Mapping[str, str] | None = None,
 ) -> bool:
-    """Write them. False: one says something else, and nothing was written.
+    """Write the files. False: an existing file has other content, and nothing was written.
 
     Args:
         files: to be written.
         say: prints a line.
-        force: whether files that say something else are replaced.
-        own: the SHA-256 of files that `init` wrote itself; as long as they are that, they may be
-            replaced.
+        force: whether files with other content are replaced.
+        own: the SHA-256 of each file as `init` wrote it. An unchanged file may be replaced.
 
     Raises:
-        ConfigurationError: one cannot be written.
+        ConfigurationError: a file cannot be written.
     """
     own = own or {}
     others = [file for file in files if file.state == "other" and not _is_own(file, own)]
     if others and not force:
         for file in others:
-            say(f"{file.path}: is there and says something else: left as it is")
+            say(f"{file.path}: exists with other content and is not changed")
         say("nothing was written: --force replaces these files and keeps them beside the new ones")
         return False
     kept = [file for file in files if file.state == "elsewhere" and not force]
     for file in kept:
-        say(f"{file.path}: names another workspace: left as it is. For this one set "
+        say(f"{file.path}: names another workspace and is not changed. For this workspace, set "
             "ALLOWED_DIRECTORY where your client starts the proxy")  # fmt: skip
     todo = [file for file in files if file not in kept and file.state != "same"]
     try:
@@ -93,7 +92,7 @@ def _is_own(file: PlannedFile, own: Mapping[str, str]) -> bool:
 
 
 def digests(files: Sequence[PlannedFile], before: Mapping[str, str]) -> dict[str, str]:
-    """The SHA-256 of what `init` wrote, by name; a file that was left as it is stays out."""
+    """The SHA-256 of each file that `init` wrote, by name."""
     found = dict(before)
     for name, file in zip(NAMES, files, strict=True):
         if file.state != "elsewhere":

@@ -32,14 +32,18 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launchers import launched
 
 SECONDS: Final = 60.0
-"""For all servers together: the first start of `npx` or `uvx` fetches a package."""
+"""The limit for all servers together: the first start of `npx` or `uvx` fetches a package."""
 
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
 _RUNS_MODULE: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[mc]")
 
 
-def settings_for(entries: Mapping[str, Mapping[str, Json]], workspace: Path) -> Settings:
-    """The settings under which these servers are started, to read their tools."""
+def settings_for(
+    entries: Mapping[str, Mapping[str, Json]],
+    workspace: Path,
+    credentials: Mapping[str, Mapping[str, str]] | None = None,
+) -> Settings:
+    """The settings for starting these servers to read their tools."""
     environ = {
         name: value
         for name, value in os.environ.items()
@@ -47,11 +51,13 @@ def settings_for(entries: Mapping[str, Mapping[str, Json]], workspace: Path) -> 
     }
     environ[SERVERS_VARIABLE] = orjson.dumps({**entries}).decode()
     environ["ALLOWED_DIRECTORY"] = str(workspace)
+    if credentials:
+        environ["SERVER_CREDENTIALS"] = orjson.dumps({**credentials}).decode()
     return load_settings(environ)
 
 
 def read_servers(settings: Settings, seconds: float) -> list[ReadServer]:
-    """Start the servers, list their tools, and stop them again."""
+    """Start the servers, list their tools and stop the servers."""
     # Joins all folders: long to import, and only this step needs them.
     from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
 
@@ -65,6 +71,9 @@ def read_servers(settings: Settings, seconds: float) -> list[ReadServer]:
             servers.append(ReadServer(name=spec.name, annotations=spec.annotations, error=why))
             continue
         tools = [tool.raw for tool in found.definitions if tool.server == spec.name]
+        if spec.remote is not None:
+            servers.append(annotate(spec.name, tools, is_remote=True))
+            continue
         packed = recognised_pack(spec.command, spec.args)
         pack = None if packed is None else read_pack(packed)
         servers.append(annotate(spec.name, tools, recognised(spec.command, spec.args), pack))
@@ -87,13 +96,13 @@ def lasting_entries(
     servers: Sequence[ReadServer],
     base: Path,
 ) -> dict[str, Json]:
-    """The servers as they are started from now on.
+    """The entries that start the servers behind the proxy.
 
     Args:
-        written: as the client has them.
+        written: the entries of the client.
         settings: with the same servers.
         servers: with their tools.
-        base: what relative words of a command were meant in.
+        base: the directory that relative paths in a command are relative to.
     """
     read = {server.name: server for server in servers}
     entries: dict[str, Json] = {}
@@ -102,7 +111,7 @@ def lasting_entries(
         entry: dict[str, Json] = {**written[spec.name]}
         if server.annotations != spec.annotations and not server.error:
             entry["annotations"] = server.annotations
-        if spec.cwd is None:
+        if spec.cwd is None and spec.remote is None:
             entry.update(_place(spec, server, settings, entry, base))
         entries[spec.name] = entry
     return entries
@@ -115,7 +124,7 @@ def _place(
     entry: Mapping[str, Json],
     base: Path,
 ) -> Mapping[str, Json]:
-    """What the client's working directory gave a server, said in its entry."""
+    """The keys of an entry that depend on the working directory of the client."""
     # Relative words of the command were meant where the client starts it, not where it will run.
     there = settle(spec, settings.state_dir, base, make=False)
     words: dict[str, Json] = {}
@@ -135,7 +144,7 @@ def _place(
 def _safe_path(
     spec: ServerSpec, args: Sequence[str], entry: Mapping[str, Json]
 ) -> Mapping[str, Json]:
-    """What keeps a server in Python from importing modules of the workspace that it runs in.
+    """The keys of an entry that keep a Python server from importing modules of its workspace.
 
     An option where there can be one: a variable would hold for the commands that it runs, too, and
     `python -m unittest` would not find the project's own tests.
@@ -175,18 +184,18 @@ def _knows_safe_path(program: str) -> bool:
 
 
 def described(servers: Sequence[ReadServer]) -> Iterator[str]:
-    """What was read, a line for each tool."""
+    """The tools that were read, one line for each tool."""
     for server in servers:
         yield _heading(server)
         for tool in server.tools:
             why = f": {visible(tool.why)}" if tool.is_denied or tool.kind == "unknown" else ""
             yield f"  {visible(tool.name)}: {_meaning(tool)}{why}"
         if server.left_out:
-            yield f"  {server.left_out} more cannot be described, so never free"
+            yield f"  {server.left_out} more cannot be described: asked about or denied"
 
 
 def summed_up(servers: Sequence[ReadServer]) -> Iterator[str]:
-    """What was read, a line for each kind of tools."""
+    """The tools that were read, one line for each kind."""
     for server in servers:
         yield _heading(server)
         kinds: dict[str, list[str]] = {}
@@ -195,7 +204,7 @@ def summed_up(servers: Sequence[ReadServer]) -> Iterator[str]:
         for meaning, names in kinds.items():
             yield f"  {meaning}: {', '.join(names)}"
         if server.left_out:
-            yield f"  not described, so never free: {server.left_out} more"
+            yield f"  not described, so asked about or denied: {server.left_out} more"
 
 
 def _heading(server: ReadServer) -> str:
@@ -207,7 +216,7 @@ def _heading(server: ReadServer) -> str:
 
 
 def _meaning(tool: ReadTool) -> str:
-    return "not described, so never free" if tool.is_denied else _MEANS[tool.kind]
+    return "not described, so asked about or denied" if tool.is_denied else _MEANS[tool.kind]
 
 
 _MEANS: Final[Mapping[ToolKind, str]] = {
@@ -216,5 +225,5 @@ _MEANS: Final[Mapping[ToolKind, str]] = {
     "shell": "runs a shell command",
     "looks": "shows what is its server's own",
     "keeps": "changes what is its server's own",
-    "unknown": "not recognised, so never free",
+    "unknown": "not recognised, so asked about or denied, unless a sandbox holds it",
 }

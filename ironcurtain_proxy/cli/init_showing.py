@@ -1,4 +1,4 @@
-"""What `init` found, for people and for programs. Not a command itself."""
+"""The findings of `init`, as text and as JSON. Not a command itself."""
 
 import difflib
 import os
@@ -12,6 +12,7 @@ import orjson
 from ironcurtain_proxy.cli.init_talk import clean
 from ironcurtain_proxy.config.clients.finding import ClientFile, Found
 from ironcurtain_proxy.config.clients.plan import FileChange, Moving
+from ironcurtain_proxy.config.clients.remote_entries import ADDRESSES
 from ironcurtain_proxy.config.clients.text_format import table_at
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.json import Json
@@ -24,7 +25,7 @@ _SHORTEST_SECRET: Final = 6
 def found_lines(
     found: Found, moving: Sequence[Moving], unconfined: Mapping[str, str], home: Path
 ) -> Iterator[str]:
-    """A paragraph for each file: its servers, and those that stay."""
+    """A paragraph for each file: the servers that move, and those that stay."""
     for file in found.files:
         here = [one for one in moving if one.file is file]
         left = [one for table in file.tables for one in table.left]
@@ -46,14 +47,13 @@ def found_lines(
 
 def _server_lines(moving: Moving, unconfined: Mapping[str, str]) -> Iterator[str]:
     entry = moving.taken.entry
-    args = entry.get("args")
-    words = [str(entry["command"]), *[str(one) for one in (args if isinstance(args, list) else [])]]
     renamed = "" if moving.name == moving.taken.name else f" (as {clean(moving.name)})"
-    yield f"  {clean(moving.taken.name)}{renamed}: {clean(shlex.join(words))}"
-    env = entry.get("env")
+    yield f"  {clean(moving.taken.name)}{renamed}: {clean(_place(entry))}"
+    env = entry.get("env", entry.get("headers"))
     names = [*(env if isinstance(env, dict) else {})]
     if names:
-        yield f"    its variables move to the proxy's own file: {clean(', '.join(names))}"
+        what = "headers" if "url" in entry else "variables"
+        yield f"    its {what} move to the proxy's own file: {clean(', '.join(names))}"
     if kept := moving.taken.open_variables:
         yield f"    {moving.file.client.name} goes on to fill in {clean(', '.join(kept))}"
     if moving.taken.unused:
@@ -62,8 +62,18 @@ def _server_lines(moving: Moving, unconfined: Mapping[str, str]) -> Iterator[str
         yield f"    runs without a sandbox until it is installed: {clean(remedy, 200)}"
 
 
+def _place(entry: Mapping[str, Json]) -> str:
+    """What is started, or the address without what may be a secret in it."""
+    if "url" in entry:
+        address = str(entry["url"])
+        return address.partition("?")[0] + ("?…" if "?" in address else "") + "  (over the network)"
+    args = entry.get("args")
+    words = [str(entry["command"]), *[str(one) for one in (args if isinstance(args, list) else [])]]
+    return shlex.join(words)
+
+
 def unconfined(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
-    """The servers that no sandbox can hold as they are started, each with what helps."""
+    """The servers that cannot run in a sandbox, each with a remedy."""
     # Joins all folders: long to import.
     from ironcurtain_proxy.wiring.confinement import machine_of  # noqa: PLC0415
 
@@ -71,7 +81,7 @@ def unconfined(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]
     return {
         spec.name: installation_of(spec)
         for spec in settings.servers
-        if isinstance(look_up(spec, machine), NotInstalled)
+        if spec.remote is None and isinstance(look_up(spec, machine), NotInstalled)
     }
 
 
@@ -90,13 +100,20 @@ def diff_lines(change: FileChange, home: Path) -> Iterator[str]:
 
 
 def _secrets(file: ClientFile) -> set[str]:
-    """What its servers' variables, headers and settings hold, as the file may write it."""
+    """The values of servers' variables, headers and settings, as the file may write them."""
     document = file.form.parse(file.text)
     entries = [
         one for table in file.tables for one in (table_at(document, table.place) or {}).values()
     ]
     tables = [one for entry in entries if isinstance(entry, dict) for one in entry.values()]
     found = {text for one in tables if isinstance(one, dict) for text in _texts(one)}
+    found |= {
+        text.partition("?")[2]
+        for entry in entries
+        if isinstance(entry, dict)
+        for key in ADDRESSES
+        if isinstance(text := entry.get(key), str)
+    }
     long = {text for text in found if len(text) >= _SHORTEST_SECRET}
     return long | {orjson.dumps(text).decode()[1:-1] for text in long}
 
@@ -134,6 +151,6 @@ def _file_json(file: ClientFile, moving: Sequence[Moving]) -> Json:
 
 
 def short(path: Path, home: Path) -> str:
-    """A path with `~`."""
+    """A path with `~` for the home directory."""
     text = str(path)
     return f"~{text.removeprefix(str(home))}" if text.startswith(f"{home}{os.sep}") else text

@@ -1,4 +1,4 @@
-"""What `init` says and asks on a terminal. Not a command itself."""
+"""The dialogue of `init` on a terminal. Not a command itself."""
 
 import sys
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from ironcurtain_proxy.model.question import visible
 
 @dataclass
 class Talk:
-    """The conversation of one run."""
+    """The dialogue of one run."""
 
     yes: bool
     """Whether each proposal is accepted without a question."""
     as_json: bool
     answer: dict[str, Json] = field(default_factory=dict)
-    """What `--json` prints in the end."""
+    """The output of `--json`."""
 
     def say(self, line: str = "") -> None:
         """Print a line for people."""
@@ -28,7 +28,7 @@ class Talk:
             sys.stdout.flush()
 
     def ask(self, question: str, keys: Sequence[str] = ("y", "n")) -> str:
-        """One of the keys; the first one is the proposal, and what an empty line means.
+        """The chosen key. An empty line chooses the first key, which is the proposal.
 
         Raises:
             ConfigurationError: the input ended.
@@ -49,7 +49,7 @@ class Talk:
                 return word[0]
 
     def end(self, code: int) -> int:
-        """Print the answer, if it was asked for. Returns the code."""
+        """Print the JSON output if it was requested. Returns the exit code."""
         if self.as_json:
             line = orjson.dumps({"ok": code == 0, **self.answer}).decode()
             sys.stdout.write(line + "\n")
@@ -57,16 +57,16 @@ class Talk:
 
 
 def require_terminal(talk: Talk, command: str = "init") -> None:
-    """Refuse to ask where nobody can answer.
+    """Refuse to ask without a terminal.
 
     Raises:
-        ConfigurationError: nobody can.
+        ConfigurationError: there is no terminal.
     """
     if talk.yes:
         return
     if talk.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigurationError(
-            f"{command} asks questions, and this is no terminal: pass --yes to accept every "
+            f"{command} asks questions, which needs a terminal: pass --yes to accept every "
             "proposal, or --dry-run to look at them"
         )
 

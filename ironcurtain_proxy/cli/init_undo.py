@@ -11,7 +11,7 @@ _NEVER: Final = "nothing to undo: `init` has changed no client's file, or everyt
 
 
 def put_back(talk: Talk, home: Path, state: Path) -> int:
-    """Put all clients' files back. 1 if one could not be.
+    """Restore all clients' files. 1 if a file could not be restored.
 
     Raises:
         ConfigurationError: the record cannot be read, or another `init` is running.

@@ -9,7 +9,7 @@ def proposed_workspace(given: Path | None, here: Path, home: Path) -> tuple[Path
     """The workspace and where it comes from, in words.
 
     Raises:
-        ConfigurationError: nothing can be proposed here.
+        ConfigurationError: no directory can be proposed.
     """
     if given is not None:
         return given.expanduser().resolve(), "as given"

@@ -1,24 +1,33 @@
 """The kernel on files alone: facts and policy, no servers, no session.
 
-What `decide` and `explain` share. Knows the rooms that read files and facts; not how answers are
+The part that `decide` and `explain` share. Knows how files and facts are read; not how answers are
 printed.
 """
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine
+from ironcurtain_proxy.config.servers.roots import Root, initial_roots
 from ironcurtain_proxy.decision.authorizer import authorize
+from ironcurtain_proxy.decision.combining import gravest_first
+from ironcurtain_proxy.decision.completions import unasked
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
 from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.operations import OperationSource, named_by
 from ironcurtain_proxy.facts.paths import PathReader
 from ironcurtain_proxy.facts.schema import SchemaChecker
+from ironcurtain_proxy.facts.server_questions import facts_of_question
 from ironcurtain_proxy.facts.spelling import Speller
-from ironcurtain_proxy.model.decision import Decision, Deny
+from ironcurtain_proxy.facts.unknown_tools import as_unknown, guessed
+from ironcurtain_proxy.model.asked import on_the_wire, operation_of
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Ground
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
+from ironcurtain_proxy.model.operation import QUESTION_METHODS, Asked, Operation, RequestId
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 
 
 @dataclass(slots=True)
@@ -27,13 +36,16 @@ class Kernel:
 
     engine: LoadedEngine
     facts: FactReader
+    """Of tool calls: as lenient as the original, whose recorded decisions are replayed with it."""
+    strict: FactReader
+    """Of all other operations, as in `serve`."""
     remotes: GitRemotes
     schemas: SchemaChecker | None
-    """None: arguments are not held to the annotated schema."""
+    """None: arguments are not checked against the annotated schema."""
 
     @classmethod
     def of(cls, engine: LoadedEngine, *, check_schemas: bool) -> "Kernel":
-        """Put the parts together for a directory that was read."""
+        """A kernel for the files of a directory."""
         workspace = engine.loaded.policy.workspace
         speller = Speller(
             home=str(engine.home),
@@ -48,6 +60,7 @@ class Kernel:
                 cwd=str(Path.cwd()),
                 plain_urls_only=False,
             ),
+            strict=FactReader(PathReader(speller), workspace=workspace),
             remotes=GitRemotes({**os.environ, "HOME": str(engine.home)}),
             schemas=SchemaChecker() if check_schemas else None,
         )
@@ -56,7 +69,10 @@ class Kernel:
         """The facts of one call."""
         loaded = self.engine.loaded
         annotation = loaded.annotations.get((server, tool))
-        if annotation is None or server in loaded.policy.trusted_servers:
+        is_trusted = server in loaded.policy.trusted_servers
+        if annotation is None and not is_trusted and loaded.policy.unknown_tools == "ask":
+            return self._gather_unknown(server, tool, arguments)
+        if annotation is None or is_trusted:
             return _without_facts(server, tool, arguments, annotated=annotation is not None)
         if self.schemas is not None:
             # The parser made it, so it is a dict; another object each time would be compiled anew.
@@ -66,12 +82,50 @@ class Kernel:
                 return unresolvable(problem)
         return self.facts.read(annotation, arguments, self.remotes)
 
+    def _gather_unknown(self, server: str, tool: str, arguments: Arguments) -> Gathered:
+        annotation = guessed(server, tool, arguments)
+        gathered = self.strict.read(annotation, arguments, self.remotes)
+        return as_unknown(gathered) if isinstance(gathered, Facts) else gathered
+
+    def gather_operation(self, operation: Operation) -> Gathered:
+        """The facts of an operation that is no tool call. A view is taken for declared."""
+        if operation.method in QUESTION_METHODS:
+            return facts_of_question(operation, str)
+        source = OperationSource(prompts=self.engine.loaded.prompts)
+        named = named_by(operation, source, lambda _server, _uri: True)
+        if isinstance(named, Unresolvable):
+            return named
+        return self.strict.read(named.annotation, named.arguments, self.remotes)
+
+    def decide_request(self, server: str, method: str, params: Mapping[str, Json]) -> Decision:
+        """The kernel's answer to a request that is no tool call, as it stands on the wire."""
+        if method == ROOTS_LIST:
+            return roots_answer(initial_roots(self.engine.loaded.policy, server))
+        asked = on_the_wire(server, method, params)
+        return Deny(asked) if isinstance(asked, Ground) else self._decide_operation(asked)
+
+    def _decide_operation(self, asked: Asked) -> Decision:
+        gathered = self.gather_operation(operation_of(asked, RequestId("decided")))
+        if not isinstance(gathered, Facts):
+            return Deny(gathered.ground)
+        decision = gravest_first(authorize(gathered.request, self.engine.loaded.policy))
+        return unasked(decision) if asked.method == "completion/complete" else decision
+
     def decide(self, server: str, tool: str, arguments: Arguments) -> Decision:
-        """The kernel's answer to one call."""
+        """The kernel's decision on one call."""
         gathered = self.gather(server, tool, arguments)
         if isinstance(gathered, Facts):
             return authorize(gathered.request, self.engine.loaded.policy)
         return Deny(gathered.ground)
+
+
+ROOTS_LIST: Final = "roots/list"
+
+
+def roots_answer(roots: Sequence[Root]) -> Allow:
+    """The answer to a server that asks for roots, which is always given."""
+    told = ", ".join([root.uri for root in roots]) or "none"
+    return Allow(Ground("policy-roots", f"Roots come from the policy: {told}"))
 
 
 def _without_facts(server: str, tool: str, arguments: Arguments, *, annotated: bool) -> Facts:

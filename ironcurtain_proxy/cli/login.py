@@ -3,12 +3,13 @@
 import argparse
 import sys
 import webbrowser
+from functools import partial
 from typing import Final
 
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.cli.remote_server import add_arguments_of_server, remote_server
+from ironcurtain_proxy.cli.remote_server import RemoteServer, add_arguments_of_server, remote_server
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
@@ -46,11 +47,27 @@ def run(options: argparse.Namespace) -> int:
     """Log in.
 
     Raises:
-        ConfigurationError: the server wants no login, or cannot be logged in to.
-        LoginFailedError: there is no login.
+        ConfigurationError: the server needs no login, or offers none that works here.
+        LoginFailedError: the login failed.
     """
     require("http", "login")
     found = remote_server(options.server, options.config)
+    logged_in(found, opens_browser=not options.no_browser, port=options.port)
+    return 0
+
+
+def logged_in(found: RemoteServer, *, opens_browser: bool, port: int | None = None) -> None:
+    """Log in to a server, and keep the login.
+
+    Args:
+        found: the server.
+        opens_browser: open the page, or print its address.
+        port: to which the browser comes back; None: as the entry says, or any.
+
+    Raises:
+        ConfigurationError: the server needs no login, or offers none that works here.
+        LoginFailedError: the login failed.
+    """
     endpoint = found.endpoint
     if endpoint.has_authorization:
         raise ConfigurationError(
@@ -67,17 +84,20 @@ def run(options: argparse.Namespace) -> int:
 
     secret = None if own is None else secret_of(own, found.spec.credentials, found.name)
     named = own.callback_port if own is not None else None
-    port = options.port if options.port is not None else named or 0
+    back = port if port is not None else named or 0
 
     async def show(url: str) -> None:
-        if options.no_browser or not await anyio.to_thread.run_sync(webbrowser.open, url):
+        if not opens_browser or not await anyio.to_thread.run_sync(webbrowser.open, url):
             sys.stdout.write(f"open this page, and log in:\n{visible(url)}\n")
         else:
             sys.stdout.write("a page was opened in your browser: log in there\n")
         sys.stdout.flush()
 
-    login = anyio.run(log_in, found.name, endpoint, secret, show, port)
+    before = found.file.current()
+    scope = None if before is None else before.wanted_scope
+    if scope is not None:
+        sys.stdout.write(f"the server wants these rights: {visible(scope)}\n")
+    login = anyio.run(partial(log_in, found.name, endpoint, secret, show, back, scope=scope))
     found.file.write(login)
     until = "the proxy renews it" if login.refresh_token else "log in again when it has ended"
     sys.stdout.write(f"logged in to {visible(found.name)} by {visible(login.issuer)}; {until}\n")
-    return 0

@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from ironcurtain_proxy.cli.remote_server import (
-    RemoteServer,
-    add_arguments_of_server,
-    remote_server,
-)
+from ironcurtain_proxy.cli.remote_server import RemoteServer, add_arguments_of_server, remote_server
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.mailbox.display import visible
@@ -20,7 +16,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = """\
 Forget the login to a server, and tell its authorization server so if it can be told. Running
-sessions use the token no more.
+sessions stop using the token.
 """
 
 EXAMPLES: Final = """\
@@ -55,14 +51,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _revoke(found: RemoteServer, login: "Login") -> bool:
-    """Tell the authorization server. False: it cannot be told."""
+    """Revoke the login at the authorization server. False: the server could not be told."""
     # Only a login that there was needs a client of HTTP.
-    from ironcurtain_proxy.downstream.remote.network import open_client  # noqa: PLC0415
+    from ironcurtain_proxy.downstream.remote.network import GuardedPool, open_client  # noqa: PLC0415
     from ironcurtain_proxy.downstream.remote.token_requests import revoke  # noqa: PLC0415
 
     if login.revocation_endpoint is None:
         return False
-    async with open_client(found.name, found.endpoint) as client:
+    async with open_client(GuardedPool(found.name, found.endpoint)) as client:
         try:
             return await revoke(
                 client,

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy metrics`: how the auto-confirm engine does, in numbers."""
+"""`ironcurtain-proxy metrics`: metrics of the auto-confirm engine."""
 
 import argparse
 import sys
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show them. 0 also where a target is missed."""
+    """Print the metrics. 0 even if a target is missed."""
     require("engine", "metrics")
     from ironcurtain_proxy.auto_confirm.store.metrics import as_prometheus, compute  # noqa: PLC0415  slow
 
@@ -62,7 +62,7 @@ class _SampleLine:
     value: str
     target: str = ""
     met: bool | None = None
-    """None: there is no target, or nothing to judge yet."""
+    """None: there is no target, or no data yet."""
 
     def text(self) -> str:
         judged = {None: "", True: "✓ ", False: "✗ missed, "}[self.met]

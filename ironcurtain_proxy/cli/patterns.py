@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy patterns`: what the auto-confirm engine may approve, as an operator says.
+"""`ironcurtain-proxy patterns`: the calls that an operator lets the engine approve.
 
 Nothing becomes a pattern by itself: `propose` shows what reviewers' approvals suggest, and
 `promote` is a person's decision.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.store import Store
 
 _EVIDENCE: Final = 4
-"""The approve rate counts from more than three decisions on; so does a proposal."""
+"""The fewest approvals for a proposal. The approve rate, too, needs more than three decisions."""
 
 DESCRIPTION: Final = "Propose, list, promote or disable the engine's approval patterns."
 
@@ -40,10 +40,10 @@ exit status: 0; 1 if there is no such pattern, or it cannot be promoted
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    proposing = actions.add_parser("propose", help="show what reviewers' approvals suggest")
+    proposing = actions.add_parser("propose", help="propose patterns from reviewers' approvals")
     listing = actions.add_parser("list", help="show all patterns")
     promoting = actions.add_parser("promote", help="let a proposal or a disabled pattern approve")
-    disabling = actions.add_parser("disable", help="let a pattern approve no longer")
+    disabling = actions.add_parser("disable", help="stop a pattern from approving")
     for action in (proposing, promoting):
         action.add_argument(
             "--min",
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out one action. 1 if there is nothing of that name."""
+    """Run one action. 1 if there is no pattern of that name."""
     with opened_store(options) as store:
         match options.action:
             case "propose":

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy pending`: what waits for a person."""
+"""`ironcurtain-proxy pending`: the calls that wait for a person."""
 
 import argparse
 from typing import Final
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List them."""
+    """List the calls that wait."""
     now = utc_now()
     waiting = existing_mailboxes_of(options).pending(now)
     keep_numbers(waiting, state_directory())

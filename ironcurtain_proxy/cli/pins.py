@@ -1,14 +1,15 @@
-"""`ironcurtain-proxy pins`: what servers said of themselves when they were trusted, and say now."""
+"""`ironcurtain-proxy pins`: servers' descriptions of themselves, then and now."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.reviewing import say, say_json
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
-from ironcurtain_proxy.config.settings import home_directory
+from ironcurtain_proxy.config.settings import home_directory, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
@@ -17,7 +18,7 @@ from ironcurtain_proxy.pins.difference import Change, changes
 from ironcurtain_proxy.pins.pinned import Parts, ServerPins
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
-from ironcurtain_proxy.wiring.pins import pin_store
+from ironcurtain_proxy.wiring.pins import pin_store, pinned_servers
 
 DESCRIPTION: Final = """\
 Show what is pinned of each server: its instructions, tools, prompts, templates and views, as they
@@ -38,7 +39,7 @@ exit status: 0; 1 if a file cannot be used, or nothing was accepted; 2 if no suc
 """
 
 _LINES: Final = 60
-"""Lines of one part that `diff` shows."""
+"""The most lines of one part that `diff` shows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         added.add_argument("server", nargs=None if needs_one else "?", help="its name")
         if name in {"list", "diff"}:
             added.add_argument("--json", action="store_true", help="print JSON")
+        if name == "reset":
+            added.add_argument(
+                "--config",
+                type=Path,
+                metavar="FILE",
+                help="the configuration file (default: as `serve` finds it)",
+            )
         if name == "accept":
             added.add_argument(
                 "--part", action="append", metavar="SECTION/NAME", help="only this; may be repeated"
@@ -63,14 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out.
+    """Run one action.
 
     Raises:
         ConfigurationError: no such server is pinned, or a person cannot be asked.
     """
     store = pin_store(home_directory(os.environ) / STATE_DIRECTORY)
     if options.action == "reset":
-        return _reset(store, options.server)
+        return _reset(store, options.server, options.config)
     everything = list(store.all())
     faults = [one for one in everything if isinstance(one, PinsFileError)]
     found = [one for one in everything if isinstance(one, ServerPins)]
@@ -89,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(faults))
 
 
-_MEND: Final = "move the file away to trust the server anew"
+_MEND: Final = "`pins reset SERVER` trusts the server anew, and keeps the file aside"
 
 
 def _list(chosen: Sequence[ServerPins], *, as_json: bool) -> None:
@@ -97,12 +105,19 @@ def _list(chosen: Sequence[ServerPins], *, as_json: bool) -> None:
         say_json([_listed(one) for one in chosen])
         return
     for one in chosen:
-        counts = [f"{len(parts)} {section}" for section, parts in one.trusted.items() if parts]
+        counts = [_counted(section, len(parts)) for section, parts in one.trusted.items() if parts]
         waiting = len(changes(one))
         more = f"; {waiting} to be accepted" if waiting else ""
         say(f"{visible(one.server)}  {one.launch[:12]}  {', '.join(counts) or 'nothing'}{more}")
     if not chosen:
         say("nothing is pinned: a server is pinned when it starts for the first time")
+
+
+def _counted(section: Section, number: int) -> str:
+    """`1 tool`, `2 tools`; a server's instructions are one text, whatever their word says."""
+    if section == "instructions":
+        return section
+    return f"{number} {section[:-1] if number == 1 else section}"
 
 
 def _listed(one: ServerPins) -> dict[str, Json]:
@@ -146,7 +161,7 @@ def _diff(chosen: Sequence[ServerPins], all_pins: Sequence[ServerPins], *, as_js
             is_quiet = False
             say(line)
     if is_quiet:
-        say("every server is as it was accepted")
+        say("no server has changed since it was accepted")
 
 
 def _shown(one: ServerPins, others: set[str]) -> list[str]:
@@ -224,17 +239,28 @@ def _is_named(change: Change, parts: Sequence[str] | None) -> bool:
 
 def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
-        raise ConfigurationError("there is nobody to ask here: look at `pins diff`, then add --yes")
+        raise ConfigurationError("this is no terminal to ask on: read `pins diff`, then add --yes")
     sys.stdout.write(question)
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _reset(store: PinStore, server: str) -> int:
-    chosen = [one for one in store.all() if isinstance(one, ServerPins) and one.server == server]
-    if not chosen:
+def _reset(store: PinStore, server: str, config: Path | None) -> int:
+    everything = list(store.all())
+    chosen = [one for one in everything if isinstance(one, ServerPins) and one.server == server]
+    faults = {one.launch for one in everything if isinstance(one, PinsFileError)}
+    # Whose a damaged file is, only the way tells that its server is started.
+    damaged = faults & _launches(server, config) if faults else set()
+    if not chosen and not damaged:
         raise ConfigurationError(f'nothing is pinned of a server "{visible(server)}"')
+    for launch in sorted(damaged):
+        say(f"kept aside: {visible(str(store.put_aside(launch)))}")
     for one in chosen:
         store.forget(one.launch)
     say(f"forgotten: {visible(server)} is trusted anew when it lists its tools next")
     return 0
+
+
+def _launches(server: str, config: Path | None) -> set[str]:
+    found = pinned_servers(load_settings(dict(os.environ), config)).get(server)
+    return set() if found is None else {found.launch}

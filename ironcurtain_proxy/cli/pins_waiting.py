@@ -1,4 +1,4 @@
-"""What waits in the pins of servers, in one line each, for `status`, `doctor` and `review`."""
+"""Changed descriptions of servers, one line each, for `status`, `doctor` and `review`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from ironcurtain_proxy.wiring.pins import pin_store
 
 
 def pins_warnings(state_dir: Path) -> Sequence[str]:
-    """One line for each server; each ends in the command that helps."""
+    """One line for each server. Each line ends with the command to run."""
     lines: list[str] = []
     for one in pin_store(state_dir).all():
         if isinstance(one, PinsFileError):

@@ -11,7 +11,7 @@ from ironcurtain_proxy.cli.policy_show import export, show
 from ironcurtain_proxy.cli.policy_suggest import suggest
 
 DESCRIPTION: Final = """\
-Show the rules of all layers, add a rule to yours, hold the policy to scenarios, decide recorded
+Show the rules of all layers, add a rule to yours, test the policy with scenarios, decide recorded
 calls again by other rules, or have rules proposed. Nothing is started or forwarded.
 """
 
@@ -25,7 +25,7 @@ examples:
   ironcurtain-proxy policy suggest --apply                  rules for what you approve often
   ironcurtain-proxy policy export DIR                       the shipped files, for reading
 
-exit status: 0; 1 if a scenario is not met; 2 if something cannot be used
+exit status: 0; 1 if a scenario fails; 2 if an argument or a file cannot be used
 """
 
 
@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = command("show", "show the rules of all layers, in the order in which they are asked")
     shown.add_argument("--json", action="store_true", help="write one JSON object")
     for verb in ("allow", "ask", "deny"):
-        changed = command(verb, f"add a rule to your layer: {verb} a tool")
+        what = "ask about" if verb == "ask" else verb
+        changed = command(verb, f"add a rule to your layer: {what} a tool")
         changed.add_argument("tool", metavar="SERVER/TOOL", help="a tool, or SERVER/* for all")
         add = changed.add_argument
         add("--path", action="append", default=[], metavar="P", help="only below this directory")
@@ -58,13 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_judging(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     """Add the commands that judge scenarios or recorded calls."""
-    tested = command("test", "hold the policy to files of scenarios")
+    tested = command("test", "test the policy with files of scenarios")
     tested.add_argument("files", nargs="+", type=Path, metavar="FILE", help="scenarios, as YAML")
     replayed = command("replay", "decide recorded calls again, by another file of rules")
     replayed.add_argument("--candidate", type=Path, required=True, metavar="FILE")
     replayed.add_argument("--log", type=Path, metavar="PATH", help="default: your audit log")
     replayed.add_argument("--json", action="store_true", help="write one JSON object")
-    suggested = command("suggest", "propose rules that would have spared questions")
+    suggested = command("suggest", "propose rules that would have avoided questions")
     suggested.add_argument("--log", type=Path, metavar="PATH", help="default: all your audit logs")
     least = "the fewest questions that a rule spares (default 2)"
     suggested.add_argument("--least", type=int, default=2, metavar="N", help=least)
@@ -74,10 +75,10 @@ def _add_judging(command: Callable[[str, str], argparse.ArgumentParser]) -> None
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out one of the commands.
+    """Run one of the commands.
 
     Raises:
-        ConfigurationError: something cannot be used.
+        ConfigurationError: an argument or a file cannot be used.
     """
     match options.policy_command:
         case "show":

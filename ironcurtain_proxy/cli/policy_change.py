@@ -1,4 +1,4 @@
-"""`policy allow|ask|deny`: a rule for the operator's own layer, with what it changes."""
+"""`policy allow|ask|deny`: a new rule for the operator's own layer, with its effects."""
 
 import argparse
 import difflib
@@ -10,11 +10,7 @@ from pathlib import Path
 from ironcurtain_proxy.cli.explain_names import about_unknown_tool, tool_meant
 from ironcurtain_proxy.cli.policy_show import about, say
 from ironcurtain_proxy.config.policy.editing import with_rule
-from ironcurtain_proxy.config.policy.policy_loading import (
-    LoadedPolicy,
-    load_candidate,
-    load_policy,
-)
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_candidate, load_policy
 from ironcurtain_proxy.config.policy.secret_names import SECRETS
 from ironcurtain_proxy.config.policy.short_form import EVERY, SHORT_NAME, VERBS
 from ironcurtain_proxy.config.reading.problems import Report
@@ -64,24 +60,24 @@ def own_file(settings: Settings) -> Path:
 
 
 def text_of(file: Path) -> str:
-    """Its text; empty: it is not there."""
+    """The text of a file; empty: the file does not exist."""
     return file.read_text("utf-8") if file.exists() else ""
 
 
 def changed_lines(file: Path, old: str, new: str) -> Iterator[str]:
-    """What changes in the file, as the lines of a diff."""
+    """The change of the file, as the lines of a diff."""
     name = str(file)
     return difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="", n=2)
 
 
 def show_change(file: Path, old: str, new: str) -> None:
-    """Print what changes in the file."""
+    """Print the change of the file."""
     for line in changed_lines(file, old, new):
         say(line)
 
 
 def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Iterator[str]:
-    """What a rule that was put first changes, for the operator. Pure."""
+    """The effects of a new first rule, in words for the operator. Pure."""
     server, tool = next(iter(rule.servers or {EVERY})), next(iter(rule.tools or {EVERY}))
     verb = VERBS[rule.effect]
     yield f"from now on: {verb} {about(rule)}"
@@ -99,7 +95,7 @@ def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Itera
 
 
 def _names_paths(loaded: LoadedPolicy, server: str, tool: str) -> bool:
-    """Whether the tool, or one of all tools, names files."""
+    """Whether the tool names files; without a tool: whether any tool does."""
     return any(
         ROLE_TRAITS[role].category == "path"
         for (name, one), annotation in loaded.annotations.items()
@@ -128,13 +124,13 @@ def checked(settings: Settings, file: Path, text: str) -> LoadedPolicy:
 
 
 def write_policy(file: Path, text: str) -> None:
-    """Write the file, and say so."""
+    """Write the file, and report it."""
     replace_policy(file, text)
     say("written; running sessions take it within two seconds")
 
 
 def replace_policy(file: Path, text: str) -> None:
-    """Replace the file as a whole, for its user alone."""
+    """Replace the file in one step, readable by its owner alone."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         target = file.resolve()

@@ -29,7 +29,7 @@ _MOST_SHOWN = 100
 
 
 def test(options: argparse.Namespace) -> int:
-    """Hold the policy to scenarios. 1 if one is not met.
+    """Test the policy with scenarios. 1 if a decision is not the expected one.
 
     Raises:
         ConfigurationError: a file cannot be used.
@@ -55,7 +55,7 @@ def test(options: argparse.Namespace) -> int:
 
 
 def _scenario(replaying: Replaying, spot: Spot, report: Report) -> tuple[bool, Replayed]:
-    """Whether a call is decided as expected. Says so where it is not."""
+    """Whether a call is decided as expected. Prints the difference if it is not."""
     members = spot.object(("call", "args", "expect", "rule"))
     name, wanted = members.required("call").name(), members.required("expect").word(_WORDS)
     rule = members.read("rule", Spot.name, None)

@@ -1,13 +1,14 @@
-"""`policy show` and `policy export`: the policy for reading."""
+"""`policy show` and `policy export`: the rules for people."""
 
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 
 import orjson
 
 from ironcurtain_proxy.cli.check import layers
-from ironcurtain_proxy.cli.explain import rule_as_json
+from ironcurtain_proxy.cli.rule_json import rule_as_json
 from ironcurtain_proxy.config.policy.difference import all_rules
 from ironcurtain_proxy.config.policy.policy_files import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
@@ -51,25 +52,43 @@ def show(options: argparse.Namespace) -> int:
 
 
 def about(rule: Rule) -> str:
-    """What a rule is about, in one line."""
+    """The conditions of a rule, in one line."""
     servers, tools = rule.servers or {"*"}, rule.tools or {"*"}
     said = [f"{'|'.join(sorted(servers))}/{'|'.join(sorted(tools))}"]
     if rule.roles is not None:
         said.append(f"[{', '.join(sorted(rule.roles))}]")
+    return visible(" ".join([*said, *_operations(rule), *_values(rule)]))
+
+
+def _operations(rule: Rule) -> Iterator[str]:
+    if rule.methods is not None:
+        yield f"operations {', '.join(sorted(rule.methods))}"
+    if rule.prompts is not None:
+        yield f"prompts {', '.join(sorted(rule.prompts))}"
+    if rule.uris is not None:
+        schemes = [f"{scheme}:*" for scheme in sorted(rule.uris.schemes)]
+        yield f"resources {', '.join([*schemes, *sorted(rule.uris.patterns)])}"
+
+
+def _values(rule: Rule) -> Iterator[str]:
     if rule.paths is not None:
-        said.append(f"within {rule.paths.within}")
+        yield f"within {rule.paths.within}"
     if rule.names is not None:
-        said.append(f"named like {len(rule.names.matching)} patterns")
+        yield f"named like {len(rule.names.matching)} patterns"
+    if rule.excepting is not None:
+        yield f"except {len(rule.excepting.matching)} patterns"
     if rule.domains is not None:
-        said.append(f"hosts {', '.join(sorted(rule.domains.allowed))}")
-    return visible(" ".join(said))
+        yield f"hosts {', '.join(sorted(rule.domains.allowed))}"
+    if rule.sql is not None:
+        yield f"SQL that at most {rule.sql}"
+    yield from [f"{entry.kind} {', '.join(sorted(entry.allowed))}" for entry in rule.lists]
 
 
 def export(options: argparse.Namespace) -> int:
     """Copy the shipped files for reading.
 
     Raises:
-        ConfigurationError: they cannot be written, or are there already.
+        ConfigurationError: the files cannot be written, or exist already.
     """
     directory = options.directory
     try:
@@ -85,5 +104,5 @@ def export(options: argparse.Namespace) -> int:
 
 
 def say(line: str) -> None:
-    """Write one line, whatever it holds."""
+    """Print one line; what cannot be encoded is escaped."""
     sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")

@@ -1,4 +1,4 @@
-"""`policy suggest`: rules that would have spared questions, and what was never used."""
+"""`policy suggest`: rules that would have avoided questions, and unused rules and tools."""
 
 import argparse
 import os
@@ -59,7 +59,7 @@ def suggest(options: argparse.Namespace) -> int:
 
 
 def _apply(settings: Settings, suggestions: list[Suggestion]) -> int:
-    """Show the change of `policy.yaml`, and write it if the person says so."""
+    """Show the change of `policy.yaml`, and write it after a yes."""
     file = own_file(settings)
     old = new = text_of(file)
     # The last one that is added stands first.

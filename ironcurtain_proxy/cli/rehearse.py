@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy rehearse`: how often recorded sessions would have been asked about."""
+"""`ironcurtain-proxy rehearse`: the questions that recorded sessions would have met."""
 
 import argparse
 import os
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Rehearse. 1 if there was nothing to rehearse.
+    """Count the questions. 1 if there are no recorded calls.
 
     Raises:
         ConfigurationError: a path is not there, or the grants cannot be read.

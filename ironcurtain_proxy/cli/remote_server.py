@@ -1,4 +1,4 @@
-"""The server of a command that is reached over HTTP, and the file of its login."""
+"""The server over HTTP that `login` or `logout` names, and the file of its login."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.settings import load_settings
+from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.options import LOGINS
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.remote import RemoteEndpoint
@@ -33,7 +33,7 @@ class RemoteServer:
 
 
 def add_arguments_of_server(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say which server is meant."""
+    """Add the arguments that name the server."""
     parser.add_argument("server", metavar="SERVER", help="its name in mcpServers")
     parser.add_argument(
         "--config",
@@ -47,11 +47,20 @@ def remote_server(name: str, config: Path | None) -> RemoteServer:
     """The server of this name.
 
     Raises:
-        ConfigurationError: there is none, or it is not reached over HTTP, or the policy closes it.
+        ConfigurationError: there is no such server, it is not reached over HTTP, or the policy
+            closes it.
+    """
+    return server_of(load_settings(os.environ, config), name)
+
+
+def server_of(settings: Settings, name: str) -> RemoteServer:
+    """The server of this name among those of the settings.
+
+    Raises:
+        ConfigurationError: as above.
     """
     from ironcurtain_proxy.downstream.remote.logins import LoginFile  # noqa: PLC0415  an extra's
 
-    settings = load_settings(os.environ, config)
     spec = next((one for one in settings.servers if one.name == name), None)
     if spec is None:
         names = ", ".join([one.name for one in settings.servers if one.remote is not None])

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy report`: one page about what was called, asked and refused."""
+"""`ironcurtain-proxy report`: a page about calls, questions and refusals."""
 
 import argparse
 import os
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("ironcurtain-report.html"),
         metavar="FILE",
-        help="where to (default: ironcurtain-report.html)",
+        help="the file to write (default: ironcurtain-report.html)",
     )
     parser.add_argument(
         "--log", type=Path, metavar="PATH", help="one audit log (default: all of yours)"
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write it."""
+    """Write the page."""
     now = SystemClock().now()
     since = begin_of(options, now)
     engine = _engine_part(options, now, since)

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy review`: look at the calls that wait, and answer them as they come."""
+"""`ironcurtain-proxy review`: show the calls that wait, and take answers."""
 
 import argparse
 import os
@@ -7,6 +7,8 @@ import sys
 from dataclasses import replace
 from typing import Final
 
+from ironcurtain_proxy.cli.audit import logs_to_read
+from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.pins_waiting import pins_warnings
 from ironcurtain_proxy.cli.review_screen.plain_review import PlainReview
 from ironcurtain_proxy.cli.reviewing import (
@@ -35,9 +37,9 @@ ask; without it, and without ESCALATION_DIR, a call that needs a person is refus
 
 EXAMPLES: Final = """\
 keys:
-  a approve   r approve and remember   d deny   n deny with a word to the agent   q quit
-  A approve all that waits together with this one
-  p show a rule that would allow such calls; then y writes it
+  a approve   r approve and remember   d deny   n deny with a note to the agent   q quit
+  p a rule that would allow such calls; then y writes it   e why it is asked about
+  / search in what waits   h history of past calls   A approve several together   ? all keys
 
 examples:
   ironcurtain-proxy review
@@ -59,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Review until the person leaves."""
+    """Show calls and take answers until the person leaves."""
     # The screen is drawn on standard error, as the library does it.
     if not options.plain and not all(s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)):
         raise ConfigurationError("review needs a terminal; without one, use `review --plain`")
@@ -73,9 +75,12 @@ def run(options: argparse.Namespace) -> int:
             return _review_lines(mailboxes, credential)
         # A second to import, and only this command needs it.
         from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen  # noqa: PLC0415
-        from ironcurtain_proxy.cli.rule_offer import rule_for  # noqa: PLC0415
+        from ironcurtain_proxy.cli.review_screen.surroundings import History, Surroundings  # noqa: PLC0415
+        from ironcurtain_proxy.cli.rule_offer import explanation_of, rule_for  # noqa: PLC0415
 
-        ReviewScreen(mailboxes, credential, rule_for).run()
+        history = History(logs_to_read(None).members, local_time)
+        around = Surroundings(rule=rule_for, explain=explanation_of, history=history)
+        ReviewScreen(mailboxes, credential, around).run()
         return 0
     finally:
         mailboxes.stop_listening()
@@ -118,13 +123,13 @@ def _carry_out(
 
 
 class _TypedLines:
-    """Lines from standard input, without waiting for one."""
+    """Lines from standard input, read without blocking."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def wait(self, seconds: float) -> list[str] | None:
-        """The lines that came within the time; None at the end of input."""
+        """The lines that arrived within the time; None at the end of input."""
         ready, _, _ = select.select([sys.stdin.fileno()], [], [], seconds)
         if not ready:
             return []

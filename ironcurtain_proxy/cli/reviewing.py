@@ -1,4 +1,4 @@
-"""What `pending`, `approve`, `deny` and `review` have in common. Not a command itself."""
+"""The parts shared by `pending`, `approve`, `deny` and `review`. Not a command itself."""
 
 import argparse
 import os
@@ -30,9 +30,9 @@ from ironcurtain_proxy.mailbox.token_file import read_token
 from ironcurtain_proxy.private_directory import MailboxDirectory
 
 TOKEN_FILE: Final = "IRONCURTAIN_REVIEWER_TOKEN_FILE"  # noqa: S105  a variable's name
-"""Names the file, where `--token-file` does not."""
+"""The variable that names the token file if `--token-file` does not."""
 _AT_ONCE: Final = 64
-"""Answers that are put down before the first is waited for: each holds a descriptor."""
+"""The most answers that wait at a time: each holds a descriptor."""
 
 
 def add_directories(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def add_credential(parser: argparse.ArgumentParser) -> None:
 
 
 def credential_of(options: argparse.Namespace) -> Credential | None:
-    """Who answers; None: a person.
+    """The credential of the reviewer who answers; None: a person answers.
 
     Raises:
         ConfigurationError: one of the two options is missing, or the token cannot be read.
@@ -83,7 +83,7 @@ def credential_of(options: argparse.Namespace) -> Credential | None:
 
 
 def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
-    """Those named; else the environment's and all sessions'."""
+    """The mailboxes that the options name; else those of the environment and of all sessions."""
     named: list[Path] = [path.expanduser().absolute() for path in options.directories]
     if named:
         return Mailboxes(named, None)
@@ -92,7 +92,7 @@ def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 
 
 def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
-    """The same, for a command that looks once.
+    """The same mailboxes, for a command that reads them once.
 
     Raises:
         ConfigurationError: a directory that was named is not there, or cannot be used.
@@ -106,25 +106,25 @@ def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 
 
 def state_directory() -> Path:
-    """Where the numbers of the last list are kept."""
+    """The directory with the numbers of the last list."""
     return sessions_directory(Path.home()).parent
 
 
 def add_references(parser: argparse.ArgumentParser) -> None:
-    """Add what `approve` and `deny` take."""
+    """Add the arguments of `approve` and `deny`."""
     parser.add_argument(
         "references",
         nargs="+",
         metavar="ID|N|all",
         help="an id or its beginning, a number that `pending` showed, or all",
     )
-    parser.add_argument("--note", default="", metavar="WORDS", help="a word to the agent")
+    parser.add_argument("--note", default="", metavar="WORDS", help="a note to the agent")
     add_directories(parser)
     add_credential(parser)
 
 
 def answer_those(options: argparse.Namespace, verdict: ReviewerAnswer) -> int:
-    """Answer what was named on the command line. 0 if every answer was taken."""
+    """Answer the requests that the command line names. 0 if every answer was accepted."""
     verdict = replace(verdict, credential=credential_of(options))
     mailboxes = existing_mailboxes_of(options)
     waiting = mailboxes.pending(utc_now())
@@ -151,12 +151,12 @@ def _chosen(
 def all_of(
     waiting: Sequence[PendingRequest], credential: Credential | None, *, approve: bool
 ) -> list[PendingRequest]:
-    """What `all` stands for: everything, but of approvals only what may go together.
+    """The requests that `all` stands for: all to deny, or those that may be approved together.
 
-    What somebody else is asked about is not of it.
+    Requests to another reviewer are left out.
 
     Raises:
-        NotPendingError: there is nothing.
+        NotPendingError: there are no such requests.
     """
     if not waiting:
         raise NotPendingError("nothing is pending")
@@ -188,12 +188,12 @@ def _own(waiting: Sequence[PendingRequest], credential: Credential | None) -> li
 def answer_several(
     mailboxes: Mailboxes, chosen: Sequence[PendingRequest], verdict: ReviewerAnswer
 ) -> list[PendingRequest]:
-    """Answer requests and say what became of each.
+    """Answer requests and print the outcome of each.
 
     Many are answered at a time: waiting for each one before the next takes ten milliseconds a call.
 
     Returns:
-        Those whose answer was taken.
+        The requests whose answer was accepted.
     """
     answered: list[PendingRequest] = []
     for first in range(0, len(chosen), _AT_ONCE):
@@ -225,9 +225,9 @@ def _answer_at_once(
 
 
 def _post(mailboxes: Mailboxes, one: PendingRequest, verdict: ReviewerAnswer) -> Posted | None:
-    """Put down the answer to one request; None: there is none, and why was said."""
+    """Write the answer to one request; None: it cannot be answered, and the reason was printed."""
     if verdict.credential is not None and has_changed(one, state_directory()):
-        complain(f"{_told(one)}: it is not what `pending` showed under this id; look at it again")
+        complain(f"{_told(one)}: it has changed since `pending` showed it: look again")
         return None
     if verdict.remember is not None and verdict.remember >= len(one.request.candidates):
         what = "that cannot" if one.request.candidates else "nothing of it can"
@@ -259,21 +259,21 @@ def _told(one: PendingRequest) -> str:
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that is written to; None if it is none."""
+    """The columns of the terminal; None: the output is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def say(line: str) -> None:
-    """A line of output, at once."""
+    """Print one line, and flush it."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def say_json(value: object) -> None:
-    """A JSON document, for people and programs."""
+    """Print a JSON document."""
     say(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def complain(line: str) -> None:
-    """A line about what went wrong."""
+    """Print one line on standard error."""
     sys.stderr.write(f"ironcurtain-proxy: {line}\n")

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy rollback`: put back what a call changed."""
+"""`ironcurtain-proxy rollback`: undo the changes of a call."""
 
 import argparse
 import os
@@ -43,21 +43,23 @@ _MOST_SHOWN: Final = 50
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("id", metavar="ID", nargs="?", help="which call; without it all are shown")
+    what.add_argument("id", metavar="ID", nargs="?", help="the call; without it all are listed")
     what.add_argument(
         "--to", metavar="ID", help="go back to the point before this call, whatever came after it"
     )
-    what.add_argument("--list", action="store_true", help="show what can be put back")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be put back")
+    what.add_argument("--list", action="store_true", help="list the changes that can be undone")
     parser.add_argument(
-        "--force", action="store_true", help="go over what was changed since the call"
+        "--dry-run", action="store_true", help="show the changes that would be undone"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite later changes of the same files"
     )
     parser.add_argument("--json", action="store_true", help="write JSON")
     add_config(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Put it back. 1 if it could not be."""
+    """Undo the changes. 1 if that failed."""
     settings = load_settings(os.environ.copy(), options.config)
     timelines = kept(settings.state_dir / TIMELINES)
     if options.list or (options.id is None and options.to is None):
@@ -112,7 +114,7 @@ def _refused(error: ConflictError, *, as_json: bool) -> None:
         say_json({"error": str(error), "conflicts": [visible(name) for name in error.conflicts]})
     complain(f"{error}:")
     _complain_of(error.conflicts)
-    complain("--force goes over it")
+    complain("--force overwrites it")
 
 
 def _complain_of(conflicts: tuple[str, ...]) -> None:

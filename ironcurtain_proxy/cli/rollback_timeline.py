@@ -1,4 +1,4 @@
-"""What `rollback` does with the timeline, and says of it. Not a command itself."""
+"""The work of `rollback` on the timeline, and its output. Not a command itself."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -29,17 +29,17 @@ _MOST_NAMED: Final = 6
 def take_back(
     request: RollbackRequest, limits: Limits, state: Path, *, as_json: bool
 ) -> RollbackOutcome:
-    """Do it; on a terminal, ask before anything else is taken back with it.
+    """Undo the changes; on a terminal, ask before other changes are undone with them.
 
     Args:
-        request: what is to be done.
+        request: the changes to undo.
         limits: those of the timeline.
         state: the proxy's own directory.
-        as_json: nobody reads along who could be asked.
+        as_json: whether a program reads the output, so that nobody is asked.
 
     Raises:
-        ConflictError: something speaks against it; nothing was done.
-        RollbackError: it could not be done, or not all of it.
+        ConflictError: something prevents it; nothing was done.
+        RollbackError: some or all of the changes could not be undone.
     """
 
     def confirm(outcome: RollbackOutcome) -> bool:
@@ -57,11 +57,11 @@ def take_back(
 
 
 def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:
-    """Say what was done, or would be."""
+    """Print the changes that were undone, or would be."""
     plan = outcome.plan
     done = outcome.id is not None
     if not plan.steps and not plan.lost:
-        say("nothing to do: all is as it was before the call")
+        say("nothing to do: all files are as they were before the call")
         return
     if not done and not request.dry_run:
         say("nothing was put back")
@@ -104,7 +104,7 @@ def _some(lines: list[str]) -> None:
 
 
 def lines(timelines: list[Kept]) -> Iterator[str]:
-    """What can be taken back, and what not."""
+    """The lines of the points that can be undone, and of those that cannot."""
     several = len({one.workspace for one in timelines}) > 1
     for one in timelines:
         place = f"  {visible(str(one.workspace))}" if several else ""
@@ -142,7 +142,7 @@ def _when(at: datetime) -> str:
 
 
 def listed_json(timelines: list[Kept]) -> Iterator[dict[str, Json]]:
-    """The points."""
+    """The points as JSON."""
     for one in timelines:
         for listed in one.points:
             point = listed.point
@@ -160,7 +160,7 @@ def listed_json(timelines: list[Kept]) -> Iterator[dict[str, Json]]:
 
 
 def dropped_json(timelines: list[Kept]) -> list[Json]:
-    """What is no longer kept, by workspace."""
+    """The points that are no longer kept, by workspace."""
     return [
         {
             "workspace": visible(str(one.workspace)),
@@ -173,7 +173,7 @@ def dropped_json(timelines: list[Kept]) -> list[Json]:
 
 
 def not_held_json(timelines: list[Kept]) -> list[Json]:
-    """What could not be brought back."""
+    """The files that could not be restored."""
     return [
         {"workspace": visible(str(one.workspace)), "paths": [visible(p) for p in one.not_held]}
         for one in timelines
@@ -182,7 +182,7 @@ def not_held_json(timelines: list[Kept]) -> list[Json]:
 
 
 def outcome_json(outcome: RollbackOutcome, request: RollbackRequest) -> dict[str, Json]:
-    """What was done, or would be."""
+    """The changes that were undone, or would be."""
     plan = outcome.plan
     return {
         "id": request.point.call,

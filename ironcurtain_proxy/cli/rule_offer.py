@@ -1,9 +1,15 @@
-"""A rule from a call that waits: offered by `review`, written to the operator's own layer."""
+"""What a reviewer may ask about a call that waits: a rule for it, and why it is asked about.
+
+Both are answered by the configuration of the session that asks. A rule goes to the operator's own
+layer of that session.
+"""
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from ironcurtain_proxy.cli.explain import explained_lines
 from ironcurtain_proxy.cli.policy_change import (
     changed_lines,
     checked,
@@ -12,38 +18,90 @@ from ironcurtain_proxy.cli.policy_change import (
     replace_policy,
     text_of,
 )
-from ironcurtain_proxy.cli.review_screen.rules import OfferedRule
+from ironcurtain_proxy.cli.review_screen.surroundings import OfferedRule
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.settings import load_settings
+from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.requests import PendingRequest
+from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory
+from ironcurtain_proxy.model.operation import METHODS
+from ironcurtain_proxy.sessions.configuration import (
+    SessionConfiguration,
+    configuration_of,
+    said_before_commands,
+)
 from ironcurtain_proxy.wiring.offering import offered_rule
 
 
 def rule_for(one: PendingRequest) -> OfferedRule | None:
-    """The rule for a call; None: calls of its kind are always asked about.
+    """The rule for a call; None: such calls always need an approval.
 
     Raises:
-        ConfigurationError: the configuration or the policy cannot be read.
+        ConfigurationError: the configuration of the session that asks is not known, or it or the
+            policy cannot be read.
     """
-    request = one.request
-    proposal = offered_rule(os.environ, request.server, request.tool, request.arguments)
+    asking = _asking(one)
+    proposal = offered_rule(one.request, asking)
     if proposal is None:
         return None
-    settings = load_settings(dict(os.environ), None)
+    settings = asking.settings
     file = own_file(settings)
     old = text_of(file)
     new = with_rule(old, "allow", proposal.server, proposal.tool, proposal.conditions)
     after = checked(settings, file, new)
+    before = load_policy(settings)
     return OfferedRule(
-        command=proposal.command,
+        command=said_before_commands(asking, os.environ) + proposal.command,
         change=[
             *changed_lines(file, old, new),
-            *consequences(load_policy(settings), after, after.policy.rules[0]),
+            *consequences(before, after, after.policy.rules[0]),
+            *_what_holds(asking, before.version),
         ],
         write=partial(_write, file, old, new),
     )
+
+
+def rule_command(one: PendingRequest) -> str:
+    """The command that adds a rule for a call; empty: there is none.
+
+    Raises:
+        ConfigurationError: as `rule_for`.
+    """
+    asking = _asking(one)
+    found = offered_rule(one.request, asking)
+    return "" if found is None else said_before_commands(asking, os.environ) + found.command
+
+
+def explanation_of(one: PendingRequest) -> list[str]:
+    """Why a call is asked about, step by step, as `explain` says it.
+
+    Raises:
+        ConfigurationError: as `rule_for`.
+    """
+    request = one.request
+    method, _, _ = request.tool.partition(" ")
+    if method in METHODS:
+        raise ConfigurationError(
+            f"{method} is explained in a terminal: ironcurtain-proxy explain SERVER --read URI, "
+            "or --prompt NAME"
+        )
+    asking = _asking(one)
+    name = f"{request.server}/{request.tool}"
+    lines = explained_lines(name, request.arguments, asking.settings, asking.environ)
+    return [*lines, *_what_holds(asking, load_policy(asking.settings).version)]
+
+
+def _asking(one: PendingRequest) -> SessionConfiguration:
+    sessions = sessions_directory(home_directory(os.environ))
+    return configuration_of(one, sessions, os.environ)
+
+
+def _what_holds(asking: SessionConfiguration, version: str) -> Iterator[str]:
+    """What is to be said where the session decides by another policy than its files have."""
+    if asking.policy_problem:
+        yield f"  the session keeps its policy, because of its files: {asking.policy_problem}"
+    elif asking.policy_version and asking.policy_version != version:
+        yield "  the session decides by an older policy than its files have now"
 
 
 def _write(file: Path, old: str, new: str) -> None:

@@ -1,4 +1,4 @@
-"""Which calls of the audit log a command reads: the options, and what they mean."""
+"""The options that choose calls of the audit log, and their meaning."""
 
 import argparse
 import re

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until the client closes its end or a signal ends us."""
+    """Serve until the client closes its end or a signal ends the process."""
     if options.isolation is not None:
         os.environ[ISOLATION_VARIABLE] = options.isolation
     code = _serve_http(options) if options.http else serve(os.environ, options.config)

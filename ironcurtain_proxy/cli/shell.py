@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy shell`: what a command can do, and what an approval of it would cover."""
+"""`ironcurtain-proxy shell`: a command's effect, and what an approval of it covers."""
 
 import argparse
 import os
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Describe one command, or one of each line."""
+    """Describe one command, or the command in each line."""
     place = place_at(options.workspace or Path.cwd())
     if options.jsonl:
         return _lines(place)
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def place_at(workspace: Path) -> Place:
-    """The place of commands that run in a directory."""
+    """The surroundings of commands that run in a directory."""
     directory = str(workspace.resolve())
     return Place(
         workspace=directory,

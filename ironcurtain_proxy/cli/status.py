@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy status`: what would hold if `serve` were started now."""
+"""`ironcurtain-proxy status`: the settings that `serve` would use now."""
 
 import argparse
 import os
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show it.
+    """Print the settings.
 
     Raises:
         ConfigurationError: the configuration cannot be used.
@@ -148,7 +148,7 @@ def _store(settings: Settings, warnings: list[str]) -> str:
 
 
 def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
-    """Reviewers that running sessions ask no more."""
+    """The reviewers that running sessions no longer ask."""
     found = list(given_up(settings.sessions_dir))
     warnings += [
         f'session {visible(one.session)}: reviewer "{visible(one.reviewer)}" was given up: it '
@@ -159,7 +159,7 @@ def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
 
 
 def _ended(settings: Settings, warnings: list[str]) -> list[Json]:
-    """Sessions whose containment has ended until a person has looked."""
+    """The sessions whose containment has ended until a person looks."""
     found = list(sessions_ended(settings.state_dir / "sessions"))
     warnings += [
         f"session {visible(one.session)}: containment has ended: {visible(one.why)}; once you have "
@@ -170,7 +170,7 @@ def _ended(settings: Settings, warnings: list[str]) -> list[Json]:
 
 
 def _sessions(settings: Settings) -> list[Json]:
-    """What running sessions use, which may be started with other files and variables."""
+    """The settings of running sessions, which may have other files and variables."""
     return [
         {
             "session": one.session,

@@ -1,4 +1,4 @@
-"""What `metrics`, `report` and `patterns` have in common. Not a command itself."""
+"""The parts shared by `metrics`, `report` and `patterns`. Not a command itself."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ def add_since(parser: argparse.ArgumentParser) -> None:
 
 
 def opened_store(options: argparse.Namespace) -> "Store":
-    """The store that the settings name, which must be there.
+    """The store of the configuration, which must exist.
 
     Raises:
         ConfigurationError: the settings cannot be used.
@@ -38,11 +38,11 @@ def opened_store(options: argparse.Namespace) -> "Store":
 
 
 def store_of(settings: Settings) -> "Store":
-    """The store that these settings name, which must be there.
+    """The store that these settings name, which must exist.
 
     Raises:
         ConfigurationError: its library is not installed.
-        StoreError: there is none, or it cannot be used.
+        StoreError: the store does not exist, or cannot be used.
     """
     config = settings.auto_confirm
     url = None if config is None else config.store_url
@@ -54,6 +54,6 @@ def store_of(settings: Settings) -> "Store":
 
 
 def begin_of(options: argparse.Namespace, now: datetime) -> datetime | None:
-    """The time that `--since` means; None: from the beginning."""
+    """The time in `--since`; None: from the beginning."""
     span: timedelta | None = options.since
     return None if span is None else now - span

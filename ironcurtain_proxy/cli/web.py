@@ -1,7 +1,6 @@
-"""`ironcurtain-proxy web`: answer calls that wait, and look at the record, in a browser."""
+"""`ironcurtain-proxy web`: answer calls that wait, and read the audit log, in a browser."""
 
 import argparse
-import os
 import sys
 from typing import Final
 
@@ -14,9 +13,8 @@ from ironcurtain_proxy.cli.reviewing import (
     credential_of,
     mailboxes_of,
 )
+from ironcurtain_proxy.cli.rule_offer import explanation_of, rule_command
 from ironcurtain_proxy.config.extras import require
-from ironcurtain_proxy.mailbox.requests import PendingRequest
-from ironcurtain_proxy.wiring.offering import offered_rule
 
 DESCRIPTION: Final = """\
 Answer calls that wait for an approval in a browser, and look at the record. The page is served on
@@ -57,11 +55,7 @@ def run(options: argparse.Namespace) -> int:
     from ironcurtain_proxy.web.access import Access  # noqa: PLC0415
     from ironcurtain_proxy.web.app import ReviewPage, Surroundings  # noqa: PLC0415
     from ironcurtain_proxy.web.record import Record  # noqa: PLC0415
-    from ironcurtain_proxy.web.server import (  # noqa: PLC0415
-        loopback_socket,
-        origins_of,
-        serve_page,
-    )
+    from ironcurtain_proxy.web.server import loopback_socket, origins_of, serve_page  # noqa: PLC0415
 
     credential = credential_of(options)
     mailboxes, logs = mailboxes_of(options), logs_to_read(None)
@@ -80,7 +74,9 @@ def run(options: argparse.Namespace) -> int:
             Record(logs.members, local_time),
             access,
             credential,
-            Surroundings(opened=show_link, complain=complain, rule=_rule),
+            Surroundings(
+                opened=show_link, complain=complain, rule=rule_command, explain=explanation_of
+            ),
         )
         try:
             mailboxes.listen()
@@ -96,10 +92,3 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:  # noqa: PLR2004  ports
         raise argparse.ArgumentTypeError(f"{text!r} is not a port")
     return int(text)
-
-
-def _rule(one: PendingRequest) -> str:
-    """The command that adds a rule for a call; empty: there is none."""
-    request = one.request
-    found = offered_rule(os.environ, request.server, request.tool, request.arguments)
-    return "" if found is None else found.command

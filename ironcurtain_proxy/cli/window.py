@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy window`: tell the auto-confirm engine what is under way."""
+"""`ironcurtain-proxy window`: tell the auto-confirm engine of a test or a deployment."""
 
 import argparse
 import os
@@ -34,20 +34,20 @@ _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1)}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("name", choices=NAMES, help="which window")
-    parser.add_argument("action", choices=("open", "close", "show"), help="what to do")
+    parser.add_argument("name", choices=NAMES, help="the window")
+    parser.add_argument("action", choices=("open", "close", "show"), help="the action")
     parser.add_argument(
         "--for",
         dest="span",
         type=_span,
         default=timedelta(hours=1),
         metavar="SPAN",
-        help="how long, such as 30m or 2h (default 1h)",
+        help="its length, such as 30m or 2h (default 1h)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do it.
+    """Open or close a window.
 
     Raises:
         IronCurtainError: it could not be written.

@@ -27,11 +27,7 @@ from ironcurtain_proxy.mailbox.messages import (
     response_bytes,
     response_name,
 )
-from ironcurtain_proxy.private_directory import (
-    MailboxDirectory,
-    is_marked_taken,
-    is_removed,
-)
+from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_taken, is_removed
 
 WAIT_SECONDS: Final = 2.0
 """Seconds that a proxy may take to accept an answer before acceptance is only presumed."""
@@ -56,9 +52,9 @@ class ReviewerAnswer:
     reviewer: str = ""
     """The name of a reviewer that is not a person."""
     credential: Credential | None = None
-    """For a mailbox that only one reviewer may answer in."""
+    """The credential for a mailbox that only one reviewer may answer in."""
     place: str = ""
-    """Where it was given, such as `a browser`; empty: at this process's terminal."""
+    """The place of the answer, such as `a browser`; empty: this process's terminal."""
 
 
 class Posted:
@@ -148,7 +144,7 @@ def _written(request: Request, verdict: ReviewerAnswer) -> tuple[str, bytes]:
 
 
 def _whereabouts(place: str) -> str:
-    """Who answers, and at which terminal: `joe on pts/3`. For the record; it proves nothing."""
+    """The user who answers, and the terminal: `joe on pts/3`. For the record; it proves nothing."""
     user, terminal = str(os.getuid()), "no terminal"
     with suppress(KeyError, OSError):
         user = pwd.getpwuid(os.getuid()).pw_name

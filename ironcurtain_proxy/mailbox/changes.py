@@ -1,4 +1,4 @@
-"""What a call would change in a file, as a diff against the file as it is now.
+"""The change that a call would make to a file, as a diff against the present file.
 
 Knows the arguments by which file tools commonly name a file, a text and its replacement; any other
 call has no diff. Reads a file only if it is a regular and small one. What stands in the file now is
@@ -99,7 +99,7 @@ _UNREADABLE: Final = "(what the file holds now cannot be shown)"
 
 
 def _present(path: str) -> _Present | None:
-    """What the file holds now; None if it cannot be shown."""
+    """The present content of the file; None: it cannot be shown."""
     try:
         # Not blocking: the agent may have named a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)

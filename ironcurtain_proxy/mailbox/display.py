@@ -23,8 +23,14 @@ _BLANKS: Final = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uff
 _VARIATIONS: Final = range(0xFE00, 0xFE10)
 _MORE_VARIATIONS: Final = range(0xE0100, 0xE01F0)
 _ASKING: Final = MappingProxyType(
-    {"policy": "policy", "capability": "profile", "tool-policy": "approval mode"}
+    {
+        "secrets": "secrets",
+        "policy": "policy",
+        "capability": "profile",
+        "tool-policy": "approval mode",
+    }
 )
+"""Where a reason comes from, the worst first: a secret that leaves cannot be taken back."""
 _FROM_TO: Final = (
     ("source", "destination"),
     ("from", "to"),
@@ -34,8 +40,9 @@ _FROM_TO: Final = (
 _MAIN: Final = ("command", "path", "paths", "file_path", "url", "uri", "repo_path", "query")
 """The argument that tells most about a call, the most telling first."""
 _MINUTE: Final = 60
-MARGIN: Final = 25
-"""Columns before the text of a field."""
+_MARGIN: Final = 25
+_NARROW_MARGIN: Final = 16
+_NARROW: Final = 80
 _NARROWEST: Final = 20
 
 
@@ -99,10 +106,14 @@ def _named_fields(named: Sequence[tuple[str, str]]) -> list[Field]:
 
 
 def _why(request: Request) -> list[str]:
-    """The reasons, each with its origin where there are several; the original has only one."""
+    """The reasons, the worst first, each with its origin where there are several."""
     if len(request.why) < 2:  # noqa: PLR2004  nothing to tell apart
         return [request.reason]
-    return [f"{_ASKING.get(origin, origin)}: {reason}" for origin, reason in request.why]
+    order = [*_ASKING]
+    why = sorted(
+        request.why, key=lambda one: order.index(one[0]) if one[0] in order else len(order)
+    )
+    return [f"{_ASKING.get(origin, origin)}: {reason}" for origin, reason in why]
 
 
 def _named(capability: str) -> str:
@@ -195,6 +206,11 @@ def banner(
     return lines + [row for field in fields for row in rows(field, width)]
 
 
+def margin(width: int | None) -> int:
+    """Columns before the text of a field, on a screen of so many columns."""
+    return _NARROW_MARGIN if width is not None and width < _NARROW else _MARGIN
+
+
 def rows(field: Field, width: int | None) -> list[str]:
     """The name and its lines: `|` before a further line, `:` before what did not fit into one.
 
@@ -202,13 +218,15 @@ def rows(field: Field, width: int | None) -> list[str]:
     write a field of its own.
     """
     found: list[str] = []
-    if len(field.name) > MARGIN - 7:
+    before = margin(width)
+    room = before - 7
+    if len(field.name) > room:
         found = [f"    {part}" for part in fold(field.name, None if width is None else width - 4)]
     for line in field.lines:
-        for place, part in enumerate(fold(line, None if width is None else width - MARGIN)):
+        for place, part in enumerate(fold(line, None if width is None else width - before)):
             mark = ":" if place else "|" if found else " "
             name = "" if found else field.name
-            found.append(f"    {name:<{MARGIN - 7}} {mark} {part}")
+            found.append(f"    {name:<{room}} {mark} {part}")
     return found
 
 
@@ -216,12 +234,12 @@ def fold(line: str, width: int | None) -> list[str]:
     """A line in parts of at most so many columns, at least 20; never empty."""
     if width is None or len(line) * 2 <= width:
         return [line]
-    room = max(width, _NARROWEST)
+    limit = max(width, _NARROWEST)
     parts: list[str] = []
     start = columns = 0
     for place, char in enumerate(line):
         taken = 2 if east_asian_width(char) in "WF" else 1
-        if columns + taken > room:
+        if columns + taken > limit:
             parts.append(line[start:place])
             start, columns = place, 0
         columns += taken

@@ -83,7 +83,7 @@ class Mailboxes:
         return sorted(waiting, key=lambda one: by_age(one.request))
 
     def place_of(self, one: PendingRequest) -> MailboxDirectory | None:
-        """Its mailbox, open; None if it has gone."""
+        """The mailbox of a request, open; None: it no longer exists."""
         reader = self._readers.get(one.directory)
         return None if reader is None else reader.place()
 

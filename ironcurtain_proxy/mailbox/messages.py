@@ -41,7 +41,7 @@ _NOT_TOGETHER: Final = frozenset(
 """Deletes, history, egress and what nobody described are approved one by one."""
 
 _ALONE: Final = frozenset({"fs.delete", "net.egress", "secrets.access", "destroys", "sends"})
-"""The same by capability, and by effect."""
+"""Capabilities and effects whose calls are approved one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Owner:
 
     pid: int
     start_time: str
-    """What the system says of the process's start, to tell it from a later one of the same number;
-    empty: unknown."""
+    """The start of the process, to tell it from a later process with the same number; empty:
+    unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Request:
     """SHA-256 of the very bytes this was read from: an answer echoes it."""
     context: tuple[tuple[str, str], ...] = ()
     candidates: tuple[str, ...] = ()
-    """What may be remembered, described."""
+    """The descriptions of what may be remembered."""
     session: str = ""
     exposed_name: str = ""
     rule: str = ""

@@ -34,7 +34,7 @@ class OfferedCandidate(Candidate):
     request: str
     """The id of the request, with the digest of its bytes."""
     place: int
-    """Its index in the file, from 0."""
+    """The index of the candidate in the file, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class PendingRequest:
 
     @property
     def candidates(self) -> tuple[OfferedCandidate, ...]:
-        """What an approval may remember."""
+        """The candidates that an approval may remember."""
         whose = f"{self.request.id} {self.request.digest}"
         return tuple(
             [

@@ -217,7 +217,7 @@ class Mailbox:
                     self._left[name] = question.place
 
     def _clear_what_is_left(self) -> None:
-        """Nobody should be shown a question that is over: tried until it is done."""
+        """Remove the files of ended questions, and try again until it succeeds."""
         for name, place in list(self._left.items()):
             if place.discard(name):
                 del self._left[name]

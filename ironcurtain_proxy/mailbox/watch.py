@@ -22,13 +22,13 @@ _log = logging.getLogger(__name__)
 logging.getLogger("watchfiles").setLevel(logging.WARNING)
 
 _SECONDS: Final = 1.0
-"""How long nothing may happen before an empty set says so."""
+"""Seconds without a change after which an empty set is returned."""
 _PAUSE: Final = 0.001
 """Seconds between two looks, where changes go on, as those of a log beside the mailbox do."""
 _STEP_MS: Final = 4
-"""How long the library waits for more before it tells: its own default is 50."""
+"""Milliseconds for which the library waits for more changes; its own default is 50."""
 _DEBOUNCE_MS: Final = 8
-"""It tells after this long even if changes go on."""
+"""Milliseconds after which the library reports even if changes go on."""
 _RETRY_SECONDS: Final = 0.25
 
 
@@ -44,7 +44,7 @@ async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[s
             async for names in found:
                 yield names
     except (OSError, RuntimeError) as error:
-        _log.warning("%s cannot be watched, only looked at: %s", path, error)
+        _log.warning("%s cannot be watched and is polled: %s", path, error)
         with anyio.move_on_after(_RETRY_SECONDS):
             await stop.wait()
         yield set()

@@ -32,7 +32,7 @@ class Day:
     errors: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     minutes: dict[datetime, Counter[str]] = field(default_factory=dict)
-    """By the minute of arrival, UTC."""
+    """The counts by the minute of arrival, UTC."""
     tools: dict[str, Counter[str]] = field(default_factory=dict)
     clients: dict[str, Counter[str]] = field(default_factory=dict)
     sessions: set[str] = field(default_factory=set)

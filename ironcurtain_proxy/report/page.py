@@ -50,6 +50,7 @@ font-size:12px;color:var(--dim)}
 .key{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:5px}
 table{border-collapse:collapse;width:100%;font-size:13px}
 td,th{padding:5px 0;border-bottom:1px solid var(--rule);text-align:left;overflow-wrap:anywhere}
+td,th{padding-right:8px}.w{white-space:nowrap}
 td+td,th+th{padding-left:12px}
 .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 .wide table{min-width:720px}.wide td:first-child{white-space:nowrap}section{overflow-x:auto}
@@ -93,6 +94,10 @@ class Part:
     sections: Sequence[Section]
 
 
+_WORD: Final = 14
+"""The most letters of a word that is never broken."""
+
+
 def page(parts: Sequence[Part], at: datetime) -> str:
     """The page, complete in itself.
 
@@ -134,8 +139,11 @@ def _tile(tile: Tile) -> str:
 
 
 def percent(share: float) -> str:
-    """Rounded down, so that 99.96 % is not shown as 100 %."""
-    return f"{int(share * 1000 + 1e-9) / 10:g} %"
+    """Rounded to one place; only all is shown as 100 %, and only nothing as 0 %."""
+    shown_share = round(share * 100, 1)
+    if 0 < share < 1:
+        shown_share = min(max(shown_share, 0.1), 99.9)
+    return f"{shown_share:g} %"
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -150,5 +158,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(tag: str, text: str, like: str) -> str:
-    number = ' class="n"' if like.isdecimal() else ""
-    return f"<{tag}{number}>{shown(text)}</{tag}>"
+    kind = ' class="n"' if like.isdecimal() else ""
+    if like.isalpha() and len(like) <= _WORD:
+        kind = ' class="w"'
+    return f"<{tag}{kind}>{shown(text)}</{tag}>"

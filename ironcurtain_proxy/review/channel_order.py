@@ -10,13 +10,7 @@ from typing import Protocol
 
 import anyio
 
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Declined,
-    Escalation,
-    Ruling,
-    Unreachable,
-)
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.ports import Reviewer
 
@@ -37,7 +31,6 @@ class FirstReviewer(Reviewer, Protocol):
 
     def note_denied_by_person(self, fingerprint: str) -> None:
         """Never approve this call again."""
-        ...
 
 
 def _tell_nobody(_escalation: Escalation) -> None:

@@ -8,7 +8,6 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from shutil import which
 from subprocess import DEVNULL
 from typing import Final, TypeAlias
@@ -38,7 +37,7 @@ _MAC: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """That a call waits."""
+    """A notice that a call waits."""
 
     id: str
     session: str
@@ -48,7 +47,7 @@ class Notice:
 
     @classmethod
     def of(cls, escalation: Escalation) -> "Notice":
-        """What is told of a question."""
+        """The notice of a question."""
         return cls(
             id=escalation.id,
             session=escalation.session,
@@ -121,6 +120,9 @@ async def _post(url: str, body: bytes, headers: dict[str, str]) -> None:
 
 def _post_now(url: str, body: bytes, headers: dict[str, str]) -> None:
     """Post once. No redirect is followed, and no setting of the environment counts."""
+    # Only for who wants notices: it takes a fortieth of the start.
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # noqa: PLC0415
+
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=DEADLINE)

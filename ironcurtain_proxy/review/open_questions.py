@@ -193,7 +193,7 @@ class Desk:
         return question
 
     def _find_wider(self, key: _QuestionKey) -> _Question | None:
-        """The same question with more capabilities missing: its answer settles this one, too."""
+        """An open question of the same call with more capabilities: its answer settles this one."""
         same, names = key
         for (other, wider), question in self._questions.items():
             if names < wider and other == same:
@@ -270,7 +270,7 @@ class Desk:
 
 
 def _key(escalation: Escalation) -> _QuestionKey:
-    """Everything that a reviewer's answer rests on. A call that differs in any part is asked anew.
+    """The parts of a call that a reviewer's answer depends on. A different call is asked anew.
 
     Arguments alone would not be enough: they may lead elsewhere by now (a link, a remote), and
     the answer would be used for a call that nobody was asked about.

@@ -12,13 +12,7 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Declined,
-    Escalation,
-    Ruling,
-    Unreachable,
-)
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.question import places, question
 from ironcurtain_proxy.ports import Clock
 

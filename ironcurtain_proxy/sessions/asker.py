@@ -1,4 +1,4 @@
-"""Who asks: the client, the workspace and the user's last words of the session of a question.
+"""The asker of a question: its session's client, workspace and last words of the user.
 
 All of it is what a client says of itself, or what a program wrote down: it helps a reviewer to tell
 two agents apart, and proves nothing.
@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory
 from ironcurtain_proxy.mailbox.user_message import read_user_context
-from ironcurtain_proxy.sessions.running import FILE_NAME
+from ironcurtain_proxy.sessions.configuration import FILE_NAME, state_of
 from ironcurtain_proxy.strict_json import strict_json
 
 _MOST_BYTES: Final = 1 << 18
@@ -23,7 +24,7 @@ _MOST_WORDS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks; a part that is not known is empty. All texts can be printed safely."""
+    """The asker of a question; an unknown part is empty. All texts can be printed safely."""
 
     client: str = ""
     workspace: str = ""
@@ -37,13 +38,19 @@ class Asker:
         return " · ".join([part for part in (self.client, self.workspace, words) if part])
 
 
-def asker_of(mailbox: Path) -> Asker:
-    """Who asks in a mailbox, as files beside its questions say. What cannot be read is left out."""
-    session = _fields(mailbox / FILE_NAME)
+def asker_of(one: PendingRequest) -> Asker:
+    """Who asks a question, from files beside it, else from the session's state file.
+
+    Unreadable parts are left out.
+    """
+    session = _fields(one.directory / FILE_NAME)
+    if not session:
+        with suppress(ConfigurationError):
+            session = state_of(one, sessions_directory(Path.home()))
     workspace, home = _text(session, "workspace"), str(Path.home())
     if workspace == home or workspace.startswith(f"{home}/"):
         workspace = f"~{workspace[len(home) :]}"
-    words = " ".join((read_user_context(mailbox) or "").split())
+    words = " ".join((read_user_context(one.directory) or "").split())
     return Asker(
         client=visible(_text(session, "client")),
         workspace=visible(workspace),

@@ -20,10 +20,10 @@ from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.processes import is_alive, this_process
 from ironcurtain_proxy.mailbox.requests import utc_now
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.sessions.configuration import FILE_NAME, variables_of
 
 _log = logging.getLogger(__name__)
 
-FILE_NAME: Final = "session.json"
 _MOST_BYTES: Final = 1 << 18
 
 
@@ -65,6 +65,8 @@ def note_session(settings: Settings, client: str = "", policy: str = "", problem
         "policyVersion": policy,
         "policyProblem": problem,
         "servers": [spec.name for spec in settings.servers],
+        "knownAs": {spec.name: spec.annotations for spec in settings.servers},
+        "variables": variables_of(settings),
         "config": None if settings.config_file is None else str(settings.config_file),
         "mailboxes": [str(place) for place in settings.mailboxes],
     }

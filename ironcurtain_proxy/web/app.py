@@ -8,6 +8,7 @@ of an open page (`guard`), except the exchange of a ticket for such a key:
 - `POST /api/answers` takes `{"id", "digest", "approve", "remember"?, "note"?}`. The digest
   identifies the shown bytes: a question whose file has changed since is not answered.
 - `GET /api/rule` names the command that would add a rule for a question. The page writes no rule.
+  `GET /api/explanation` tells step by step why it is asked about.
 - `GET /api/calls`, `/api/call` and `/api/day` read the audit log.
 """
 
@@ -66,6 +67,8 @@ class Surroundings:
     """Called with messages for the operator."""
     rule: Callable[[PendingRequest], str] = lambda _one: ""
     """The command that adds a rule for a call; empty: there is none. Blocks."""
+    explain: Callable[[PendingRequest], list[str]] = lambda _one: []
+    """Why a call is asked about, in lines. Blocks."""
 
 
 class ReviewPage:
@@ -104,6 +107,7 @@ class ReviewPage:
             Route("/api/questions", self._questions),
             Route("/api/answers", self._answer, methods=["POST"]),
             Route("/api/rule", self._rule),
+            Route("/api/explanation", self._explanation),
             Route("/api/calls", self._calls),
             Route("/api/call", self._call),
             Route("/api/day", self._day),
@@ -180,13 +184,24 @@ class ReviewPage:
         return await self._put_down(one, replace(given, credential=self._credential))
 
     async def _rule(self, request: Request) -> Response:
+        return await self._about(request, "rule", lambda one: {"command": self._around.rule(one)})
+
+    async def _explanation(self, request: Request) -> Response:
+        def explained(one: PendingRequest) -> dict[str, object]:
+            return {"lines": [visible(line) for line in self._around.explain(one)]}
+
+        return await self._about(request, "explanation", explained)
+
+    async def _about(
+        self, request: Request, what: str, find: Callable[[PendingRequest], dict[str, object]]
+    ) -> Response:
         one = self._waiting.get(request.query_params.get("id", ""))
         if one is None:
             return _problem(409, "too late: the call does not wait any more")
         try:
-            return JSONResponse({"command": await anyio.to_thread.run_sync(self._around.rule, one)})
+            return JSONResponse(await anyio.to_thread.run_sync(find, one))
         except ConfigurationError as error:
-            return _problem(409, f"no rule: {visible(str(error))}")
+            return _problem(409, f"no {what}: {visible(str(error))}")
 
     async def _put_down(self, one: PendingRequest, given: ReviewerAnswer) -> Response:
         place = self._mailboxes.place_of(one)
@@ -250,6 +265,7 @@ def _chosen(request: Request, now: datetime) -> Selection:
     return Selection(
         since=None if span is None else now - span,
         decisions=frozenset(decisions),
+        by=asked.get("by", ""),
         text=asked.get("text", ""),
     )
 

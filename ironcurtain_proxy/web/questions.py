@@ -33,7 +33,7 @@ def shown_question(one: PendingRequest, credential: Credential | None, now: date
         "id": one.id,
         "digest": request.digest,
         "headline": summary(one),
-        "asker": asker_of(one.directory).told(),
+        "asker": asker_of(one).told(),
         "secondsLeft": None if left is None else max(0, round(left)),
         "arguments": _fields(arguments_of(one)),
         "changes": [*changes_of(request.tool, request.arguments)],

@@ -5,10 +5,9 @@ from datetime import datetime
 from typing import Final
 
 from ironcurtain_proxy.audit.calls import recorded_calls
-from ironcurtain_proxy.audit.display import LogEntry, details, printable
+from ironcurtain_proxy.audit.display import LogEntry, printable
 from ironcurtain_proxy.audit.family import Member
-from ironcurtain_proxy.audit.files import parsed
-from ironcurtain_proxy.audit.finding import find_calls
+from ironcurtain_proxy.audit.finding import find_calls, lines_of
 from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.audit.tailing import last_calls
 from ironcurtain_proxy.model.json import Json
@@ -50,12 +49,7 @@ class Record:
             OSError: a log cannot be read.
         """
         calls = find_calls(self._members(), reference)
-        if len(calls) != 1:
-            return []
-        lines: list[str] = []
-        for line in calls[0].lines:
-            lines += [line.where, *details(parsed(line.raw or b"") or {}), ""]
-        return lines
+        return lines_of(calls[0]) if len(calls) == 1 else []
 
     def day(self, chosen: Selection, now: datetime) -> str:
         """The plots and tables of the report, as markup.

@@ -92,7 +92,7 @@ def test_an_unknown_server_is_named_with_those_that_there_are(
 
 def test_without_a_terminal_nobody_is_asked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["annotate", "notes", "--server-file", str(home.parent / "mcp.json")]) == 2
-    assert "annotate asks questions, and this is no terminal" in capsys.readouterr().err
+    assert "annotate asks questions, which needs a terminal" in capsys.readouterr().err
     assert not annotations(home).exists()
 
 

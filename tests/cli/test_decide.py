@@ -109,6 +109,42 @@ def test_each_line_gets_its_decision_in_order(directory: Path) -> None:
     assert answers[0]["reason"] == "documents may be read"
 
 
+def test_a_tool_that_nobody_described_is_asked_about_where_the_operator_says_so(
+    directory: Path,
+) -> None:
+    engine = orjson.loads((directory / "engine.json").read_bytes())
+    key = f"{directory}/home/.ssh"
+    said = {**engine, "unknownTools": "ask", "protectedPaths": [key]}
+    (directory / "engine.json").write_bytes(orjson.dumps(said))
+    answers = decide(
+        directory,
+        call("rename", {"to": "x", "deep": [{"a": "y"}]}),
+        call("rename", {}),
+        call("rename", {"deep": [{"a": "~/.ssh/id"}]}),
+        call("rename", {"to": "cat ~/.ssh/id"}),
+        call("rename", {"to": "https://a@b\\\\.example/"}),
+    )
+    assert [(a["decision"], a["rule"]) for a in answers[:4]] == [
+        ("escalate", "structural-unknown-tool"),
+        ("escalate", "structural-unknown-tool"),
+        ("deny", "structural-protected-path"),
+        ("deny", "structural-protected-path"),
+    ]
+    assert answers[4]["decision"] == "deny"
+    shown = run(
+        "explain", "filesystem/rename", "--args", '{"to": "x"}', "--dir", str(directory), "--json"
+    )
+    explained = orjson.loads(shown.stdout)
+    assert (explained["decision"], explained["rule"]) == ("escalate", "structural-unknown-tool")
+
+
+def test_unknown_tools_is_one_of_two_words(directory: Path) -> None:
+    (directory / "engine.json").write_bytes(orjson.dumps({"unknownTools": "allow"}))
+    done = run("decide", "--dir", str(directory))
+    assert done.returncode == 2
+    assert "$.unknownTools" in done.stderr
+
+
 @pytest.mark.requirement("C-21")
 def test_arguments_are_held_to_the_schema_unless_told_otherwise(directory: Path) -> None:
     lines = (call("read_file", {"path": "~/docs/a", "mode": "x"}), call("read_file", {}))

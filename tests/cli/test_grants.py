@@ -125,6 +125,7 @@ def test_the_list_as_json_carries_every_field(
             "uses": 2,
             "lastUsed": "2026-01-02T12:00:00+00:00",
             "unusedDays": 7,
+            "void": None,
             "session": None,
             "sessions": [],
         }

@@ -88,7 +88,9 @@ def started_by(value: Mapping[str, Json], machine: Machine) -> RawClient:
 
 
 def test_clients_start_their_servers_through_the_proxy_until_it_is_undone(machine: Machine) -> None:
-    before = machine.give_cursor(files=machine.server("files"), off={"url": "https://x"})
+    before = machine.give_cursor(
+        files=machine.server("files"), off={"command": "x", "disabled": True}
+    )
     codex = machine.give_codex()
     code, said, faults = machine.run("--yes")
     assert code == 0, said + faults
@@ -101,7 +103,7 @@ def test_clients_start_their_servers_through_the_proxy_until_it_is_undone(machin
     text = machine.cursor.read_text()
     assert text.startswith("// mine\n")
     servers = orjson.loads(text.removeprefix("// mine\n"))["mcpServers"]
-    assert servers["off"] == {"url": "https://x"}
+    assert servers["off"] == {"command": "x", "disabled": True}
     entry = servers["ironcurtain"]
     assert Path(entry["command"]).is_absolute()
     with started_by(entry, machine) as client:
@@ -159,10 +161,10 @@ def test_a_dry_run_shows_the_difference_without_secrets_and_changes_nothing(
 
 
 def test_a_machine_without_servers_is_told_what_to_name(machine: Machine) -> None:
-    machine.give_cursor(remote={"url": "https://x"})
+    machine.give_cursor(off={"command": "x", "disabled": True})
     code, said, faults = machine.run("--yes")
     assert code == 2
-    assert "over the network" in said
+    assert "switched off" in said
     assert "--from" in faults
 
 

@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from ironcurtain_proxy.cli import COMMANDS
 from tests.cli.test_decide import run
+from tests.program import FRESH
 
 
 def test_help_names_every_command_with_an_example() -> None:
@@ -43,3 +45,17 @@ def test_commands_import_nothing_heavy_before_they_run(command: str) -> None:
         "sys.exit(bool({'mcp', 'pydantic', 'litellm', 'textual', 'sqlalchemy'} & {*sys.modules}))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["--help"], ["audit", "--help"], ["shell", "ls"]])
+def test_an_output_on_a_full_disk_ends_with_one_line_and_a_failure(
+    tmp_path: Path, words: list[str], unbuffered: str
+) -> None:
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin", "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*FRESH, *words], stdout=full, stderr=subprocess.PIPE, env=environ, check=False
+        )
+    assert ended.returncode == 1
+    assert ended.stderr == b"ironcurtain-proxy: cannot write: No space left on device\n"

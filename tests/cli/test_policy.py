@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import orjson
@@ -10,6 +9,7 @@ import pytest
 
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.errors import ConfigurationError
+from tests import program
 
 
 class Place:
@@ -20,13 +20,10 @@ class Place:
         self.file = home / ".ironcurtain/policy.yaml"
         self.log = home / ".ironcurtain/audit.jsonl"
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[str]:
         environ = {"HOME": str(self.home), "ALLOWED_DIRECTORY": str(self.work)}
-        return subprocess.run(
-            [sys.executable, "-m", "ironcurtain_proxy", "policy", *words],
-            env={**environ, "PATH": os.environ["PATH"]},
-            capture_output=True, text=True, timeout=50, check=False,
-        )  # fmt: skip
+        environ["PATH"] = os.environ["PATH"]
+        return program.run([*program.PROXY, "policy", *words], environ, given=given)
 
     def record(self, *lines: object) -> None:
         self.log.parent.mkdir(exist_ok=True)

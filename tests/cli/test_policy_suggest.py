@@ -1,15 +1,13 @@
 """`policy suggest`, as a person runs it: rules from recorded questions, and what they leave out."""
 
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import TypedDict
 
 import orjson
 import pytest
 
+from tests import program
 from tests.cli.test_policy import Place
 
 
@@ -97,17 +95,14 @@ def test_what_was_suggested_is_written_only_after_a_yes_and_spares_the_question(
     path = str(place.home / "docs/notes/a.txt")
     place.record(*[asked("read_file", {"path": path})] * 2)
 
-    def apply(answer: str) -> str:
-        environ = {"HOME": str(place.home), "ALLOWED_DIRECTORY": str(place.work)}
-        return subprocess.run(
-            [sys.executable, "-m", "ironcurtain_proxy", "policy", "suggest", "--apply"],
-            env={**environ, "PATH": os.environ["PATH"]}, input=answer,
-            capture_output=True, text=True, timeout=50, check=True,
-        ).stdout  # fmt: skip
+    def apply(answer: bytes) -> str:
+        done = place.run("suggest", "--apply", given=answer)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    assert "+allow filesystem: {tools: read_file" in apply("")
+    assert "+allow filesystem: {tools: read_file" in apply(b"")
     assert not place.file.exists()
-    assert "written" in apply("y\n")
+    assert "written" in apply(b"y\n")
     assert 'except: "@secrets"' in place.file.read_text()
     assert suggestions(place)["questions"] == 0
 
@@ -127,19 +122,17 @@ def test_the_command_that_explain_offers_allows_the_call_and_keeps_secrets_close
 
     def explained(name: str) -> tuple[str, str]:
         said = orjson.dumps({"path": str(notes / name)}).decode()
-        words = [sys.executable, "-m", "ironcurtain_proxy", "explain", "filesystem/read_file"]
-        done = subprocess.run(
-            [*words, "--args", said, "--json"],
-            env={"HOME": str(place.home), "ALLOWED_DIRECTORY": str(place.work)},
-            capture_output=True, text=True, timeout=50, check=True,
-        )  # fmt: skip
+        environ = {"HOME": str(place.home), "ALLOWED_DIRECTORY": str(place.work)}
+        words = ("explain", "filesystem/read_file", "--args", said, "--json")
+        done = program.run([*program.PROXY, *words], environ)
+        assert done.returncode == 0, done.stderr
         found = orjson.loads(done.stdout)
         return found["decision"], found["command"] or ""
 
     decision, command = explained("a.txt")
     assert decision == "escalate"
-    program, policy, *words = shlex.split(command)
-    assert (program, policy) == ("ironcurtain-proxy", "policy")
+    own, policy, *words = shlex.split(command)
+    assert (own, policy) == ("ironcurtain-proxy", "policy")
     assert place.run(*words).returncode == 0
     assert explained("other.txt") == ("allow", "")
     assert explained(".env")[0] == "escalate"

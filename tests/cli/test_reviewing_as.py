@@ -148,7 +148,7 @@ async def test_what_changed_since_it_was_shown_is_not_answered(
             (box.path / "x").write_bytes(real)
             (box.path / "x").rename(box.request(asked))
             assert await command("approve", asked.id, *own) == 1
-            assert "not what `pending` showed" in capsys.readouterr().err
+            assert "changed since `pending` showed it" in capsys.readouterr().err
             assert await command("pending", "--dir", str(box.path)) == 0
             assert await command("deny", asked.id, *own) == 0
 

@@ -1,6 +1,7 @@
 """What a person gets to see of a request."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.mailbox.changes import changes_of
-from ironcurtain_proxy.mailbox.display import Field, banner, fold, rows, summary, visible
+from ironcurtain_proxy.mailbox.display import (
+    Field,
+    banner,
+    fold,
+    margin,
+    reasons_of,
+    rows,
+    summary,
+    visible,
+)
 from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
 from ironcurtain_proxy.mailbox.requests import PendingRequest
 from ironcurtain_proxy.model.json import Json
@@ -64,7 +74,7 @@ def test_nothing_but_a_name_stands_in_the_first_columns(value: str, width: int) 
     """An argument must not wrap to where a field of its own would stand."""
     words = f"x{' ' * 60}rule   harmless {value}"
     for line in rows(Field("path", (visible(words),)), width)[1:]:
-        assert line.startswith(" " * 22)
+        assert line.startswith(" " * (margin(width) - 3))
         assert len(line) <= width
 
 
@@ -180,3 +190,10 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     for name in ("pipe", "binary", "", "\0"):
         lines = changes_of("write_file", {"path": str(tmp_path / name), "content": "x"})
         assert lines == ["(what the file holds now cannot be shown)"]
+
+
+def test_the_worst_reason_stands_first() -> None:
+    one = pending({"path": "/etc/hosts"})
+    why = (("tool-policy", "mode"), ("engine", "odd"), ("policy", "outside"), ("secrets", "a key"))
+    shown = reasons_of(PendingRequest(one.directory, replace(one.request, why=why)))[0].lines
+    assert shown == ("secrets: a key", "policy: outside", "approval mode: mode", "engine: odd")

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ import anyio
 import anyio.to_thread
 import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests import program
 
 _PATIENCE_MS = 60_000
 _QUIET = (
@@ -30,13 +31,13 @@ _QUIET = (
 class Command:
     """A running `ironcurtain-proxy web`."""
 
-    process: "subprocess.Popen[str]"
+    process: "program.Forked | subprocess.Popen[bytes]"
 
     async def link(self) -> str:
         """The next link that the command shows."""
         assert self.process.stdout is not None
         with anyio.fail_after(30):
-            return (await anyio.to_thread.run_sync(self.process.stdout.readline)).strip()
+            return (await anyio.to_thread.run_sync(self.process.stdout.readline)).decode().strip()
 
 
 @asynccontextmanager
@@ -46,20 +47,14 @@ async def a_command(
     environ = {**os.environ, "HOME": str(home)}
     if log is not None:
         environ["AUDIT_LOG_PATH"] = str(log)
-    process = subprocess.Popen(  # noqa: ASYNC220  returns at once
-        [sys.executable, "-m", "ironcurtain_proxy", "web", "--dir", str(box), *arguments],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    argv = [*program.PROXY, "web", "--dir", str(box), *arguments]
+    with Path(os.devnull).open("wb") as errors:  # noqa: ASYNC230  returns at once
+        process = program.start(argv, environ, errors, Path.cwd())
     try:
         yield Command(process)
     finally:
         process.terminate()
         await anyio.to_thread.run_sync(process.wait)
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 @asynccontextmanager

@@ -60,7 +60,14 @@ async def test_a_link_opens_the_page_once(tmp_path: Path) -> None:
 async def test_data_needs_the_key_of_an_open_page(tmp_path: Path) -> None:
     async with a_page(tmp_path) as (client, access):
         for headers in ({}, {"authorization": "Bearer x"}, {"authorization": access.ticket}):
-            for path in ("/api/questions", "/api/calls", "/api/call", "/api/day", "/api/rule"):
+            for path in (
+                "/api/questions",
+                "/api/calls",
+                "/api/call",
+                "/api/day",
+                "/api/rule",
+                "/api/explanation",
+            ):
                 assert (await client.get(path, headers=headers)).status_code == 401
             assert (await client.post("/api/answers", headers=headers)).status_code == 401
         key = await _open(client, access)

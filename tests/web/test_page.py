@@ -8,7 +8,7 @@ import anyio
 import httpx
 import orjson
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
@@ -18,7 +18,7 @@ from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from tests.audit.specimens import record
 from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until
 from tests.questions import ETC, SRV
-from tests.web.page_process import a_browser, a_command, a_tab
+from tests.web.page_process import a_command, a_tab
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
@@ -29,10 +29,14 @@ EVIL = "<img src=x onerror=document.title='evil'>"
 
 @asynccontextmanager
 async def a_page(
-    tmp_path: Path, *, width: int = 1200, height: int = 900, log: Path | None = None
+    browser: Browser,
+    tmp_path: Path,
+    *,
+    width: int = 1200,
+    height: int = 900,
+    log: Path | None = None,
 ) -> AsyncIterator[tuple[Box, Page]]:
     async with (
-        a_browser() as browser,
         a_box(tmp_path / "box", assume_listener=False) as box,
         a_command(box.path, tmp_path, log=log) as command,
         a_tab(browser, await command.link(), width, height) as page,
@@ -54,7 +58,7 @@ async def press(page: Page, key: str, asked: Escalation, box: Box) -> None:
                 await until(lambda: asked.id in box.rulings)
 
 
-async def test_a_person_reads_a_call_and_answers_by_key(tmp_path: Path) -> None:
+async def test_a_person_reads_a_call_and_answers_by_key(browser: Browser, tmp_path: Path) -> None:
     target = tmp_path / "calc.py"
     target.write_text("def add(a, b):\n    return a - b\n")
     edits = [{"oldText": "a - b", "newText": "a + b"}]
@@ -64,7 +68,7 @@ async def test_a_person_reads_a_call_and_answers_by_key(tmp_path: Path) -> None:
         arguments={"path": str(target), "edits": edits, "note": EVIL},  # type: ignore[dict-item]
         candidates=(ETC, SRV),
     )
-    async with a_page(tmp_path) as (box, page):
+    async with a_page(browser, tmp_path) as (box, page):
         async with box.asked(first, PATIENCE):
             await expect(page.locator("#headline")).to_contain_text("files/edit_file")
             text = await page.locator("#question").inner_text()
@@ -80,10 +84,12 @@ async def test_a_person_reads_a_call_and_answers_by_key(tmp_path: Path) -> None:
         assert any("in a browser" in str(value) for _, value in ruling.details)
 
 
-async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(tmp_path: Path) -> None:
+async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(
+    browser: Browser, tmp_path: Path
+) -> None:
     command = "make\n" + "x\n" * 100
     second = escalation(seconds=PATIENCE, tool="run_command", arguments={"command": command})
-    async with a_page(tmp_path) as (box, page):
+    async with a_page(browser, tmp_path) as (box, page):
         async with box.asked(second, PATIENCE):
             await expect(page.locator("#headline")).to_contain_text("command=make")
             await expect(page.locator("#approve")).to_be_disabled()
@@ -102,9 +108,9 @@ async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(tmp_path: P
         await expect(page.locator("#empty")).to_be_visible()
 
 
-async def test_a_phone_has_room_for_the_call_and_the_keys(tmp_path: Path) -> None:
+async def test_a_phone_has_room_for_the_call_and_the_keys(browser: Browser, tmp_path: Path) -> None:
     asked = escalation(seconds=PATIENCE, arguments={"content": "a word " * 60})
-    async with a_page(tmp_path, width=390, height=800) as (box, page):
+    async with a_page(browser, tmp_path, width=390, height=800) as (box, page):
         async with box.asked(asked, PATIENCE):
             await expect(page.locator("#headline")).to_contain_text("files/read_file")
             wide = await page.evaluate("document.documentElement.scrollWidth")
@@ -121,24 +127,21 @@ async def test_a_phone_has_room_for_the_call_and_the_keys(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+async def log(tmp_path: Path) -> Path:
     """An audit log with an attempt at markup."""
     one = AuditLog.open(tmp_path / "audit.jsonl", LogSettings())
     denied = ResultSummary(status="denied", error=EVIL)
     refused = {"effect": "deny", "rule": EVIL, "reason": EVIL, "result": denied}
-    calls = [record(1), record(2, refused)]
-
-    async def write() -> None:
-        for call in calls:
-            await one.record(call)
-
-    anyio.run(write)
+    for call in (record(1), record(2, refused)):
+        await one.record(call)
     one.close()
     return one.path
 
 
-async def test_the_record_and_the_day_show_words_and_no_markup(tmp_path: Path, log: Path) -> None:
-    async with a_page(tmp_path, log=log) as (_, page):
+async def test_the_record_and_the_day_show_words_and_no_markup(
+    browser: Browser, tmp_path: Path, log: Path
+) -> None:
+    async with a_page(browser, tmp_path, log=log) as (_, page):
         await page.keyboard.press("l")
         await expect(page.locator("#calls tr")).to_have_count(2)
         await page.select_option("#decision", "none")
@@ -155,14 +158,24 @@ async def test_the_record_and_the_day_show_words_and_no_markup(tmp_path: Path, l
         assert await page.title() == "ironcurtain-proxy"
 
 
-async def test_no_view_has_a_serious_barrier(tmp_path: Path, log: Path) -> None:
+async def test_no_view_has_a_serious_barrier(browser: Browser, tmp_path: Path, log: Path) -> None:
     if not AXE.exists():
         pytest.skip("axe-core is not installed: scripts/setup")
     asked = escalation(seconds=PATIENCE, arguments={"path": "/etc/hosts"}, candidates=(ETC,))
-    async with a_page(tmp_path, log=log) as (box, page), box.asked(asked, PATIENCE):
+    async with a_page(browser, tmp_path, log=log) as (box, page), box.asked(asked, PATIENCE):
         await expect(page.locator("#headline")).to_contain_text("files/read_file")
-        for key in ("q", "l", "y"):
+        for key, width in (
+            ("q", 1200),
+            ("l", 1200),
+            ("y", 1200),
+            ("q", 390),
+            ("l", 390),
+            ("?", 390),
+        ):
+            await page.set_viewport_size({"width": width, "height": 800})
             await page.keyboard.press(key)
+            if key == "l":
+                await expect(page.locator("#calls tr")).to_have_count(2)
             await page.evaluate(AXE.read_text("utf-8"))
             found = await page.evaluate("axe.run()")
             serious = [
@@ -170,7 +183,7 @@ async def test_no_view_has_a_serious_barrier(tmp_path: Path, log: Path) -> None:
                 for one in found["violations"]
                 if one["impact"] in {"serious", "critical"}
             ]
-            assert serious == []
+            assert serious == [], (key, width)
         box.answer(asked, {"decision": "denied"})
 
 

@@ -1,6 +1,8 @@
 """The review of open questions on a terminal.
 
 - `review_screen`: the live screen. `plain_review`: line by line, for scripts.
-- `rules`, `rule_screen`: the rule that is offered for a call.
-- `review_detail`, `changes`: one request in full, and the change it would make to a file.
+- `waiting_list`: the calls that wait, and the search in them. `review_detail`: one in full.
+- `sending`: an answer on its way. `key_names`: the keys.
+- `asides`: what stands in the place of a call. `text_screen`: lines. `rule_screen`: a rule.
+- `history_screen`: past calls. `surroundings`: where rules, explanations and past calls come from.
 """

@@ -1,4 +1,4 @@
-"""The review of the original, line by line, for scripts and plain terminals.
+"""The review line by line, as in the original, for scripts and plain terminals.
 
 Prints a banner for every request and takes `/approve N`, `/approve+ N`, `/deny N words`, with `all`
 for a number. Knows nothing of files or terminals: it is handed what is pending and what was typed.
@@ -23,7 +23,7 @@ HELP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ReviewCommand:
-    """A line that was understood."""
+    """A command that a person typed."""
 
     verdict: ReviewerAnswer
     chosen: tuple[PendingRequest, ...]
@@ -31,18 +31,18 @@ class ReviewCommand:
 
 @dataclass(slots=True, kw_only=True)
 class PlainReview:
-    """Numbers requests as they come, and reads what is typed. A number is never used again."""
+    """Numbers requests as they arrive, and reads typed lines. A number is never used again."""
 
     say: Callable[[str], None]
     all_of: Callable[[Sequence[PendingRequest], bool], list[PendingRequest]]
-    """What `all` stands for, given what is open and whether it is to be approved."""
+    """Gives the open requests that `all` stands for, when approving (True) or denying."""
     width: int | None = None
-    """The terminal's columns, if it is one."""
+    """The columns of the terminal; None: there is no terminal."""
     _numbers: dict[str, int] = field(default_factory=dict)
     _open: dict[int, PendingRequest] = field(default_factory=dict)
 
     def show(self, waiting: Sequence[PendingRequest], now: datetime) -> None:
-        """Print what is new, and what is over."""
+        """Print new requests, and requests that have ended."""
         present = {one.id: one for one in waiting}
         for number, one in list(self._open.items()):
             if one.id not in present:
@@ -62,7 +62,7 @@ class PlainReview:
         self.say(f"    /approve {number}   /approve+ {number}   /deny {number} [words]")
 
     def read(self, line: str, now: datetime) -> ReviewCommand | None:
-        """What a line asks for; None: nothing that is to be answered, and why was said."""
+        """The command in a line; None: the line answers nothing, and the reason was printed."""
         word, _, rest = line.strip().partition(" ")
         reference, _, note = rest.strip().partition(" ")
         match word:
@@ -98,5 +98,5 @@ class PlainReview:
         return ReviewCommand(verdict, (self._open[number],))
 
     def answered(self, one: PendingRequest) -> None:
-        """It needs no word about being over."""
+        """Note an answered request, so that its end is not printed."""
         self._open.pop(self._numbers[one.id], None)

@@ -10,10 +10,10 @@ from typing import Final
 from rich.text import Text
 
 from ironcurtain_proxy.mailbox.display import (
-    MARGIN,
     Field,
     arguments_of,
     fold,
+    margin,
     metadata_of,
     reasons_of,
     remembered,
@@ -29,7 +29,7 @@ _CHANGES: Final = (("+", "green"), ("-", "red"), ("@", "cyan"), ("(", "bold yell
 def detail_of(
     one: PendingRequest, changes: Sequence[str], width: int, asker: str = ""
 ) -> list[Text]:
-    """Everything a reviewer should know, in lines of at most `width` columns.
+    """All details of a request for a reviewer, in lines of at most `width` columns.
 
     What would be done comes first, then why it is asked about; names for the record come last.
 
@@ -68,8 +68,9 @@ def _heading(words: str) -> list[Text]:
 
 
 def _field(field: Field, width: int, style: str) -> list[Text]:
+    before = margin(width)
     return [
-        Text().append(row[:MARGIN], "dim").append(_marked(row[MARGIN:], style))
+        Text().append(row[:before], "dim").append(_marked(row[before:], style))
         for row in rows(field, width)
     ]
 
@@ -82,7 +83,7 @@ def _change(line: str, width: int) -> list[Text]:
 
 
 def _marked(words: str, style: str) -> Text:
-    """The words with every escape standing out."""
+    """The text with every escape highlighted."""
     text = Text(words, style=style)
     text.highlight_regex(_ESCAPE, "bold reverse red")
     return text

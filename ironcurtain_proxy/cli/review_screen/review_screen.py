@@ -1,32 +1,36 @@
-"""The live screen: what waits, one of it in full, and keys to answer.
+"""The live screen: the list of open requests, one request in full, and keys to answer.
 
 Knows what is shown and which key does what; reading and answering are the mailboxes'. The request
 that a key answers is always the one whose details are on the screen.
 """
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Final
 
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import Resize
+from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
-from ironcurtain_proxy.cli.review_screen.review_detail import detail_of
-from ironcurtain_proxy.cli.review_screen.rule_screen import RuleScreen
-from ironcurtain_proxy.cli.review_screen.rules import OfferedRule, RuleOffer, no_rule
-from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import (
-    NOT_COUNTED,
-    ReviewerAnswer,
-    answer_async,
-    objection,
-    still_waits,
+from ironcurtain_proxy.cli.review_screen.asides import (
+    Aside,
+    explanation_screen,
+    keys_screen,
+    rule_screen,
 )
+from ironcurtain_proxy.cli.review_screen.history_screen import HistoryScreen
+from ironcurtain_proxy.cli.review_screen.key_names import KEYS
+from ironcurtain_proxy.cli.review_screen.review_detail import detail_of
+from ironcurtain_proxy.cli.review_screen.sending import sent
+from ironcurtain_proxy.cli.review_screen.surroundings import Surroundings
+from ironcurtain_proxy.cli.review_screen.text_screen import OneLine
+from ironcurtain_proxy.cli.review_screen.waiting_list import LOW, Search, WaitingList, title_of
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection
 from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import summary, time_left, visible
@@ -35,56 +39,43 @@ from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
 from ironcurtain_proxy.sessions.asker import asker_of
 
 GUARD_SECONDS: Final = 0.3
-"""For so long after another request came up by itself no key answers it: the key was meant for what
-stood there before."""
+"""Seconds for which keys do not answer a request that appeared by itself: the key was meant for the
+request before it."""
 _POLL_SECONDS: Final = 0.1
 _LISTEN_SECONDS: Final = 1.0
 _EMPTY: Final = "Nothing is waiting. A call that needs you will appear here."
-_COLUMNS: Final = ("left", "session", "call")
-_SESSION_WIDTH: Final = 12
-_CALL_WIDTH: Final = 160
+_NONE_FOUND: Final = "No call that waits holds these words; escape shows all of them."
 
 
 class ReviewScreen(App[None]):
-    """Shows and answers what waits in some mailboxes."""
+    """The screen that shows and answers the open requests of some mailboxes."""
 
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
     # The only thing to focus is the input for a word, and only while it is asked for.
     AUTO_FOCUS: ClassVar[str | None] = None
     CSS: ClassVar[str] = """
     #title { height: 1; background: $primary; color: $text; padding: 0 1; }
-    #list { height: auto; max-height: 35%; }
+    #list { height: auto; max-height: 35%; overflow-x: hidden; }
     #detail { height: 1fr; border-top: solid $primary; padding: 0 1; }
-    #note { display: none; }
+    #note, #words { display: none; }
     #status { height: 1; padding: 0 1; color: $text-muted; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "answer('approve')", "approve"),
-        Binding("r", "answer('remember')", "approve and remember"),
-        *[Binding(str(n), f"remember({n - 1})", show=False) for n in range(2, 10)],
-        Binding("A", "together", "approve together"),
-        Binding("d", "answer('deny')", "deny"),
-        Binding("n", "note", "deny with a word"),
-        Binding("p", "rule", "a rule"),
-        Binding("up,k", "move(-1)", "previous", show=False),
-        Binding("down,j", "move(1)", "next", show=False),
-        Binding("pageup", "scroll(-1)", "page up", show=False),
-        Binding("pagedown,space", "scroll(1)", "page down", show=False),
-        Binding("escape", "close_note", "back", show=False),
-        Binding("q,ctrl+c", "quit", "quit"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = KEYS
 
     def __init__(
         self,
         mailboxes: Mailboxes,
         credential: Credential | None = None,
-        offer: RuleOffer = no_rule,
+        around: Surroundings | None = None,
     ) -> None:
         super().__init__()
-        self._offer = offer
+        self._around = around or Surroundings()
         self._mailboxes = mailboxes
         self._credential = credential
+        self._all: dict[str, PendingRequest] = {}
         self._waiting: dict[str, PendingRequest] = {}
+        """Those of all that the search leaves. No key is about any other."""
+        self._search = Search()
         self._answered: set[str] = set()
         self._shown: PendingRequest | None = None
         self._seen: PendingRequest | None = None
@@ -92,7 +83,6 @@ class ReviewScreen(App[None]):
         self._ready_at = 0.0
         self._listen_at = 0.0
         self._title = ""
-        self._left: dict[str, str] = {}
         self._note: PendingRequest | None = None
         """What a word is being typed about."""
         self._together: tuple[str, ...] = ()
@@ -101,28 +91,28 @@ class ReviewScreen(App[None]):
     def compose(self) -> ComposeResult:
         """The list above, one request below."""
         yield Static(id="title")
-        table: DataTable[Text] = DataTable(id="list", cursor_type="row", show_header=True)
-        # Keys are ours alone: what is highlighted and what is shown must never differ.
-        table.can_focus = False
-        yield table
+        yield WaitingList()
         detail = RichLog(id="detail", wrap=True, auto_scroll=False, min_width=20)
         detail.can_focus = False
         detail.border_title = "in full; space and page up scroll"
         yield detail
-        yield Input(id="note", placeholder="a word to the agent; enter denies, escape goes back")
+        yield OneLine("words", "words of a call; enter keeps, escape shows all")
+        yield OneLine("note", "a note to the agent; enter denies, escape goes back")
         yield Static(id="status")
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look."""
-        table = self._table()
-        for name in _COLUMNS:
-            table.add_column(name, key=name)
+        """Start to read the mailboxes."""
         self._look()
         self.set_interval(_POLL_SECONDS, self._look)
 
-    def _table(self) -> "DataTable[Text]":
-        return self.query_one("#list", DataTable)
+    def _table(self) -> WaitingList:
+        return self._base.query_one("#list", WaitingList)
+
+    @property
+    def _base(self) -> Screen[object]:
+        """The screen with the questions, whatever stands before it."""
+        return self.screen_stack[0]
 
     def _look(self) -> None:
         if time.monotonic() >= self._listen_at:
@@ -131,49 +121,34 @@ class ReviewScreen(App[None]):
                 self._mailboxes.listen()
             except ConfigurationError as error:
                 self._say(f"not listening: {error}")
-        if not self.query("#list"):
-            # A rule is on the screen, or this is the last tick of one that is being closed.
+        if not self.screen_stack or not self._base.query("#list"):
+            # The last tick of a screen that is being closed.
             return
         now = utc_now()
         found = {one.id: one for one in self._mailboxes.pending(now)}
         self._answered &= found.keys()
         waiting = {key: one for key, one in found.items() if key not in self._answered}
-        came = waiting.keys() - self._waiting.keys()
-        self._waiting = waiting
-        self._fill({key: time_left(one, now) for key, one in waiting.items()})
+        came = waiting.keys() - self._all.keys()
+        self._all = waiting
+        self._waiting = self._search.chosen(waiting)
+        left = {key: time_left(one, now) for key, one in self._waiting.items()}
+        self._table().fill(self._waiting, left)
         self._follow()
         if came:
             self.bell()
-        title = f"ironcurtain-proxy review   {len(waiting)} waiting   (listening)"
+            if len(self.screen_stack) > 1:
+                self.notify("a call waits: escape goes back to it", markup=False)
+        title = title_of(len(self._waiting), len(self._all), self._search.words)
         if title != self._title:
             self._title = title
-            self.query_one("#title", Static).update(Text(title))
-
-    def _fill(self, left: Mapping[str, str]) -> None:
-        table = self._table()
-        present = {str(key.value) for key in table.rows}
-        for key in present - left.keys():
-            table.remove_row(key)
-        for key, one in self._waiting.items():
-            if key not in present:
-                call = summary(one)
-                table.add_row(
-                    Text(left[key]),
-                    Text(visible(one.session)[:_SESSION_WIDTH]),
-                    Text(call if len(call) <= _CALL_WIDTH else f"{call[:_CALL_WIDTH]}…"),
-                    key=key,
-                )
-            elif left[key] != self._left.get(key):
-                style = "bold red" if left[key].startswith("0:") else ""
-                table.update_cell(key, "left", Text(left[key], style=style))
-        self._left = dict(left)
+            self._base.query_one("#title", Static).update(Text(title))
 
     def _follow(self) -> None:
-        """Keep showing what was shown; if that is over, show the oldest, and hold the keys."""
+        """Keep the shown request; if it has ended, show the oldest and ignore keys for a moment."""
         if self._shown is not None:
             current = self._waiting.get(self._shown.id)
             if current == self._shown:
-                self._put_cursor(self._shown.id)
+                self._table().put_cursor(self._shown.id)
                 return
             if current is not None:
                 # The same id with other bytes: somebody changed the file.
@@ -188,40 +163,36 @@ class ReviewScreen(App[None]):
         if by_itself:
             self._ready_at = time.monotonic() + GUARD_SECONDS
         if one is not None:
-            self._put_cursor(one.id)
+            self._table().put_cursor(one.id)
         self._draw()
-        self.query_one("#detail", RichLog).scroll_home(animate=False)
+        self._detail().scroll_home(animate=False)
 
-    def _put_cursor(self, key: str) -> None:
-        table = self._table()
-        row = table.get_row_index(key)
-        if table.cursor_row != row:
-            table.move_cursor(row=row)
+    def _detail(self) -> RichLog:
+        return self._base.query_one("#detail", RichLog)
 
     def _draw(self) -> None:
-        detail = self.query_one("#detail", RichLog)
+        detail = self._detail()
         detail.clear()
         if self._shown is None:
-            detail.write(Text(_EMPTY, style="dim"))
+            detail.write(Text(_NONE_FOUND if self._all else _EMPTY, style="dim"))
             return
         request = self._shown.request
         changes = changes_of(request.tool, request.arguments)
         width = detail.scrollable_content_region.width or 80
-        lines = detail_of(self._shown, changes, width, asker_of(self._shown.directory).told())
-        # As one: ten thousand lines one by one take seconds.
-        detail.write(Text("\n").join(lines))
+        lines = detail_of(self._shown, changes, width, asker_of(self._shown).told())
+        # As one: ten thousand lines one by one take seconds. With a width, because the library
+        # would wrap by that of the terminal at the start, below the names of fields.
+        detail.write(Text("\n").join(lines), width=width)
 
-    def on_resize(self, _event: Resize) -> None:
-        """Lines are wrapped when they are written: write them again."""
+    def on_resize(self, event: Resize) -> None:
+        """Write the lines again: they are wrapped when they are written."""
+        self._table().show_header = event.size.height >= LOW
         self.call_after_refresh(self._draw)
 
     def on_data_table_row_highlighted(self, _event: DataTable.RowHighlighted) -> None:
-        """The mouse may choose a row: then it is shown."""
-        table = self._table()
-        if not table.row_count:
-            return
-        key = str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
-        chosen = self._waiting.get(key)
+        """Show the request in a row that the mouse chose."""
+        key = self._table().chosen()
+        chosen = None if key is None else self._waiting.get(key)
         if chosen is not None and (self._shown is None or self._shown.id != key):
             self._show(chosen, by_itself=True)
 
@@ -236,7 +207,7 @@ class ReviewScreen(App[None]):
 
     def action_scroll(self, pages: int) -> None:
         """Scroll the details."""
-        detail = self.query_one("#detail", RichLog)
+        detail = self._detail()
         if pages > 0:
             detail.scroll_page_down(animate=False)
             self.call_after_refresh(self._note_seen)
@@ -244,12 +215,16 @@ class ReviewScreen(App[None]):
             detail.scroll_page_up(animate=False)
 
     def _note_seen(self) -> None:
-        detail = self.query_one("#detail", RichLog)
-        if detail.scroll_offset.y >= detail.max_scroll_y:
+        if self._is_at_end():
             self._seen = self._shown
 
+    def _is_at_end(self) -> bool:
+        """Whether the last line is on the screen. Before the first layout nothing is."""
+        detail = self._detail()
+        return bool(detail.lines) and detail.scroll_offset.y >= detail.max_scroll_y
+
     def action_answer(self, word: str) -> None:
-        """Answer what is shown."""
+        """Answer the shown request."""
         one = self._meant()
         if one is None or (word != "deny" and not self._was_seen()):
             return
@@ -260,7 +235,7 @@ class ReviewScreen(App[None]):
         self._answer(one, ReviewerAnswer(approved=word != "deny", remember=remember))
 
     def action_remember(self, place: int) -> None:
-        """Approve what is shown, and remember another kind of call than the first."""
+        """Approve the shown request, and remember another candidate than the first."""
         one = self._meant()
         if one is None or not self._was_seen():
             return
@@ -270,7 +245,7 @@ class ReviewScreen(App[None]):
         self._answer(one, ReviewerAnswer(approved=True, remember=place))
 
     def action_together(self) -> None:
-        """Approve what may go together, once it has been said what that is."""
+        """Approve the requests that may be approved together, after a list of them was shown."""
         if self._meant() is None:
             return
         several = {
@@ -293,8 +268,8 @@ class ReviewScreen(App[None]):
         self._look()
 
     def _meant(self) -> PendingRequest | None:
-        """What a key is about; None: nothing, or it came up too recently to have been meant."""
-        if self._shown is None or self._note is not None:
+        """The request that a key answers; None: there is none, or it appeared too recently."""
+        if self._shown is None or self._note is not None or len(self.screen_stack) > 1:
             return None
         if time.monotonic() < self._ready_at:
             # A key that is held down must not come through in the end.
@@ -304,60 +279,99 @@ class ReviewScreen(App[None]):
         return self._shown
 
     def _was_seen(self) -> bool:
-        """Whether the end of the request was on the screen: only then it can be approved."""
-        detail = self.query_one("#detail", RichLog)
+        """Whether the end of the request was on the screen. Only then can it be approved."""
         if self._seen != self._shown:
-            self._seen = self._shown if detail.scroll_offset.y >= detail.max_scroll_y else None
+            self._seen = self._shown if self._is_at_end() else None
         if self._seen is None:
             self._say("there is more below: space scrolls; then it can be approved")
         return self._seen is not None
 
     def action_note(self) -> None:
-        """Ask for a word to the agent."""
+        """Ask for a note to the agent."""
         one = self._meant()
         if one is None:
             return
         self._note = one
-        note = self.query_one("#note", Input)
-        note.value = ""
-        note.display = True
-        note.focus()
+        self._open("#note", "")
         self._say(f"denying {summary(one)}")
 
     def action_rule(self) -> None:
         """Show the rule that would allow such calls."""
+        self._ask_about("rule", rule_screen)
+
+    def action_explain(self) -> None:
+        """Show step by step why the call is asked about."""
+        self._ask_about("explanation", explanation_screen)
+
+    def _ask_about(self, what: str, find: Aside) -> None:
         one = self._meant()
         if one is not None:
-            self._say("looking for a rule…")
-            self._find_rule(one)
+            self._say(f"looking for the {what} …")
+            self._find(what, find, one)
 
     @work(thread=True, exclusive=True)
-    def _find_rule(self, one: PendingRequest) -> None:
+    def _find(self, what: str, find: Aside, one: PendingRequest) -> None:
         try:
-            found = self._offer(one)
+            screen = find(self._around, one)
         except ConfigurationError as error:
-            self.call_from_thread(self._say, f"no rule: {visible(str(error))}")
+            self.call_from_thread(self._say, f"no {what}: {visible(str(error))}")
             return
-        self.call_from_thread(self._show_rule, one, found)
+        self.call_from_thread(self._put_before, screen, one)
 
-    def _show_rule(self, one: PendingRequest, found: OfferedRule | None) -> None:
-        if found is None:
+    def _put_before(self, screen: ModalScreen[str] | None, one: PendingRequest) -> None:
+        """Show a screen before a call, if that is still the one."""
+        if screen is None:
             self._say("calls of this kind are asked about each time: there is no rule to offer")
         elif one == self._shown:
-            _ = self.push_screen(RuleScreen(found), lambda said: self._say(said or ""))
+            _ = self.push_screen(screen, self._came_back)
+
+    def _came_back(self, said: str | None) -> None:
+        # What was shown meanwhile may be another call: a key on its way was not meant for it.
+        self._ready_at = time.monotonic() + GUARD_SECONDS
+        self._say(said or "")
+
+    def action_history(self) -> None:
+        """Show past calls."""
+        _ = self.push_screen(HistoryScreen(self._around.history), self._came_back)
+
+    def action_keys(self) -> None:
+        """Show all keys."""
+        _ = self.push_screen(keys_screen(), self._came_back)
+
+    def action_search(self) -> None:
+        """Ask for words that a call must hold."""
+        if self._note is None:
+            self._open("#words", self._search.words)
+
+    def _open(self, which: str, text: str) -> None:
+        line = self._base.query_one(which, Input)
+        line.display, line.value = True, text
+        line.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Search while the words are typed."""
+        if event.input.id == "words" and event.input.display:
+            self._search.words = event.value
+            self._look()
 
     def action_close_note(self) -> None:
-        """Go back without an answer."""
+        """Go back without an answer, or show all calls again."""
+        if self._note is None:
+            self._search.words = ""
+            self._look()
+        self._close("")
+
+    def _close(self, said: str) -> None:
         self._note = None
-        note = self.query_one("#note", Input)
-        note.display = False
+        for line in self._base.query(Input):
+            line.display = False
         self.set_focus(None)
-        self._say("")
+        self._say(said)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The word is complete: deny with it."""
+        """The words are complete: keep the search, or deny with them."""
         noted = self._note
-        self.action_close_note()
+        self._close("")
         if noted is not None:
             self._answer(noted, ReviewerAnswer(approved=False, note=event.value))
 
@@ -373,23 +387,11 @@ class ReviewScreen(App[None]):
 
     @work
     async def _send(self, one: PendingRequest, verdict: ReviewerAnswer) -> None:
-        told = summary(one)
-        place = self._mailboxes.place_of(one)
-        try:
-            taken = place is not None and await answer_async(place, one.request, verdict)
-        except OSError as error:
+        said, still_open = await sent(self._mailboxes, one, verdict)
+        if still_open:
             self._answered.discard(one.id)
-            self._say(f"not answered: {error.strerror}: {told}")
-            return
-        if not taken:
-            waits = place is not None and still_waits(place, one.request)
-            if waits:
-                self._answered.discard(one.id)
-            self._say(f"{NOT_COUNTED if waits else 'too late, no longer pending'}: {told}")
-            return
-        word = "approved" if verdict.approved else "denied"
-        self._say(f"{word}{' and remembered' if verdict.remember is not None else ''}: {told}")
+        self._say(said)
 
     def _say(self, words: str) -> None:
-        for status in self.query("#status").results(Static):
+        for status in self._base.query("#status").results(Static):
             status.update(Text(words, no_wrap=True, overflow="ellipsis"))

@@ -202,17 +202,25 @@ async function drawRule() {
   if (one === null) return;
   const found = await ask(`/api/rule?${new URLSearchParams({ id: one.id })}`);
   if (found.problem) { tell(found.problem); return; }
-  $("lines").textContent = found.command
+  showLines(found.command
     ? `A rule that allows such calls, for a terminal:\n\n${found.command}`
-    : "Calls of this kind are asked about each time: there is no rule to offer.";
-  $("call").showModal();
+    : "Calls of this kind are asked about each time: there is no rule to offer.");
+}
+
+async function drawWhy() {
+  const one = state.shown;
+  if (one === null) return;
+  const found = await ask(`/api/explanation?${new URLSearchParams({ id: one.id })}`);
+  if (found.problem) tell(found.problem);
+  else showLines(found.lines.join("\n"));
 }
 
 // --- the record and the day ---------------------------------------------------------------------
 
 async function drawRecord() {
   const asked = new URLSearchParams({
-    text: $("text").value, decision: $("decision").value, since: $("since").value,
+    text: $("text").value, decision: $("decision").value, by: $("by").value,
+    since: $("since").value,
   });
   const found = await ask(`/api/calls?${asked}`);
   if (found.problem) { tell(found.problem); return; }
@@ -220,16 +228,21 @@ async function drawRecord() {
   $("calls").replaceChildren(...found.calls.map((one) => {
     const number = element("button", { type: "button" }, one.number);
     number.addEventListener("click", () => drawCall(one.number));
-    return element("tr", {}, element("td", {}, number), element("td", {}, one.time),
-      element("td", { class: one.decision }, one.decision), element("td", {}, one.by),
-      element("td", {}, one.tool), element("td", {}, one.argument),
-      element("td", {}, one.outcome));
+    // The roles hold where a phone's style shows a row as a card.
+    const cell = (kind, inside) => element("td", { role: "cell", class: kind }, inside);
+    return element("tr", { role: "row" }, cell("number", number), cell("time", one.time),
+      cell(one.decision, one.decision), cell("by", one.by), cell("tool", one.tool),
+      cell("argument", one.argument), cell("outcome", one.outcome));
   }));
 }
 
 async function drawCall(number) {
   const found = await ask(`/api/call?${new URLSearchParams({ number })}`);
-  $("lines").textContent = found.problem || found.lines.join("\n") || "There is no such call.";
+  showLines(found.problem || found.lines.join("\n") || "There is no such call.");
+}
+
+function showLines(words) {
+  $("lines").textContent = words;
   $("call").showModal();
 }
 
@@ -276,15 +289,27 @@ const KEYS = {
   a: () => answer(true, null),
   r: () => answer(true, Number($("kind").value)),
   d: () => answer(false, null),
-  n: () => $("note").focus(),
+  n: () => { $("more").open = true; $("note").focus(); },
   p: () => drawRule(),
+  e: () => drawWhy(),
   j: () => move(1),
   k: () => move(-1),
   " ": () => $("question").scrollBy(0, $("question").clientHeight * 0.9),
   q: () => view("questions"),
   l: () => view("record"),
   y: () => view("day"),
+  "?": () => showLines(KEY_WORDS),
 };
+
+const KEY_WORDS = `a      approve the call
+r      approve and remember
+d      deny
+n      a note to the agent
+e      why it is asked about, step by step
+p      a rule that would allow such calls
+j k    the next and the previous call
+space  scroll
+q l y  questions, record, day`;
 
 function onKey(event) {
   const typing = event.target.closest("input, select, textarea, dialog[open]");
@@ -305,6 +330,10 @@ async function start() {
   $("remember").addEventListener("click", KEYS.r);
   $("deny").addEventListener("click", KEYS.d);
   $("rule").addEventListener("click", KEYS.p);
+  $("why").addEventListener("click", KEYS.e);
+  $("help").addEventListener("click", KEYS["?"]);
+  // A phone has no room for the call beside them.
+  $("more").open = !matchMedia("(max-width: 720px)").matches;
   $("actions").addEventListener("submit", (event) => event.preventDefault());
   $("filter").addEventListener("submit", (event) => event.preventDefault());
   $("filter").addEventListener("input", drawRecord);

@@ -1,0 +1,94 @@
+"""Prompts and resources of running servers, held against annotations and policy. Not a command."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.config.policy.engine_file import LoadedEngine
+from ironcurtain_proxy.config.policy.lint_annotations import LiveTools
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
+from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.model.annotation import ToolAnnotation
+from ironcurtain_proxy.model.decision import Deny
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec
+
+_MOST_ASKED: Final = 1_000
+"""Resources of one server that are decided."""
+
+
+def lint_live_operations(
+    loaded: LoadedPolicy, settings: Settings, live: LiveTools, report: Report
+) -> None:
+    """Report what a server offers and nobody described, and what no rule speaks of."""
+    engine = LoadedEngine(
+        loaded=loaded,
+        home=settings.home,
+        container_workspace_dir=settings.container_workspace_dir,
+    )
+    kernel = Kernel.of(engine, check_schemas=True)
+    for spec in settings.servers:
+        if spec.name in live.prompts:
+            known = {
+                name: one
+                for (server, name), one in loaded.prompts.items()
+                if server == spec.annotations
+            }
+            _compare_prompts(spec, known, live.prompts[spec.name], report)
+        _say_unspoken(spec, live.resources.get(spec.name, ()), kernel, report)
+
+
+def _compare_prompts(
+    spec: ServerSpec,
+    known: Mapping[str, ToolAnnotation],
+    offered: Iterable[Mapping[str, Json]],
+    report: Report,
+) -> None:
+    prompts = {str(prompt["name"]): _arguments_of(prompt) for prompt in offered}
+    for name, arguments in prompts.items():
+        place, annotation = f"{spec.name} prompt {shown(name)}", known.get(name)
+        if annotation is None:
+            message = "has no annotation: it is denied. Run `ironcurtain-proxy annotate "
+            report.warning(place, (), f"{message}{spec.name}`", nearest(name, known))
+        else:
+            _compare_arguments(place, [*annotation.arguments], arguments, report)
+    for name in known.keys() - prompts.keys():
+        place = f"{spec.name} prompt {shown(name)}"
+        report.warning(place, (), "is annotated, but the server does not offer it")
+
+
+def _compare_arguments(
+    place: str, annotated: list[str], offered: list[str], report: Report
+) -> None:
+    for name in offered:
+        if name not in annotated:
+            report.warning(place, (), f"argument {shown(name)} is not annotated: it is denied")
+    for name in annotated:
+        if name not in offered:
+            message = f"argument {shown(name)} is annotated, but the prompt no longer has it"
+            report.warning(place, (), message, nearest(name, offered))
+
+
+def _say_unspoken(spec: ServerSpec, uris: tuple[str, ...], kernel: Kernel, report: Report) -> None:
+    """Report resources of which no rule speaks, by scheme: there may be thousands."""
+    denied: Counter[str] = Counter()
+    for uri in uris[:_MOST_ASKED]:
+        decision = kernel.decide_request(spec.annotations, "resources/read", {"uri": uri})
+        if isinstance(decision, Deny) and decision.ground.rule == "default-deny":
+            denied[uri.partition(":")[0]] += 1
+    for scheme, count in denied.items():
+        report.warning(
+            f"{spec.name} resources {shown(scheme + ':')}",
+            (),
+            f"no rule speaks of {count} of them: they are denied, and not listed",
+        )
+
+
+def _arguments_of(prompt: Mapping[str, Json]) -> list[str]:
+    """The names of the arguments of a prompt as its server lists it."""
+    said = prompt.get("arguments")
+    entries = said if isinstance(said, list) else []
+    names = [one.get("name") for one in entries if isinstance(one, dict)]
+    return [name for name in names if isinstance(name, str)]

@@ -1,0 +1,160 @@
+"""The calls that were recorded, in the place of the questions: chosen, searched, one in full."""
+
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.events import Resize
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from ironcurtain_proxy.audit.display import LogEntry
+from ironcurtain_proxy.audit.rows import Table
+from ironcurtain_proxy.audit.selection import REFUSALS, Selection
+from ironcurtain_proxy.cli.review_screen.surroundings import History
+from ironcurtain_proxy.cli.review_screen.text_screen import OneLine, TextScreen, plain_lines
+
+_KINDS: Final = (
+    ("answered by a person", Selection(by="person")),
+    ("no server got them", Selection(decisions=REFUSALS)),
+    ("all calls", Selection()),
+)
+
+
+class HistoryScreen(ModalScreen[str]):
+    """Shows past calls, newest first. No key here answers a question."""
+
+    CSS: ClassVar[str] = """
+    #past-title, #past-columns { height: 1; padding: 0 1; }
+    #past-title { background: $primary; color: $text; }
+    #past-columns { color: $text-muted; }
+    #past-words { display: none; }
+    #past { height: 1fr; padding: 0 1; border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "kind", "which calls"),
+        Binding("slash", "search", "search", key_display="/"),
+        Binding("escape,h,q", "back", "back"),
+        Binding("j", "move(1)", "down", show=False),
+        Binding("k", "move(-1)", "up", show=False),
+    ]
+
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self._history = history
+        self._kind = 0
+        self._words = ""
+        self._entries: list[LogEntry] = []
+
+    def compose(self) -> ComposeResult:
+        """The title, the search and the list."""
+        yield Static(id="past-title")
+        yield OneLine("past-words", "words of a call; enter keeps, escape clears")
+        yield Static(id="past-columns")
+        yield OptionList(id="past", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self.query_one("#past").focus()
+        self._read()
+
+    def _read(self) -> None:
+        name, chosen = _KINDS[self._kind]
+        self._tell(f"History: {name}, reading …")
+        self._find(name, Selection(by=chosen.by, decisions=chosen.decisions, text=self._words))
+
+    @work(thread=True, exclusive=True)
+    def _find(self, name: str, chosen: Selection) -> None:
+        try:
+            found = self._history.calls(chosen)
+        except FileNotFoundError:
+            self.app.call_from_thread(self._tell, "History: no call was recorded yet")
+            return
+        except OSError as error:
+            self.app.call_from_thread(self._tell, f"History: no log: {error.strerror}")
+            return
+        self.app.call_from_thread(self._show, name, chosen.text, found)
+
+    def _show(self, name: str, words: str, found: list[LogEntry]) -> None:
+        if not self.is_current:
+            return
+        self._entries = found
+        about = f', with "{words}"' if words else ""
+        opens = "   enter opens one" if found else ""
+        self._tell(f"History: {name}{about}: {len(found) or 'none'}{opens}")
+        self._draw()
+
+    def _draw(self) -> None:
+        listed = self.query_one("#past", OptionList)
+        place = listed.highlighted
+        width = listed.scrollable_content_region.width
+        longest = max([len(entry.number) for entry in self._entries], default=0)
+        table = Table(width=width, when=self._history.when, longest_number=longest)
+        self.query_one("#past-columns", Static).update(Text(table.header()))
+        listed.clear_options()
+        listed.add_options([Option(Text(table.row(entry))) for entry in self._entries])
+        if self._entries:
+            listed.highlighted = min(place or 0, len(self._entries) - 1)
+
+    def _tell(self, words: str) -> None:
+        self.query_one("#past-title", Static).update(Text(words, no_wrap=True, overflow="ellipsis"))
+
+    def on_resize(self, _event: Resize) -> None:
+        """Lines are fitted when they are written: write them again."""
+        self.call_after_refresh(self._draw)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Show the call in full."""
+        self._open(self._entries[event.option_index])
+
+    @work(thread=True, exclusive=True)
+    def _open(self, entry: LogEntry) -> None:
+        try:
+            lines = self._history.call(entry.number)
+        except OSError as error:
+            lines = [f"the log cannot be read: {error.strerror}"]
+        shown = plain_lines(lines or ["there is no such call any more"])
+        screen = TextScreen(f"Call {entry.number}", shown)
+        self.app.call_from_thread(self.app.push_screen, screen)
+
+    def action_kind(self) -> None:
+        """Show another kind of calls."""
+        self._kind = (self._kind + 1) % len(_KINDS)
+        self._read()
+
+    def action_move(self, step: int) -> None:
+        """Highlight the next or the previous call."""
+        listed = self.query_one("#past", OptionList)
+        if step > 0:
+            listed.action_cursor_down()
+        else:
+            listed.action_cursor_up()
+
+    def action_search(self) -> None:
+        """Ask for words."""
+        words = self.query_one("#past-words", Input)
+        words.display = True
+        words.value = self._words
+        words.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """The words are complete. The line below, of the questions, is not meant."""
+        _ = event.stop()
+        self._search_for(event.value.strip())
+
+    def _search_for(self, words: str) -> None:
+        self._words = words
+        self.query_one("#past-words", Input).display = False
+        self.query_one("#past").focus()
+        self._read()
+
+    def action_back(self) -> None:
+        """Leave the search, or the history."""
+        if self.query_one("#past-words", Input).has_focus:
+            self._search_for("")
+            return
+        _ = self.dismiss("")

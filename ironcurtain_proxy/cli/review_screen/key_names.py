@@ -1,0 +1,41 @@
+"""The keys of the live screen, and what they are called."""
+
+from typing import Final
+
+from textual.binding import Binding, BindingType
+
+KEYS: Final[list[BindingType]] = [
+    Binding("a", "answer('approve')", "approve"),
+    Binding("r", "answer('remember')", "remember"),
+    Binding("d", "answer('deny')", "deny"),
+    Binding("n", "note", "word"),
+    Binding("p", "rule", "rule"),
+    Binding("question_mark", "keys", "keys", key_display="?"),
+    Binding("e", "explain", "explain"),
+    Binding("h", "history", "history"),
+    Binding("slash", "search", "search", key_display="/"),
+    Binding("A", "together", "together"),
+    Binding("q,ctrl+c", "quit", "quit"),
+    *[Binding(str(n), f"remember({n - 1})", show=False) for n in range(2, 10)],
+    Binding("up,k", "move(-1)", "previous", show=False),
+    Binding("down,j", "move(1)", "next", show=False),
+    Binding("pageup", "scroll(-1)", "page up", show=False),
+    Binding("pagedown,space", "scroll(1)", "page down", show=False),
+    Binding("escape", "close_note", "back", show=False),
+]
+
+KEY_WORDS: Final = (
+    ("a", "approve this call"),
+    ("r", "approve it and remember its kind"),
+    ("2 to 9", "the same with another kind"),
+    ("d", "deny it"),
+    ("n", "deny it with a note to the agent"),
+    ("p", "a rule that allows such calls; y writes it"),
+    ("e", "why it is asked about, step by step"),
+    ("/", "search what waits; escape shows all"),
+    ("h", "past calls: f chooses, / searches"),
+    ("A", "approve several together; press twice"),
+    ("j k ↓ ↑", "the next and the previous call"),
+    ("space", "scroll down; page up scrolls back"),
+    ("q", "quit"),
+)

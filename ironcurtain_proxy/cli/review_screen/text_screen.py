@@ -1,0 +1,102 @@
+"""Lines in the place of the call: an explanation, a record, the keys. They answer nothing."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.events import Resize
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Input, Static
+
+from ironcurtain_proxy.mailbox.display import fold, visible
+
+_MARK: Final = "  : "
+
+
+class TextScreen(ModalScreen[str]):
+    """Shows lines that scroll. Its result is what became of it, in words.
+
+    The keys of the call are not known here: nothing is approved by a key for what is shown.
+    """
+
+    CSS: ClassVar[str] = """
+    #text-title { height: 1; background: $primary; color: $text; padding: 0 1; }
+    #text { padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "back", "back"),
+        Binding("space,pagedown", "scroll(1)", "page down", show=False),
+        Binding("pageup", "scroll(-1)", "page up", show=False),
+        Binding("down,j", "line(1)", "down", show=False),
+        Binding("up,k", "line(-1)", "up", show=False),
+    ]
+
+    def __init__(self, title: str, lines: Sequence[Text]) -> None:
+        super().__init__()
+        self._heading = title
+        self._lines = lines
+
+    def compose(self) -> ComposeResult:
+        """The title and the lines."""
+        yield Static(Text(self._heading), id="text-title")
+        with VerticalScroll(id="text", can_focus=False):
+            yield Static(id="lines")
+        yield Footer()
+
+    def on_resize(self, _event: Resize) -> None:
+        """Lines are folded to the width of the screen: fold them again."""
+        _ = self.call_after_refresh(self._draw)
+
+    def _draw(self) -> None:
+        width = self._place().scrollable_content_region.width
+        folded = [part for line in self._lines for part in _folded(line, width)]
+        self.query_one("#lines", Static).update(Text("\n").join(folded))
+
+    def _place(self) -> VerticalScroll:
+        return self.query_one("#text", VerticalScroll)
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the end is on the screen."""
+        place = self._place()
+        drawn = self.query_one("#lines", Static).size.height >= len(self._lines)
+        return drawn and place.scroll_offset.y >= place.max_scroll_y
+
+    def action_scroll(self, pages: int) -> None:
+        """Scroll by pages."""
+        if pages > 0:
+            self._place().scroll_page_down(animate=False)
+        else:
+            self._place().scroll_page_up(animate=False)
+
+    def action_line(self, lines: int) -> None:
+        """Scroll by lines."""
+        self._place().scroll_relative(y=lines, animate=False)
+
+    def action_back(self) -> None:
+        """Go back."""
+        _ = self.dismiss("")
+
+
+def _folded(line: Text, width: int) -> list[Text]:
+    """A line in parts, each further one marked: an agent's words must not begin a line."""
+    if line.cell_len <= width:
+        return [line]
+    first, *rest = fold(line.plain, width - len(_MARK))
+    marked = [Text(_MARK, style="dim").append(part, line.style) for part in rest]
+    return [Text(first, style=line.style), *marked]
+
+
+class OneLine(Input):
+    """Words that a person types, in one line of the screen."""
+
+    def __init__(self, name: str, says: str) -> None:
+        super().__init__(id=name, placeholder=says, compact=True)
+
+
+def plain_lines(lines: Sequence[str]) -> list[Text]:
+    """Lines with everything in them visible: parts of them are the words of an agent."""
+    return [Text(visible(line)) for line in lines]

@@ -1,0 +1,22 @@
+"""The commands that `init` prints last, to be copied into a shell."""
+
+from ironcurtain_proxy.cli.init_after import joined
+
+
+def test_packages_of_one_program_are_installed_by_one_command() -> None:
+    said = [
+        "npm install -g @anthropic-ai/sandbox-runtime@0.0.83",
+        "first install srt",
+        "npm install -g @modelcontextprotocol/server-memory",
+        "npm install -g @modelcontextprotocol/server-memory",
+        "uv tool install mcp-server-git",
+    ]
+    assert joined(said) == [
+        "npm install -g @anthropic-ai/sandbox-runtime@0.0.83 @modelcontextprotocol/server-memory",
+        "uv tool install mcp-server-git",
+    ]
+
+
+def test_a_quoted_word_stays_quoted_in_a_command_of_its_own() -> None:
+    odd = "npm install -g 'a; touch b'"
+    assert joined(["npm install -g x", odd]) == ["npm install -g x", odd]

@@ -1,0 +1,49 @@
+"""A rule that is printed says as much as the rule that was read."""
+
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.cli.rule_json import rule_as_json
+from ironcurtain_proxy.config.policy.policy_file import _CONDITION_KEYS, PolicyReader
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.model.json import Json
+from tests.config.files import policy, said, write
+
+CONDITIONS: dict[str, Json] = {
+    "roles": ["read-path"],
+    "server": ["files"],
+    "tool": ["read"],
+    "paths": {"roles": ["read-path"], "within": "/srv"},
+    "names": {"roles": ["read-path"], "matching": ["*.key"], "unless": ["a.key"]},
+    "domains": {"roles": ["fetch-url"], "allowed": ["example.com"]},
+    "lists": [{"roles": ["fetch-url"], "allowed": ["a.example"], "matchType": "domains"}],
+    "sql": "reads",
+    "operations": ["resources/read"],
+    "prompt": ["greet"],
+    "uris": {"schemes": ["memo"], "patterns": ["demo://*"]},
+}
+
+
+def test_every_condition_is_tried() -> None:
+    assert set(CONDITIONS) == {*_CONDITION_KEYS}
+
+
+@pytest.mark.parametrize("key", CONDITIONS)
+def test_a_rule_keeps_each_condition_when_it_is_printed(key: str, tmp_path: Path) -> None:
+    rule: dict[str, Json] = {
+        "name": "r",
+        "description": "d",
+        "principle": "p",
+        "if": {key: CONDITIONS[key]},
+        "then": "escalate",
+        "reason": "because",
+        "contained": False,
+        "everywhere": True,
+    }
+    report = Report()
+    reader = PolicyReader(home=Path("/home/ada"), report=report)
+    read = reader.read(write(tmp_path / "compiled-policy.json", policy(rule)))
+    assert read is not None
+    assert said(report) == []
+    assert rule_as_json(read.rules[0]) == rule
