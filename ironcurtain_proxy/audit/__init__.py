@@ -3,7 +3,7 @@
 - `log`, `writer`, `syncing`, `recovery`: how lines are written, made to last, and taken up again.
 - `records`, `bounding`, `redaction`, `secrets`, `numbers`, `chain`: how a line is made and sealed.
 - `files`, `reading`, `verify`, `display`, `statistics`: how a log is read and checked.
-- `answers`: secrets in what servers answer.
+- `answers`: secrets in what servers answer. `arguments`: secrets in what they are sent.
 - `hanging`: ends the process when a write does not return.
 - `settings`: how a log is written.
 - `keys`, `provider_keys`: where keys of providers stand in a text. `denials`: how many denied calls

@@ -39,7 +39,7 @@ class RecordLimits:
 
 WHOLE: Final = RecordLimits()
 SHORT: Final = RecordLimits(value=2048, text=4096, nodes=256)
-"""For calls that were denied: an agent can make any number of them."""
+"""The limits for denied calls, of which an agent can make any number."""
 
 
 class Shaped(Struct, frozen=True):
@@ -61,7 +61,10 @@ def shape_arguments(
     encoder and `is_suspicious` is enough.
     """
     raw: bytes | None = None
-    if not any(type(value) is str and len(value) > limits.value for value in arguments.values()):
+    for value in arguments.values():
+        if type(value) is str and len(value) > limits.value:
+            break
+    else:
         raw = _encoded(arguments)
         small = raw is not None and len(raw) <= limits.value
         if raw is not None and small and not (redaction and is_suspicious(raw)):

@@ -104,5 +104,5 @@ class Counted:
 
     @property
     def total(self) -> int:
-        """How many."""
+        """The number of counted calls."""
         return self.kinds.total()

@@ -50,7 +50,7 @@ class LogEntry:
     decision: str
     """`allowed`, `approved`, `DENIED`, `REFUSED` (nobody approved it), or `HELD` (it waits)."""
     by: str
-    """Who decided: `policy`, `person`, `grant`, `auto-approver`, `engine`, a reviewer, `nobody`."""
+    """The decider: `policy`, `person`, `grant`, `auto-approver`, `engine`, a reviewer, `nobody`."""
     tool: str
     rule: str
     """The rule that the agent was told, or that allowed the call."""
@@ -59,7 +59,7 @@ class LogEntry:
     status: str
     """The result's; empty for an intent."""
     calls: int
-    """How many: more than one where calls were counted."""
+    """The number of calls; more than one where calls were counted together."""
     duration_ms: int
     """The duration without the reviewer's time."""
     waited_ms: int
@@ -144,7 +144,7 @@ def printable(text: str) -> str:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """The columns of a terminal that a text takes."""
     if text.isascii():
         return len(text)
     return sum([_columns_of(char) for char in text])
@@ -246,12 +246,12 @@ def _outcome(
 def _why(
     fields: Mapping[str, object], decision: Mapping[str, object], result: Mapping[str, object]
 ) -> str:
-    """The reason that the agent was told, and the reviewer's words."""
+    """The reviewer's words, and the reason that the agent was told."""
     reason, error = _text(decision.get("reason")), _text(result.get("error"))
     if "refusalRule" in fields:
         reason = error or reason
     note = _text(fields.get("note"))
-    return f"{reason or error}: {note}" if note else reason or error
+    return f'"{note}": {reason or error}' if note else reason or error
 
 
 def shown_time(milliseconds: int) -> str:

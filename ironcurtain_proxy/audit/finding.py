@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ironcurtain_proxy.audit.display import details
 from ironcurtain_proxy.audit.family import Member, read_number
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.reading import Line, lines_with
@@ -72,3 +73,11 @@ def _records_with(member: Member, needle: bytes) -> Iterator[tuple[Line, dict[st
         fields = parsed(line.raw or b"")
         if fields is not None:
             yield line, fields
+
+
+def lines_of(call: Call) -> list[str]:
+    """All records of a call, for people: each after its file and line."""
+    lines: list[str] = []
+    for line in call.lines:
+        lines += [line.where, *details(parsed(line.raw or b"") or {}), ""]
+    return lines

@@ -48,7 +48,7 @@ _WARY_TIMES: Final = 10
 """After a slow write the loop does not stand still for so many times as long."""
 
 _HEALTHY_SECONDS: Final = 0.1
-"""How long the loop trusts a disk that has just served one of the threads."""
+"""Seconds for which the event loop trusts a disk after a thread's write succeeded."""
 
 _LATCHED: Final = "no audit record can be written, so no call is forwarded; restart the proxy"
 _CLOSED: Final = "the audit log is closed"
@@ -103,6 +103,8 @@ class AuditLog:
         settings: LogSettings = LogSettings(),  # noqa: B008  frozen
         on_hang: OnHang | None = None,
         batch: Batch | None = None,
+        *,
+        is_shared: bool = False,
     ) -> "AuditLog":
         """Lock, repair if need be, and open a log. Needs no event loop.
 
@@ -113,11 +115,12 @@ class AuditLog:
                 it can only end the process, as `hanging.end_process` does. None: the loop never
                 writes itself, which costs a call some 50 µs more and cannot hang.
             batch: what comes in it is written together.
+            is_shared: whether it is no news that another process has the log.
 
         Raises:
             ConfigurationError: the file cannot be used.
         """
-        return cls(open_log(Path(path)), settings, on_hang, batch=batch)
+        return cls(open_log(Path(path), is_shared=is_shared), settings, on_hang, batch=batch)
 
     @property
     def latched(self) -> str | None:
@@ -150,7 +153,7 @@ class AuditLog:
             # Other records are being written now: this one joins their group.
             if self._batch.is_open and not self._next:
                 self._batch.at_end(self._write_gathered)
-            waiter = Prompt[None](loop)
+            waiter: Prompt[None] = Prompt(loop=loop)
             self._next.append((body, waiter))
             await waiter
             return
@@ -165,7 +168,7 @@ class AuditLog:
         if group is None:
             self._check_failure()
         else:
-            waiter = Prompt(loop)
+            waiter = Prompt(loop=loop)
             self._wait_for(group, [waiter])
             await waiter
 
@@ -204,7 +207,7 @@ class AuditLog:
 
     def _body(self, record: AuditRecord) -> bytes | None:
         """The encoded record; None: the call was counted instead."""
-        if not is_denial(record):
+        if record.result is None or not is_denial(record):
             return self._encoder.encode(record)
         now = time.monotonic()
         if self._denials.is_spent(now):
@@ -259,7 +262,8 @@ class AuditLog:
         """Write records.
 
         Returns:
-            None if that is done, well or not (see `_failure`); else what is still to be waited for.
+            None: the write ended, with or without success (see `_failure`). Else: the group to
+            wait for.
         """
         data = self._sealed(bodies)
         if self._is_inline_safe(len(data)):

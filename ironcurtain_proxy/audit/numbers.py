@@ -63,23 +63,29 @@ def redact_numbers(text: str, *, ssn_expected: bool = False) -> str:
     return _SSN.sub(lambda match: _mask_ssn(match, ssn_expected=ssn_expected), cardless)
 
 
-def holds_number(raw: bytes) -> bool:
+def holds_number(raw: bytes, first: int, last: int) -> bool:
     """Whether `redact_numbers` may change a text that this is the JSON of. Errs towards yes.
 
     Social security numbers that only a word tells of are not looked for.
+
+    Args:
+        raw: the JSON.
+        first: no number of nine digits begins before.
+        last: no such number ends after.
     """
-    places = raw.translate(_NUMBER_BYTES)
-    begin = places.find(_NINE)
-    while begin >= 0:
-        end = places.find(b" ", begin)
-        end = len(raw) if end < 0 else end
+    places = raw[first:last].translate(_NUMBER_BYTES)
+    found = places.find(_NINE)
+    while found >= 0:
+        stop = places.find(b" ", found)
+        stop = len(places) if stop < 0 else stop
+        begin, end = first + found, first + stop
         if _LIKELY.search(raw, begin, end):
             around = raw[max(0, begin - _MARGIN) : end + _MARGIN].decode("latin-1")
             # A space would make a mark of what was masked already out of a new line before `* `.
             text = _ESCAPE.sub("\n", around)
             if redact_numbers(text) != text:
                 return True
-        begin = places.find(_NINE, end)
+        found = places.find(_NINE, stop)
     return False
 
 
@@ -96,7 +102,7 @@ def _redact_cards(text: str) -> str:
 
 
 def redact_integer(value: int, *, ssn_expected: bool = False) -> int | str:
-    """The same for a bare JSON number, of which less is believed."""
+    """Redact a bare JSON number that is a card number, or an SSN where one is expected."""
     digits = str(value) if 0 <= value < 10**19 else ""
     if _BRAND.fullmatch(digits) and _passes_luhn(digits):
         return _masked_card(digits)
@@ -106,7 +112,7 @@ def redact_integer(value: int, *, ssn_expected: bool = False) -> int | str:
 
 
 def _mask_cards_in_run(match: re.Match[str]) -> str:
-    """A run may hold more than a card: `2 4111 1111 1111 1111` is a count and a card."""
+    """Mask the cards in a run of digits: `2 4111 1111 1111 1111` is a count and a card."""
     run: str | None = match["run"]
     if run is None:
         return match[0]

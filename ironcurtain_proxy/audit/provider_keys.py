@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, Literal, TypeAlias, assert_never
 
 Body: TypeAlias = Literal["alnum", "lower", "upper", "hex", "url", "dotted", "base64"]
-"""Which characters follow a prefix."""
+"""The characters that may follow a prefix."""
 
 PrefixPlace: TypeAlias = Literal["word", "doubtful", "alone"]
 """`word`: no letter or digit stands before the prefix. `doubtful`: what follows must not be words,
@@ -134,7 +134,7 @@ KEY_FORMATS: Final[tuple[KeyFormat, ...]] = (
     _keys("dotted", 40, "dt0c01. dt0s01. dt0s02. dt0s03. dt0s16. dt0c10."),
     _doubtful("url", 36, "secret- sdk- api- mob- rel-"),
 )
-"""By field. A held-out provider of the usual kind is found by `looks_issued`."""
+"""The formats by field of use. `looks_issued` finds keys of the usual kind of other providers."""
 
 _ISSUED_TAIL: Final = 32
 _TELLING_PIECES: Final = frozenset(
@@ -159,7 +159,7 @@ def starts(body: Body | None = None) -> str:
 
 
 def patterns() -> Iterator[tuple[str, str, bool]]:
-    """Each prefix, longest first, the expression of its keys, and whether they stand alone."""
+    """The prefixes, longest first, with the expression of their keys. True: they stand alone."""
     pairs = [(prefix, form) for form in KEY_FORMATS for prefix in form.prefixes]
     for prefix, form in sorted(pairs, key=lambda pair: -len(pair[0])):
         characters = CHARACTERS[form.body]

@@ -193,10 +193,9 @@ class RecordEncoder:
         return _members(fields)
 
     def _origin(self, record: AuditRecord) -> bytes:
-        key = (
-            *("intent" if record.result is None else "outcome", record.session, record.client),
-            *(record.decided_by, record.origins, record.policy_version),
-        )
+        phase = "intent" if record.result is None else "outcome"
+        session, by, version = record.session, record.decided_by, record.policy_version
+        key = (phase, session, record.client, by, record.origins, version)
         return self._parts.get(key) or self._keep(key, _origin(record))
 
     def _keep(self, key: tuple[object, ...], fields: dict[str, object]) -> bytes:

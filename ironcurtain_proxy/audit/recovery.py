@@ -66,8 +66,12 @@ class OpenedLog:
     """Messages for the operator, one sentence each."""
 
 
-def open_log(path: Path) -> OpenedLog:
+def open_log(path: Path, *, is_shared: bool = False) -> OpenedLog:
     """Open or create a log.
+
+    Args:
+        path: where it is.
+        is_shared: whether it is no news that another process has it: not waited for, and not said.
 
     Raises:
         ConfigurationError: it cannot be written, or is not a file of ours.
@@ -76,7 +80,7 @@ def open_log(path: Path) -> OpenedLog:
     try:
         _refuse_what_is_not_a_file(path)
         make_private_directory(path.parent)
-        path, lock, notices = _lock(path)
+        path, lock, notices = _lock(path, is_shared=is_shared)
         try:
             return _open_locked(path, lock, notices)
         except BaseException:
@@ -172,9 +176,9 @@ def _refuse_what_is_not_a_file(path: Path) -> None:
             raise ConfigurationError(f"audit log {path} is not a regular file; {_OTHER_PATH}")
 
 
-def _lock(path: Path) -> tuple[Path, int, list[str]]:
+def _lock(path: Path, *, is_shared: bool) -> tuple[Path, int, list[str]]:
     lock = locked_file(lock_path(path))
-    for _ in range(_LOCK_ATTEMPTS):
+    for _ in range(0 if is_shared else _LOCK_ATTEMPTS):
         if lock is not None:
             break
         # The proxy that this one replaces may be about to end.
@@ -188,7 +192,8 @@ def _lock(path: Path) -> tuple[Path, int, list[str]]:
         raise ConfigurationError(
             f"audit logs {path} and {own} are both in use; set AUDIT_LOG_PATH to another file"
         )
-    return own, lock, [f"audit log {path} is in use by another process; writing {own} instead"]
+    said = f"audit log {path} is in use by another process; writing {own} instead"
+    return own, lock, [] if is_shared else [said]
 
 
 def _open_locked(path: Path, lock: int, notices: list[str]) -> OpenedLog:

@@ -7,7 +7,7 @@ masks the formats of `secrets` and `numbers`, wherever they stand. It does not k
 import re
 from typing import Final
 
-from ahocorasick_rs import BytesAhoCorasick
+from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from ironcurtain_proxy.audit.keys import holds_key
 from ironcurtain_proxy.audit.numbers import holds_number, redact_numbers
@@ -60,16 +60,39 @@ def is_suspicious(raw: bytes) -> bool:
     This runs on every record: a few searches in C instead of a walk with twenty patterns.
     """
     squeezed = raw.translate(_FOLD, b" -_")
-    found = {match[0] for match in _WORDS.find_matches_as_indexes(squeezed, overlapping=True)}
+    found = _words_in(squeezed)
     if found and (min(found) < _TELLING_COUNT or b"-----BEGIN" in raw or b"eyJ" in raw):
         return True
-    if _NINE_DIGITS in squeezed and (not _SSN_PLACES.isdisjoint(found) or holds_number(raw)):
+    if _NINE_DIGITS in squeezed and (
+        not _SSN_PLACES.isdisjoint(found) or holds_number(raw, *_digits_in(raw, squeezed))
+    ):
         return True
     if b"@" in raw and b"://" in raw:
         return True
     if b"=" in raw and _QUERY.search(raw):
         return True
     return holds_key(raw)
+
+
+def _words_in(squeezed: bytes) -> frozenset[int]:
+    """The words that a text holds, by their places in `_ALL_WORDS`."""
+    if not (
+        _FIRST_WORDS.find_matches_as_indexes(squeezed)
+        or _OTHER_WORDS.find_matches_as_indexes(squeezed)
+    ):
+        return _NO_WORDS
+    matches = _WORDS.find_matches_as_indexes(squeezed, overlapping=True)
+    return frozenset([match[0] for match in matches])
+
+
+def _digits_in(raw: bytes, squeezed: bytes) -> tuple[int, int]:
+    """Between which places of `raw` all its long numbers stand.
+
+    What `squeezed` lacks stood before them at most, or after them.
+    """
+    first = squeezed.find(_NINE_DIGITS)
+    after = len(squeezed) - squeezed.rfind(_NINE_DIGITS) - len(_NINE_DIGITS)
+    return first, len(raw) - after
 
 
 _NINE_DIGITS: Final = b"0" * 9
@@ -121,12 +144,20 @@ _TELLING_WORDS: Final = (
 _TELLING_COUNT: Final = len(_TELLING_WORDS)
 _SSN_WORDS: Final = ("ssn", "social")
 _SSN_PLACES: Final = frozenset({_TELLING_COUNT, _TELLING_COUNT + 1})
-_WORDS: Final = BytesAhoCorasick(
+_ALL_WORDS: Final = tuple(
     [word.encode() for word in (*_TELLING_WORDS, *_SSN_WORDS, "begin", "eyj")]
 )
+_WORDS: Final = BytesAhoCorasick(_ALL_WORDS)
 """All of them are searched for at once: one after the other takes fifteen times as long. Those that
 tell of nothing by themselves come last: a private key begins with `-----BEGIN`, a JWT with `eyJ`,
 and a social security number needs nine digits."""
+
+_NO_WORDS: Final[frozenset[int]] = frozenset()
+_AT_ONCE: Final = 64
+_FIRST_WORDS: Final = BytesAhoCorasick(_ALL_WORDS[:_AT_ONCE], MatchKind.LeftmostFirst)
+_OTHER_WORDS: Final = BytesAhoCorasick(_ALL_WORDS[_AT_ONCE:], MatchKind.LeftmostFirst)
+"""The same in parts. The library looks for up to 64 words with vector instructions, if it need not
+find every match: both parts together take a third of the time, and most texts hold no word."""
 
 _FOLD: Final = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ123456789", b"abcdefghijklmnopqrstuvwxyz000000000"

@@ -6,12 +6,12 @@ of calls looks at its left half, and a line that wraps hides it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from ironcurtain_proxy.audit.display import COLOURS, PLAIN, LogEntry, columns, fit, printable
 
 _GAP: Final = "  "
-_LEAST_OUTCOME: Final = 12
+_LEAST_OUTCOME: Final = 9
 _SHORT_TIME: Final = 8
 
 
@@ -21,6 +21,9 @@ class _Column:
     value: Callable[[LogEntry], str]
     widths: tuple[int, ...]
     """A column, with its widths from the widest; a width of 0 leaves the column out."""
+    keep: Literal["beginning", "last part", "end of a path"] = "beginning"
+    """What is shown of a text that is too wide: servers' names and directories repeat in each line,
+    the names of tools and files tell calls apart."""
 
 
 _COLUMNS: Final = (
@@ -28,9 +31,9 @@ _COLUMNS: Final = (
     _Column("TIME", lambda entry: entry.time, (19, 19, 8, 8, 8)),
     _Column("DECISION", lambda entry: entry.decision, (8, 8, 8, 8, 8)),
     _Column("BY", lambda entry: entry.by, (13, 13, 9, 6, 0)),
-    _Column("SERVER/TOOL", lambda entry: entry.tool, (30, 26, 22, 16, 12)),
+    _Column("SERVER/TOOL", lambda entry: entry.tool, (30, 26, 22, 16, 14), keep="last part"),
     _Column("RULE", lambda entry: entry.rule, (26, 0, 0, 0, 0)),
-    _Column("ARGUMENT", lambda entry: entry.argument, (44, 30, 22, 14, 0)),
+    _Column("ARGUMENT", lambda entry: entry.argument, (44, 30, 22, 16, 0), keep="end of a path"),
 )
 _LAYOUTS: Final = 5
 
@@ -64,7 +67,7 @@ class Table:
             text = column.value(entry)
             if column.title == "TIME":
                 text = self.when(text)[-width:]
-            cell = fit(text, width)
+            cell = fit(_shortened(text, width, column.keep), width)
             if column.title == "NO" and self.width is None:
                 cell = max(cell, text, key=len)
             cells.append(cell)
@@ -96,3 +99,16 @@ class Table:
         shades: Mapping[str, str] = COLOURS
         word, shade = f"{_GAP}{entry.decision}", shades.get(entry.decision, "")
         return line.replace(word, f"{_GAP}{shade}{entry.decision}{PLAIN}", 1) if shade else line
+
+
+def _shortened(text: str, width: int, keep: str) -> str:
+    """The part of a text that fits, if the text is too wide."""
+    if keep == "beginning" or columns(printable(text)) <= width:
+        return text
+    if keep == "last part":
+        return text.rpartition("/")[2]
+    if not text.startswith(("/", "~/")):
+        return text
+    kept = text[1 - width :]
+    # From a whole name on: a part of one would look like a name of its own.
+    return f"…{kept[kept.find('/') :] if '/' in kept else kept}"

@@ -8,7 +8,7 @@ ends the attempt. Where a run could be entered at many places, a look-behind per
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,8 @@ Replacement = Callable[[re.Match[str]], str]
 class SecretFormat:
     """One kind of secret."""
 
+    kind: str
+    """For people."""
     hints: tuple[str, ...]
     """Texts of which a match needs one; empty: the pattern is always tried."""
     pattern: re.Pattern[str]
@@ -39,6 +41,18 @@ def redact_secrets(text: str) -> str:
         if _may_hold(secret, text, folded):
             text = secret.pattern.sub(secret.replacement, text)
     return redact_keys(_redact_assigned(text))
+
+
+def kinds_of(text: str) -> Iterator[str]:
+    """The kinds of the secrets that `redact_secrets` would mask."""
+    folded = text.lower()
+    for secret in FORMATS:
+        if _may_hold(secret, text, folded) and secret.pattern.sub(secret.replacement, text) != text:
+            yield secret.kind
+    if _redact_assigned(text) != text:
+        yield "password or key with its name"
+    if redact_keys(text) != text:
+        yield "key of a provider"
 
 
 def without_unfinished(text: str) -> str:
@@ -245,6 +259,7 @@ def _pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
 
 FORMATS: Final[tuple[SecretFormat, ...]] = (
     SecretFormat(
+        "private key",
         ("-----BEGIN",),
         # Without an end it goes on to the end of the text: half a key is still a key.
         _pattern(
@@ -254,6 +269,7 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         _private_key,
     ),
     SecretFormat(
+        "authorization header",
         ("authorization",),
         _pattern(
             r"(authorization[\"'\\]{0,4}\s{0,4}[:=]\s{0,4}[\"'\\]{0,4}"
@@ -265,34 +281,40 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         folded=True,
     ),
     SecretFormat(
+        "bearer token",
         ("bearer",),
         _pattern(r"(bearer\s{1,8})([a-z0-9._~+/-]{8,}={0,2})", re.IGNORECASE),
         _bearer,
         folded=True,
     ),
     SecretFormat(
+        "name and password",
         ("basic",),
         _pattern(r"(basic\s{1,8})([a-z0-9+/]{4,}={0,2})", re.IGNORECASE),
         _basic,
         folded=True,
     ),
     SecretFormat(
+        "password in a URL",
         ("://",),
         # User and password; a port and a query with `@` in it is not one.
         _pattern(r"(://[^\s/@:?#\"'<>]{0,256}:)(?!\d{1,5}[/?#])([^\s/\"'<>]{1,1024})(@)"),
         _second_group,
     ),
     SecretFormat(
+        "token in a URL",
         ("://",),
         _pattern(r"(://)(?=[^\s/@:]{0,255}\d)([^\s/@:?#\"'<>]{20,256})(@)"),
         _second_group,
     ),
     SecretFormat(
+        "JSON Web Token",
         ("eyJ",),
         _pattern(r"(?<![A-Za-z0-9_-])eyJ[\w-]{12,}\.[\w-]{4,}(?:\.[\w-]*)?"),
         _ends_only,
     ),
     SecretFormat(
+        "webhook address",
         ("hooks.slack.com", "/webhooks/", "hooks.zapier.com", "webhook.office.com"),
         # Who knows such an address may write there: what follows the host is the key.
         _pattern(
@@ -302,6 +324,7 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         _second_group,
     ),
     SecretFormat(
+        "signature or key in a URL",
         ("=",),
         # A query that is a signature, a code or a key: long, and no name.
         _pattern(
@@ -312,6 +335,7 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         _query,
     ),
     SecretFormat(
+        "cookie",
         ("cookie",),
         _pattern(
             r"(cookies?[\"'\\]{0,4}\s{0,4}[:=]\s{0,4}[\"'\\]{0,4})"
@@ -322,6 +346,7 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         folded=True,
     ),
     SecretFormat(
+        "recovery phrase",
         ("mnemonic", "phrase", "seed"),
         _pattern(
             r"((?:mnemonic|phrase|seed|words)[\"'\\]{0,4}(?:\s{1,4}is)?\s{0,4}[:=]?\s{0,4}[\"'\\]{0,4})"
@@ -332,6 +357,7 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         folded=True,
     ),
     SecretFormat(
+        "password of a command",
         ("curl",),
         _pattern(
             r"(\s(?:-u|--user|-U|--proxy-user)(?:\s{1,4}|=)?[\"'\\]{0,4}[^\s:\"'\\]{1,128}:)"
@@ -340,11 +366,13 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         _second_group,
     ),
     SecretFormat(
+        "password of a command",
         ("sshpass",),
         _pattern(r"(sshpass\s{1,4}-p\s{0,4}[\"'\\]{0,4})([^\s\"'\\]+)()"),
         _second_group,
     ),
     SecretFormat(
+        "password of a command",
         ("-",),
         _pattern(r"-(?<![^\s\"']-)(-?(?P<name>[A-Za-z][\w-]{1,60}+)\s{1,4})([^\s\"'-][^\s\"']*)"),
         _option,

@@ -102,7 +102,7 @@ class Syncer:
             self._waiting_since = time.monotonic()
             self._wake.set()
         elif time.monotonic() - since > STUCK_SECONDS:
-            raise OSError(f"the disk has not taken what was written {STUCK_SECONDS:.0f} s ago")
+            raise OSError(f"the disk has not stored the data written {STUCK_SECONDS:.0f} s ago")
 
     def is_held_up(self) -> bool:
         """Whether the disk is slow at this moment."""

@@ -1,4 +1,4 @@
-"""Records, logs and secrets for the tests of this room."""
+"""Records, logs and secrets for the tests of this folder."""
 
 import random
 from collections.abc import Callable, Mapping

@@ -207,7 +207,7 @@ def test_tail_says_who_decided(
         assert line.split()[6] == "sandbox"
         assert line.endswith("the sandbox would not let it")
     if "note" in str(changes):
-        assert line.endswith("use ./proj")
+        assert '"use ./proj": ' in line
 
 
 def test_the_time_a_reviewer_took_is_told_apart(

@@ -288,6 +288,8 @@ numbers = st.one_of(
 @settings(max_examples=examples(600), deadline=None)
 @given(st.lists(numbers, max_size=12).map("".join))
 @example("4111 1111 1111 1111\n* ")
+@example("a_ b-" * 50 + "4111 1111 1111 1111" + " -_c" * 50)
+@example("1732220000123 a" * 9 + "123-45-6789" + "_ _" * 50 + "1732220000123")
 def test_the_quick_look_never_misses_a_number(text: str) -> None:
     if redact_text(text) != text:
         assert is_suspicious(orjson.dumps(text))

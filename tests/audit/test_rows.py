@@ -1,0 +1,54 @@
+"""What a line of `audit tail` keeps where the terminal is narrow."""
+
+import pytest
+
+from ironcurtain_proxy.audit.display import columns, entry_of
+from ironcurtain_proxy.audit.rows import Table
+
+
+def line_of(width: int, argument: str = "/home/me/project/src/calc.py") -> str:
+    entry = entry_of(
+        {
+            "seq": 17,
+            "timestamp": "2026-11-21T12:00:00.000Z",
+            "serverName": "filesystem",
+            "toolName": "read_text_file",
+            "arguments": {"path": argument},
+            "policyDecision": {"status": "escalate", "reason": "outside"},
+            "escalationResult": "denied",
+            "decidedBy": "human",
+            "refusedBy": "declined",
+            "note": "use ./src",
+            "result": {"status": "denied"},
+        }
+    )
+    return Table(width=width, when=lambda _: "2026-11-21 12:00:00", longest_number=2).row(entry)
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_a_terminal_shows_tool_file_and_who_decided(width: int) -> None:
+    line = line_of(width)
+    assert columns(line) <= width
+    for words in (
+        "17",
+        "12:00:00",
+        "REFUSED",
+        "person",
+        "read_text_file",
+        "src/calc.py",
+        '"use ./',
+    ):
+        assert words in line
+
+
+def test_the_narrowest_terminal_keeps_the_tool() -> None:
+    assert "read_text_file" in line_of(60)
+    assert columns(line_of(60)) <= 60
+
+
+def test_what_is_no_path_keeps_its_beginning() -> None:
+    assert "git push origin" in line_of(80, "git push origin main --force-with-lease")
+
+
+def test_a_path_of_wide_and_invisible_characters_stays_in_its_column() -> None:
+    assert columns(line_of(80, "/" + "\u4e2d" * 40 + "\x1b[2J" + "\u202e" * 20)) <= 80
