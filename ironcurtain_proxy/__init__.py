@@ -40,11 +40,7 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.inbox import EscalationInbox
     from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
     from ironcurtain_proxy.model.grant import Candidate
-    from ironcurtain_proxy.trusted_process import (
-        ToolCallRequest,
-        ToolCallResponse,
-        TrustedProcess,
-    )
+    from ironcurtain_proxy.trusted_process import ToolCallRequest, ToolCallResponse, TrustedProcess
 
 __version__ = VERSION
 

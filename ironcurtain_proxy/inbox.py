@@ -1,4 +1,4 @@
-"""What a session holds of one mailbox: its questions, its answers, its user's words.
+"""A session's end of one mailbox: its questions, its answers, its user's words.
 
 async with EscalationInbox(directory) as inbox:
     inbox.write_user_message("push my branch")
@@ -9,7 +9,6 @@ async with EscalationInbox(directory) as inbox:
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import anyio
@@ -36,7 +35,7 @@ TRUSTED_SOURCE: Final = "mux-trusted-input"
 
 
 class NotOfferedError(IronCurtainError):
-    """What was to be remembered is not a candidate of that request. Nothing was written."""
+    """The thing to remember is no candidate of the request. Nothing was written."""
 
 
 class EscalationInbox:
@@ -91,12 +90,7 @@ class EscalationInbox:
                 )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop listening; an iteration under way ends."""
         self._closed.set()
         if self._lock is not None:
@@ -148,7 +142,7 @@ class EscalationInbox:
             identity: the request's whole id.
             remember: one of the request's `candidates`; None: this once. Older programs say the
                 place of one, or True for the first.
-            note: a word to the agent; it gets at most 1000 characters, in one line.
+            note: a note to the agent; it gets at most 1000 characters, in one line.
 
         Raises:
             NotTheReviewerError: somebody else was asked.
@@ -203,7 +197,7 @@ class EscalationInbox:
         return shown is not None and place is not None and answer(place, shown.request, verdict)
 
     def _shown_as(self, identity: str) -> PendingRequest | None:
-        """As it was shown; else as it lies there now."""
+        """The request as it was shown; else as it is now."""
         if not is_id(identity):
             return None
         return self._shown.get(identity) or self._reader.find(identity, utc_now())
@@ -211,7 +205,7 @@ class EscalationInbox:
     # --- the user's words ------------------------------------------------------------------------
 
     def write_user_message(self, text: str, *, trusted_source: bool = False) -> None:
-        """Say what the user wrote last, at the start of a turn; the earlier message is gone.
+        """Write the user's last message, at the start of a turn. It replaces the earlier one.
 
         Args:
             text: the message as it is, and nothing else.

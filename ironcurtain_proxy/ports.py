@@ -22,12 +22,7 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.opening import Opening
-from ironcurtain_proxy.model.operation import (
-    QUESTION_METHODS,
-    Method,
-    Operation,
-    RequestId,
-)
+from ironcurtain_proxy.model.operation import QUESTION_METHODS, Method, Operation, RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.reply import Reply
@@ -50,7 +45,6 @@ class CallHandler(Protocol):
         on_progress: ProgressListener | None = None,
     ) -> Reply:
         """Carry the call from its arrival to its reply. Raises only when it is cancelled."""
-        ...
 
 
 class FactGatherer(Protocol):
@@ -58,36 +52,30 @@ class FactGatherer(Protocol):
 
     async def gather(self, call: Operation) -> Gathered:
         """Resolve what the call names. Reads the disk and git; changes nothing."""
-        ...
 
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         """SHA-256 over server, tool and arguments, hexadecimal: equal for equal calls."""
-        ...
 
     def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
         """Keep other calls off the repository while this call is in progress, if it pushes.
 
         Yields whether the call had to wait.
         """
-        ...
 
     async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
         """The paths of the request that are directories; None: that cannot be determined."""
-        ...
 
     def roots(
         self, request: AccessRequest, directories: frozenset[RealPath] | None
     ) -> tuple[str, ...]:
         """The directories that a server must be told about to do what was approved."""
-        ...
 
     def succeeded(self, call: AuthorizedCall) -> None:
         """Note that the call succeeded (it may have set a working directory)."""
-        ...
 
 
 class End(Protocol):
-    """Who an authorized operation is sent to."""
+    """The receiver of an authorized operation."""
 
     async def forward(
         self,
@@ -108,7 +96,6 @@ class End(Protocol):
         Raises:
             DownstreamError: the server is not there, failed, or took too long.
         """
-        ...
 
 
 class Servers(End, Protocol):
@@ -133,15 +120,12 @@ class Servers(End, Protocol):
             What a second instance can be let into; or in words what no approval opens; None:
             nothing more is needed, as far as anybody knows.
         """
-        ...
 
     def is_sandboxed(self, server: str) -> bool:
         """Whether the process that serves this server now is confined."""
-        ...
 
     async def walls(self, server: str) -> Walls | None:
         """The measured limits of that process; None: it is not confined."""
-        ...
 
 
 class ToolFinder(Protocol):
@@ -149,19 +133,15 @@ class ToolFinder(Protocol):
 
     async def ready(self, exposed_name: str) -> None:
         """Wait until the tool can be found, for a limited time."""
-        ...
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         """The (server, tool) of a name that the agent uses; None: there is no such tool."""
-        ...
 
     def definition(self, server: str, tool: str) -> str:
         """SHA-256 of the tool's current definition. A changed definition voids grants."""
-        ...
 
     def names(self, server: str, tool: str) -> frozenset[str]:
         """The operator's names of a tool: `server/tool`, and `tool` if only one server has it."""
-        ...
 
 
 class Recorder(Protocol):
@@ -169,7 +149,6 @@ class Recorder(Protocol):
 
     def summarize(self, result: ToolResult) -> ResultSummary:
         """The recorded part of a result: how it ended, its size and its digest."""
-        ...
 
     async def record(self, record: AuditRecord) -> None:
         """Write one record and hand it to the operating system before returning.
@@ -177,7 +156,6 @@ class Recorder(Protocol):
         Raises:
             AuditError: it could not be written in time, now or earlier.
         """
-        ...
 
 
 class Reviewer(Protocol):
@@ -189,7 +167,6 @@ class Reviewer(Protocol):
         `Unreachable`: nobody could be asked, or no valid answer came, and the next reviewer is
         asked. Cancelling the asking task withdraws the question.
         """
-        ...
 
 
 class ReviewDesk(Protocol):
@@ -207,7 +184,6 @@ class ReviewDesk(Protocol):
         Args: escalation: the question. on_wait: called every few seconds with the seconds that
         the call has waited.
         """
-        ...
 
 
 class Aftermath(Protocol):
@@ -225,7 +201,6 @@ class Aftermath(Protocol):
         Args: question: the approved escalation. succeeded: None: the call was not forwarded
         after all.
         """
-        ...
 
 
 class Lookout(Protocol):
@@ -233,7 +208,6 @@ class Lookout(Protocol):
 
     async def look(self) -> tuple[PutBack, ...]:
         """The files restored since the last inspection. Never fails."""
-        ...
 
 
 class Timeline(Protocol):
@@ -248,14 +222,12 @@ class Timeline(Protocol):
 
         `NotHeld`: the workspace cannot be recorded (too large, unreadable, disk full).
         """
-        ...
 
     async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         """Record what changed since the call's point, after the call ended or was cancelled.
 
         `NotHeld`: the current workspace cannot be held; the changes are recorded when it can be.
         """
-        ...
 
     async def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
         """The content at a path that could not be restored if the next call deleted it.
@@ -263,7 +235,6 @@ class Timeline(Protocol):
         Named caches and files that are too large or unreadable cannot be restored. Empty: all
         content can be restored.
         """
-        ...
 
 
 class Containment(Protocol):
@@ -271,18 +242,15 @@ class Containment(Protocol):
 
     def ended(self) -> str | None:
         """Why containment ended, in words; None: it has not, or a person has looked since."""
-        ...
 
     def end(self, call: RequestId, why: str) -> None:
         """End containment until a person has looked, and keep what they need to see.
 
         Never fails.
         """
-        ...
 
     def is_same_workspace(self) -> bool:
         """Whether the workspace is the same directory as when the servers started."""
-        ...
 
 
 class Clock(Protocol):
@@ -290,7 +258,6 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Aware, UTC."""
-        ...
 
     def steady(self) -> datetime:
         """Aware, UTC: the time at the start plus the elapsed time, sleep included. Never jumps.
@@ -298,11 +265,9 @@ class Clock(Protocol):
         Used for deadlines and lifetimes of grants, which a change of the machine's clock must
         not move. Never written for other processes.
         """
-        ...
 
     def monotonic(self) -> float:
         """Seconds, for durations and deadlines."""
-        ...
 
 
 class IdSource(Protocol):
@@ -310,11 +275,9 @@ class IdSource(Protocol):
 
     def new(self) -> RequestId:
         """A fresh random id of a call."""
-        ...
 
     def new_escalation(self) -> EscalationId:
         """A fresh random UUID for a question."""
-        ...
 
 
 Holds: TypeAlias = Mapping[str, str]
@@ -322,23 +285,19 @@ Holds: TypeAlias = Mapping[str, str]
 
 
 class Pins(Protocol):
-    """What servers are held to: what they said of themselves when they were trusted."""
+    """The descriptions of servers that were trusted, to which servers are held."""
 
     def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> Holds:
         """Why parts of a section are held, by name, after its server has listed it whole."""
-        ...
 
     def is_listed(self, server: str, section: Section) -> bool:
         """Whether the section was listed in this session."""
-        ...
 
     def held(self, server: str, section: Section, name: str) -> str | None:
         """Why a part is held, as of the last listing; None: it is not."""
-        ...
 
     def seen(self, server: str, section: Section, name: str, value: Json) -> str | None:
         """Why a part that stands in no list is held; None: it is not."""
-        ...
 
 
 class NothingPinned:
@@ -383,10 +342,10 @@ class World:
     """The agent's client, which servers' questions are put to; None: there is none to ask."""
 
     def end_of(self, method: Method) -> End:
-        """Who an operation of this method is sent to.
+        """The receiver of an operation of this method.
 
         Raises:
-            KernelError: a question of a server, where no client can be asked.
+            KernelError: the operation is a server's question, and no client can be asked.
         """
         if method not in QUESTION_METHODS:
             return self.servers

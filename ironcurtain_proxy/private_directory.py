@@ -87,7 +87,7 @@ class MailboxDirectory:
         return False
 
     def modified_ns(self, name: str) -> tuple[int, int] | None:
-        """What changes when a file does: its inode and time; None if it is not there."""
+        """The inode and time of a file, which change with it; None: there is no file."""
         with suppress(OSError):
             found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
             return found.st_ino, found.st_mtime_ns
@@ -142,7 +142,7 @@ class MailboxDirectory:
             os.replace(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def put(self, name: str, raw: bytes) -> int:
-        """The same, but never over what is there: the first answer is the only one.
+        """Write a file, but never over an existing one: the first answer is the only one.
 
         Returns:
             A descriptor of the file, for the caller to close.

@@ -7,14 +7,16 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.errors import ConfigurationError
 
 PRIVATE: Final = 0o600
+_LOCK_PAUSE: Final = 0.005
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -42,6 +44,35 @@ def locked_file(path: Path) -> int | None:
         except BaseException:
             os.close(descriptor)
             raise
+        os.close(descriptor)
+
+
+@contextmanager
+def held_lock(path: Path, seconds: float, busy: Exception) -> Iterator[None]:
+    """Hold the lock of a file, made if it is not there.
+
+    The file stays: if it were removed, two processes could hold the lock.
+
+    Args:
+        path: the file.
+        seconds: how long to wait for another process that holds it.
+        busy: raised if that process holds it for longer.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, PRIVATE)
+    try:
+        end = time.monotonic() + seconds
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() >= end:
+                raise busy
+            time.sleep(_LOCK_PAUSE)
+        yield
+    finally:
         os.close(descriptor)
 
 
@@ -131,6 +162,27 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, locked: bool = False) -
         temporary.unlink(missing_ok=True)
     if locked:
         sync_directory(path.parent)
+
+
+def append_line(path: Path, line: bytes, most: int) -> None:
+    """Add a line to a private file, made if it is not there.
+
+    Raises:
+        OSError: it is no regular file of ours, would become larger than `most` bytes, or cannot be
+            written.
+    """
+    # No link, and no pipe, which would block without a reader.
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _SAFE, PRIVATE)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise OSError("not a regular file of ours")
+        if status.st_size + len(line) > most:
+            raise OSError("the file is full")
+        os.fchmod(descriptor, PRIVATE)
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
 
 
 def sync_directory(directory: Path) -> None:

@@ -18,13 +18,13 @@ TOLERANCE: Final = timedelta(seconds=1)
 
 
 def seconds_since_boot() -> float:
-    """Those the machine slept included, where the system counts them."""
+    """The seconds since the boot, with those of sleep if the system counts them."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @cache
 def boot_id() -> str:
-    """Which boot this is; empty: the system does not say."""
+    """The id of this boot; empty: the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -32,7 +32,7 @@ def boot_id() -> str:
 
 
 def seconds_left(moment: BootMoment) -> float | None:
-    """How long it is until then, below 0 if it is over; None: it was another boot's."""
+    """The seconds until a moment, below 0 after it; None: the moment is of another boot."""
     if not moment.boot or moment.boot != boot_id():
         return None
     return moment.seconds - seconds_since_boot()

@@ -1,4 +1,4 @@
-"""The same kernel without a wire: for a program that calls tools itself.
+"""The kernel in the process of a program that calls tools itself.
 
 Policy, facts, reviewers, servers and audit log are those of the proxy, and so are its decisions: a
 call goes through the same mediation. Only the agent's side is missing; the words of the replies are
@@ -40,6 +40,7 @@ from ironcurtain_proxy.own_process.operator_log import say
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.callback import CallbackReviewer, OnEscalation
 from ironcurtain_proxy.review.channel_order import Channel
+from ironcurtain_proxy.sessions.running import forget_session, note_session
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.reviewers import Ways
@@ -61,7 +62,7 @@ class ToolCallRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallResponse:
-    """What became of it."""
+    """The result of a tool call."""
 
     status: CallStatus
     result: Mapping[str, Json]
@@ -75,7 +76,7 @@ class ToolCallResponse:
     """`kernel`: the policy alone. Else who approved: `human`, `reviewer:ID`, `grant:ID`. Empty: it
     was not allowed."""
     refused_by: RefusedBy | None = None
-    """What kind of refusal it is, such as `policy`, `declined` or `held`; None: it was made."""
+    """The kind of refusal, such as `policy`, `declined` or `held`; None: the call was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,7 @@ class TrustedProcess:
         self._exits = AsyncExitStack()
 
     def set_last_user_message(self, text: str) -> None:
-        """What the user said last: the auto-approver's only evidence. Replaces what was before."""
+        """Set the user's last message, the auto-approver's only evidence."""
         self._message = UserMessage(text, str(next(self._turns))) if text.strip() else None
 
     async def list_tools(self) -> tuple[OfferedTool, ...]:
@@ -170,7 +171,7 @@ class TrustedProcess:
     async def handle_tool_call(
         self, request: ToolCallRequest, on_progress: ProgressListener | None = None
     ) -> ToolCallResponse:
-        """The same for a call in one value, with progress notifications.
+        """Make a call that is given as one value, with progress notifications.
 
         Raises:
             AgentError: the arguments are no JSON.
@@ -224,6 +225,8 @@ class TrustedProcess:
         for hold in proxy.holds:
             self._exits.callback(hold.release)
         self._exits.callback(tidy, self._settings.session_dir)
+        note_session(self._settings, policy=self._loaded.version)
+        self._exits.callback(forget_session, self._settings)
         self._exits.callback(proxy.audit.close)
         proxy.servers.start_processes()
         tasks = await self._exits.enter_async_context(anyio.create_task_group())

@@ -30,13 +30,11 @@ class Transport(Protocol):
     @property
     def client_capabilities(self) -> Mapping[str, Json] | None:
         """The capabilities that it declared; None: it has not initialized."""
-        ...
 
     async def request(
         self, method: str, params: Mapping[str, Json], seconds: float
     ) -> Mapping[str, Json]:
         """Send it a request; raises `AgentError` or `TimeoutError`."""
-        ...
 
 
 class Question(Protocol):
@@ -45,17 +43,14 @@ class Question(Protocol):
     @property
     def method(self) -> Method:
         """Elicitation or sampling."""
-        ...
 
     @property
     def server(self) -> str:
         """The server that asks, by the operator's name."""
-        ...
 
     @property
     def arguments(self) -> Mapping[str, Json]:
         """The `params` of the question."""
-        ...
 
 
 class AskedClient:

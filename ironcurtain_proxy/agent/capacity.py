@@ -75,8 +75,9 @@ class RequestCapacity:
             await self._until_given_back()
 
     def _fits(self, size: int) -> bool:
-        used = self._used[size <= SMALL]
-        return not used or used + size <= self._sums[size <= SMALL]
+        is_small = size <= SMALL
+        used = self._used[is_small]
+        return not used or used + size <= self._sums[is_small]
 
     async def _until_given_back(self) -> None:
         self._given_back = self._given_back or anyio.Event()

@@ -7,13 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Declined,
-    Escalation,
-    Ruling,
-    Unreachable,
-)
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.question import places, question, visible
 
 if TYPE_CHECKING:
@@ -39,13 +33,11 @@ class Client(Protocol):
     @property
     def client_capabilities(self) -> "Mapping[str, Json] | None":
         """The capabilities that it declared; None: it has not initialized."""
-        ...
 
     async def request(
         self, method: str, params: "Mapping[str, Json]", seconds: float
     ) -> "Mapping[str, Json]":
         """Ask it something; raises `AgentError` or `TimeoutError`."""
-        ...
 
 
 class ElicitationReviewer:

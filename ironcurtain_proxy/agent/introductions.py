@@ -24,13 +24,11 @@ class Said(Protocol):
 
     @property
     def instructions(self) -> str:
-        """Its instructions."""
-        ...
+        """The server's instructions."""
 
     @property
     def info(self) -> Mapping[str, Json]:
-        """Its name and title."""
-        ...
+        """The server's name and title."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Lane:
                 await work(self)
                 if self.scope.cancel_called or len(idle) >= _MOST_IDLE:
                     return
-                self._next = Prompt(loop)
+                self._next = Prompt(loop=loop)
                 idle.append(self)
                 work = await self._next
 

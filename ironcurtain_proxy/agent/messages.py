@@ -82,7 +82,7 @@ def _shape(message: "dict[str, Json]", size: int) -> Read:
         wrong = "id must be a string or an integer"
     elif "method" not in message and ("result" in message or "error" in message):
         return GivenAnswer(message)
-    elif isinstance(method, str) and isinstance(params, dict | None):
+    elif isinstance(method, str) and (params is None or isinstance(params, dict)):
         return Message(method, params or {}, request_id, size)
     else:
         wrong = "method must be a string and params an object"

@@ -1,4 +1,4 @@
-"""The agent's requests besides tool calls: their shapes, and their answers.
+"""The agent's requests besides tool calls: their methods, and their answers.
 
 A denial has the error code of a missing resource or prompt, so that it does not reveal which exist.
 """
@@ -22,7 +22,7 @@ LISTS: Final[Mapping[str, ListKind]] = MappingProxyType(
         "prompts/list": "prompts",
     }
 )
-"""By method: the key of the list in its result."""
+"""The key of the list in a method's result, by method."""
 
 REQUESTS: Final[frozenset[Method]] = frozenset(
     {
@@ -35,41 +35,6 @@ REQUESTS: Final[frozenset[Method]] = frozenset(
 )
 
 NO_SUCH_RESOURCE: Final = -32002
-
-
-def fault_of(method: str, params: Mapping[str, Json]) -> str | None:
-    """The fault in the shape of a request; None: it has none."""
-    match method:
-        case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
-            is_whole = isinstance(params.get("uri"), str)
-            return None if is_whole else f"{method} needs a uri (string)"
-        case "prompts/get":
-            is_whole = isinstance(params.get("name"), str) and isinstance(
-                params.get("arguments"), dict | None
-            )
-            return None if is_whole else "prompts/get needs a name (string) and arguments (object)"
-        case "completion/complete":
-            return None if _is_completion(params) else "completion/complete needs ref and argument"
-        case _:
-            return None
-
-
-def _is_completion(params: Mapping[str, Json]) -> bool:
-    reference, argument = params.get("ref"), params.get("argument")
-    if not isinstance(reference, dict) or not isinstance(argument, dict):
-        return False
-    key = {"ref/prompt": "name", "ref/resource": "uri"}.get(str(reference.get("type")))
-    if key is None or not isinstance(reference.get(key), str):
-        return False
-    context = params.get("context")
-    others = context.get("arguments", {}) if isinstance(context, dict) else {}
-    return (
-        isinstance(argument.get("name"), str)
-        and isinstance(argument.get("value"), str)
-        and isinstance(context, dict | None)
-        and isinstance(others, dict)
-        and all(isinstance(one, str) for one in others.values())
-    )
 
 
 def answer_to(method: str, reply: Reply, named: str) -> Mapping[str, object]:

@@ -39,7 +39,7 @@ _GIVE_UP: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """How the requests of one kind are answered."""
+    """The functions that answer requests of one kind."""
 
     answer: Answerer
     turn_away: Answerer
@@ -51,15 +51,15 @@ class Service:
 class Requests:
     """The requests of one agent in progress. The owner of this object ends them."""
 
-    def __init__(self, send: Sender, room: RequestCapacity) -> None:
+    def __init__(self, send: Sender, capacity: RequestCapacity) -> None:
         """Begin without requests.
 
         Args:
             send: sends answers.
-            room: the limit on the bytes of requests in progress.
+            capacity: the limit on the bytes of requests in progress.
         """
         self._send = send
-        self._room = room
+        self._capacity = capacity
         self._under_way: dict[MessageId, _Request] = {}
         self._lanes = Lanes()
         self._given_up = False
@@ -84,7 +84,7 @@ class Requests:
         if request_id in self._under_way:
             self._send({"jsonrpc": "2.0", "id": request_id, **_DUPLICATE})
             return
-        request = _Request(service, params, size, self._room.take(size))
+        request = _Request(service, params, size, self._capacity.take(size))
         self._under_way[request_id] = request
         self._lanes.begin(partial(self._run, request_id, request))
 
@@ -134,7 +134,7 @@ class Requests:
             _log.exception("a request could not be answered")
             answer = _DEFECT
         finally:
-            self._room.give_back(request.size, taken=request.has_room)
+            self._capacity.give_back(request.size, taken=request.has_room)
             del self._under_way[request_id]
             if answer is None and self._given_up:
                 answer = service.unfinished

@@ -24,16 +24,12 @@ from ironcurtain_proxy.agent.messages import (
     Message,
     Written,
 )
-from ironcurtain_proxy.agent.operations import (
-    LISTS,
-    REQUESTS,
-    ListKind,
-    answer_to,
-    fault_of,
-)
+from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, ListKind, answer_to
 from ironcurtain_proxy.agent.replies import is_as_given, words
 from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
 from ironcurtain_proxy.jsonrpc.codec import message_id
+from ironcurtain_proxy.model.asked import fault_of
+from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.reply import Answered, Reply
 
@@ -53,9 +49,16 @@ ToolLister: TypeAlias = "Callable[[], Awaitable[list[Json]]]"
 LevelSetter: TypeAlias = Callable[[str], Awaitable[None]]
 
 CallRefuser: TypeAlias = "Callable[[str, Mapping[str, Json]], Awaitable[Reply]]"
+UnservedNoter: TypeAlias = Callable[[str, Ground], Awaitable[None]]
 
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _ABOVE_WARNING: Final = frozenset(_LEVELS[4:])
+
+_UNSERVED: Final[Mapping[object, str]] = {
+    METHOD_NOT_FOUND: "not-offered",
+    INVALID_REQUEST: "not-initialized",
+}
+"""The rule in the record, by error code; `invalid-params` for any other code."""
 
 _UNFINISHED_CALL: Final = {
     "result": {
@@ -86,9 +89,11 @@ class AgentServer:
     list_others: OtherLister
     turn_away: CallRefuser
     """Refuses a call for which there is no capacity."""
+    note_unserved: UnservedNoter
+    """Records a request that is refused by its method or shape."""
     on_client: Callable[[str], None]
     """Called with the program that the agent says it is."""
-    room: RequestCapacity = field(default_factory=RequestCapacity)
+    capacity: RequestCapacity = field(default_factory=RequestCapacity)
     instructions: InstructionsSource | None = None
     """Gives the instructions for the agent when it connects."""
     _ready: bool = field(default=False, init=False)
@@ -99,7 +104,7 @@ class AgentServer:
 
     def __post_init__(self) -> None:
         """Set the services that answer slow requests."""
-        self._requests = Requests(self.transport.post, self.room)
+        self._requests = Requests(self.transport.post, self.capacity)
         self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
         self._others = {
             "tools/list": Service(self._list, _busy, _UNFINISHED),
@@ -164,18 +169,26 @@ class AgentServer:
             if message.method == "notifications/cancelled":
                 self._requests.cancel(message_id(message.params.get("requestId")))
             return
-        await self.room.wait(message.size)
+        await self.capacity.wait(message.size)
         if self._take_call(message):
             return
         answer = self._answer_at_once(message.method, message.params)
         if answer is not None and message.method == "initialize" and "result" in answer:
             answer = await self._with_instructions(answer)
         if answer is not None:
+            await self._note(message.method, answer)
             await self.transport.send({"jsonrpc": "2.0", "id": message.id, **answer})
             return
         await self.transport.until_read()
         # Counted like a call of some size: lists in progress use memory, too.
         self._requests.begin(self._others[message.method], message.id, message.params, SMALL)
+
+    async def _note(self, method: str, answer: ServerAnswer) -> None:
+        """Record an answer that refuses a request."""
+        error = answer.get("error")
+        if isinstance(error, dict):
+            rule = _UNSERVED.get(error["code"], "invalid-params")
+            await self.note_unserved(method, Ground(rule, str(error["message"])))
 
     def _answer_at_once(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
         """The immediate answer; None: the request is valid and needs a wait."""
@@ -248,8 +261,12 @@ class AgentServer:
 
     async def _call(self, params: "Mapping[str, Json]") -> ServerAnswer:
         name, arguments = params.get("name"), params.get("arguments")
-        if not isinstance(name, str) or not isinstance(arguments, dict | None):
-            return _error(INVALID_PARAMS, "tools/call needs a name (string) and arguments (object)")
+        if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
+            answer = _error(
+                INVALID_PARAMS, "tools/call needs a name (string) and arguments (object)"
+            )
+            await self._note("tools/call", answer)
+            return answer
         reply = await self.handle_call(name, params, self._progress(params))
         if isinstance(reply, Answered):
             if reply.result.error is not None:

@@ -105,13 +105,21 @@ class AgentTransport:
     def post(self, message: Mapping[str, object]) -> None:
         """Send one message without a wait. Nothing happens if the agent has gone."""
         result = message.get("result")
-        with suppress(BrokenPipeError):
+        try:
             if isinstance(result, Written):
-                # Not copied into the message: it may be large.
-                head = encode({"jsonrpc": "2.0", "id": message.get("id")})[:-2]
-                self._out.write(head + b',"result":', result.text, b"}\n")
+                self._post_written(message, result.text)
             else:
                 self._out.write(_encoded(message))
+        except BrokenPipeError:
+            return
+
+    def _post_written(self, message: Mapping[str, object], result: bytes) -> None:
+        head = encode({"jsonrpc": "2.0", "id": message.get("id")})[:-2]
+        if len(result) < _LARGEST_AT_ONCE:
+            self._out.write(b'%b,"result":%b}\n' % (head, result))
+        else:
+            # Not copied into the message.
+            self._out.write(head + b',"result":', result, b"}\n")
 
     async def send(self, message: Mapping[str, object]) -> None:
         """Send one message, and wait while the agent reads too slowly."""

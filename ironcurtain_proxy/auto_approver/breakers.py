@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 _MINUTE: Final = 60.0
 _JUST_SECONDS: Final = 300.0
-"""How long a person's denial keeps the auto-approver away from the same call at the least."""
+"""The least time for which a person's denial keeps the auto-approver from the same call."""
 _MOST_REMEMBERED: Final = 4096
 
 

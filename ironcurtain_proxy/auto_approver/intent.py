@@ -98,7 +98,7 @@ def answer_schema(*, confidence: bool) -> Mapping[str, Json]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoApproveContext:
-    """Everything that the model is shown about a call."""
+    """The data about a call that the model sees."""
 
     user_message: str
     """The user's most recent message, byte for byte."""
@@ -114,7 +114,7 @@ class AutoApproveResult:
 
     decision: AutoApproveDecision
     reasoning: str
-    """For the record and for diagnosis; nothing is decided by it."""
+    """The model's reasoning, for the record and for diagnosis; no decision depends on it."""
     confidence: float | None = None
     """From 0 to 1; None: the model said none."""
 

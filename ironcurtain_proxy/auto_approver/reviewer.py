@@ -58,13 +58,13 @@ _SPENT: Final = "a person refused this call, or the user's message was used, or 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoApproverConfig:
-    """What the operator says of it. Off unless switched on; then no key is needed to start."""
+    """The operator's settings of the auto-approver. Off by default; then no key is needed."""
 
     enabled: bool = False
     model_id: str = DEFAULT_MODEL
     api_base: str | None = None
     deadline_seconds: float = 8.0
-    """For the model's answer. The import of its library has a time of its own."""
+    """Seconds for the model's answer, without the import of its library."""
     outages: int = 3
     approvals_per_minute: int = 20
     target_check: bool = True
@@ -74,9 +74,9 @@ class AutoApproverConfig:
     confidence: float | None = None
     """The least that counts; None: the model is not asked how sure it is."""
     messages: int = 1
-    """How many of the user's last messages count."""
+    """The number of the user's last messages that the model sees."""
     shadow: bool = False
-    """It says what it would do and approves nothing."""
+    """Whether the decision is only recorded and approves nothing."""
 
 
 def create_model(config: AutoApproverConfig, api_key: str) -> Model | None:
@@ -114,11 +114,11 @@ class Consultation:
 async def consult(
     context: AutoApproveContext, model: Model, least: float | None = None
 ) -> Consultation:
-    """The same, with what the log wants to know.
+    """Ask a model, and return its decision with the data for the log.
 
     Args:
-        context: what the model sees.
-        model: the one that is asked.
+        context: the data that the model sees.
+        model: the model to ask.
         least: the confidence that an approval needs; None: none is asked for.
     """
     if not context.user_message.strip():
@@ -258,6 +258,7 @@ class AutoApprover:
         )
         return (
             self.config.enabled
+            and not escalation.for_people
             and self._may_approve(f"{escalation.server}/{escalation.tool}")
             and not own  # the agent could widen its own permissions
             and self.breakers.off_because is None

@@ -44,7 +44,7 @@ from ironcurtain_proxy.shell.parse import parse_command
 AROUND: Final = CallSurroundings(
     home=RealPath(("home", "u")), workspace=RealPath(("home", "u", "proj"))
 )
-"""Where the people of the scenarios work."""
+"""The directories of the people in the scenarios."""
 
 SHIPPED: Final = "intents.jsonl"
 _MAX_BYTES: Final = 64 << 20
@@ -172,7 +172,7 @@ def _workspace(context: Mapping[str, str]) -> str:
 
 
 def _place(arguments: Mapping[str, Json], context: Mapping[str, str]) -> Place:
-    """Where a command of a scenario runs, by the facts that its line tells."""
+    """The surroundings of a command in a scenario, from the facts in its line."""
     workspace = _workspace(context)
     directory = arguments.get("cwd", workspace)
     remote, slash, branch = context.get("Upstream", "").partition("/")

@@ -1,4 +1,4 @@
-"""What a call does, if it is one of the few that a message can ask for.
+"""The action of a call, if it is one of the few that a message can ask for.
 
 A table, not a grammar of tools: a call that is not in it, or has an
 argument that the table does not name, goes to a person. This file does not know the message.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.annotation import RESOURCE_ROLES, ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
@@ -51,9 +51,9 @@ class FileCall:
     paths: tuple[RealPath, ...]
     """Real ones, at least one."""
     kind: Literal["file", "directory"]
-    """What the tool is for."""
+    """The kind of path that the tool works on."""
     content: str | None = None
-    """What a file is overwritten with."""
+    """The new content of a file that is overwritten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class UrlCall:
     """Fetching a page."""
 
     url: str
-    """As the call spells it."""
+    """The URL as the call spells it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class PullRequestCall:
 
     draft: bool
     is_ready_mark: bool
-    """It is not opened but marked ready for review."""
+    """Whether the pull request is marked ready for review instead of opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class InstallCall:
     """Installing packages for the workspace."""
 
     packages: tuple[str, ...]
-    """As they are spelled; none: those of the lock file."""
+    """The packages as they are spelled; none: those of the lock file."""
 
 
 Action: TypeAlias = GitCall | FileCall | UrlCall | PullRequestCall | InstallCall
@@ -86,7 +86,7 @@ Action: TypeAlias = GitCall | FileCall | UrlCall | PullRequestCall | InstallCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSurroundings:
-    """What a message takes for granted. Real paths."""
+    """The directories that a message assumes. Real paths."""
 
     home: RealPath
     workspace: RealPath | None = None
@@ -108,13 +108,13 @@ def action_of(escalation: Escalation, around: CallSurroundings) -> Action | NotU
 
 
 def targets_of(escalation: Escalation) -> tuple[str, ...]:
-    """Everything that the call names, in the spelling that was judged."""
+    """All resources that the call names, in the spelling that was judged."""
     return tuple(
         [
             f"{fact.name}={value.text}"
             for fact in escalation.request.arguments
             for value in fact.values
-            if any(ROLE_TRAITS[role].is_resource for role in fact.roles)
+            if any(role in RESOURCE_ROLES for role in fact.roles)
         ]
     )
 
@@ -133,7 +133,7 @@ _GIT_ARGUMENTS: Final[Mapping[GitOperation, frozenset[str]]] = MappingProxyType(
         "fetch": frozenset({"remote", "branch"}),
     }
 )
-"""What may have a value, besides the repository. All else, such as `force`, must be off."""
+"""The arguments that may have a value besides the repository. All others must be off."""
 
 _CURRENT_BRANCH: Final = "Current branch"
 _WORKING_DIRECTORY: Final = "Working directory"
@@ -218,7 +218,7 @@ class _FileTool:
     operation: FileOperation
     kind: Literal["file", "directory"]
     arguments: frozenset[str]
-    """What may have a value besides paths."""
+    """The arguments that may have a value besides paths."""
 
 
 _READING: Final = frozenset({"head", "tail"})
@@ -269,10 +269,10 @@ def _file(name: str, escalation: Escalation) -> FileCall | NotUnderstood:
 
 
 def _paths(operation: FileOperation, escalation: Escalation) -> tuple[RealPath, ...]:
-    """All that the call names; nothing: a value of it is no plain path."""
+    """All paths that the call names; none: a value is no plain path."""
     paths: list[RealPath] = []
     for fact in escalation.request.arguments:
-        resources = {role for role in fact.roles if ROLE_TRAITS[role].is_resource}
+        resources = {role for role in fact.roles if role in RESOURCE_ROLES}
         if not resources:
             continue
         if fact.name not in _PATH_ARGUMENTS or not resources <= _ROLES[operation]:
@@ -296,7 +296,7 @@ def _url(escalation: Escalation) -> UrlCall | NotUnderstood:
     facts = [
         fact
         for fact in escalation.request.arguments
-        if any(ROLE_TRAITS[role].is_resource for role in fact.roles)
+        if any(role in RESOURCE_ROLES for role in fact.roles)
     ]
     if [(fact.name, fact.roles) for fact in facts] != [("url", ("fetch-url",))]:
         return NotUnderstood("the call does not just fetch one address")

@@ -1,4 +1,4 @@
-"""What a shell command does, if all its parts are ones that a message can ask for.
+"""The actions of a shell command, if a message can ask for all its parts.
 
 Each part is a row of the table below, or only reads. A part that is neither, or an option that a
 row does not name, sends the whole command to a person.
@@ -77,7 +77,7 @@ def _commits(action: Action) -> bool:
 
 
 def _row(part: Part) -> Action | NotUnderstood | str:
-    """What a part does; `reads` or `stage` where it is nothing that must be asked for."""
+    """The action of a part; `reads` or `stage` for a part that needs no request."""
     reason = _why_not_plain(part.command)
     if reason is not None:
         return NotUnderstood(reason)
@@ -226,7 +226,7 @@ def _install(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
 
 
 def _install_named(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
-    """Of a program that without a name installs from a file of the directory, or nothing."""
+    """An installation with names: without, the program installs from a file, or nothing."""
     if not reading.operands:
         return NotUnderstood("the command names no package")
     return _install(reading, place)

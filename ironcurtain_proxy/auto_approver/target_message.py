@@ -43,7 +43,7 @@ class StatedRequest:
     targets: tuple[str, ...] = ()
     """Paths, addresses or packages as they were typed."""
     draft: bool = False
-    """It is to be a draft."""
+    """Whether a draft is requested."""
 
 
 MAX_MESSAGE: Final = 1000

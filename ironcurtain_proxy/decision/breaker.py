@@ -12,6 +12,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.decision import Ground
 
 MAX_REMEMBERED: Final = 100_000
@@ -19,8 +21,7 @@ MAX_REMEMBERED: Final = 100_000
 needs as many different calls within one window."""
 
 
-@dataclass(slots=True, eq=False)
-class _Call:
+class _Call(Struct, eq=False):
     at: float
     key: str
     counts: bool = True
@@ -44,15 +45,20 @@ class Breaker:
             key: what makes two calls identical: server, tool and a digest of the arguments.
             now: seconds on a clock that never goes back.
         """
-        while self._calls and self._calls[0].at <= now - self.window:
+        calls = self._calls
+        while calls and calls[0].at <= now - self.window:
             self._forget_oldest()
-        if len(self._counts.get(key, ())) >= self.threshold:
+        alike = self._counts.get(key)
+        if alike is not None and len(alike) >= self.threshold:
             return True
-        if len(self._calls) >= MAX_REMEMBERED:
-            self._forget_oldest()
         call = _Call(now, key)
-        self._calls.append(call)
-        self._counts.setdefault(key, []).append(call)
+        if alike is None:
+            self._counts[key] = [call]
+        else:
+            alike.append(call)
+        calls.append(call)
+        if len(calls) > MAX_REMEMBERED:
+            self._forget_oldest()
         return False
 
     def forgive(self, key: str) -> None:

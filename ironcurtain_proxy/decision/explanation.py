@@ -84,8 +84,10 @@ def explain(request: AccessRequest, policy: Policy) -> Explanation:
     """Repeat one decision and collect its steps."""
     decision = authorize(request, policy)
     asked = tuple(_ask_invariants(request, policy))
-    settled_early = bool(asked) and asked[-1][1] != "nothing"
-    roles = () if settled_early else tuple(_trace_roles(request, policy))
+    settled_early = asked[-1][1] != "nothing"
+    # No rule allows a tool that nobody described, and none is asked to.
+    by_roles = not settled_early and request.annotated
+    roles = tuple(_trace_roles(request, policy)) if by_roles else ()
     mine = sum(1 for rule in policy.rules if _is_about(rule, request))
     change = _smallest_change(request, policy)
     return Explanation(
@@ -343,9 +345,10 @@ def _advice(decision: Decision, request: AccessRequest, policy: Policy) -> str:
         case "structural-domain-escalate":
             return f"Add the host to sandbox.network.allowedDomains of the server {request.server}."
         case "structural-unknown-tool":
+            until = "asked about each time" if policy.unknown_tools == "ask" else "denied"
             return (
                 f"Describe the tool {request.server}/{request.tool} with "
-                "`ironcurtain-proxy annotate`: until then it is denied, or asked about each time."
+                f"`ironcurtain-proxy annotate`: until then it is {until}."
             )
         case _:
             return "No single rule for each argument role would allow it."

@@ -9,7 +9,7 @@ from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import UNKNOWN_TOOL, Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, ProtectedName, RuleBook
-from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, UrlValue
+from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue
 
 Invariant: TypeAlias = Callable[[AccessRequest, Policy], Decision | None]
 """An invariant returns a decision, or None if it does not apply."""
@@ -29,7 +29,7 @@ def trusted_server(request: AccessRequest, policy: Policy) -> Decision | None:
 def protected_path(request: AccessRequest, policy: Policy) -> Decision | None:
     """Deny access to the proxy's own files, keys and hooks."""
     for fact in request.arguments:
-        if not _names_paths(fact):
+        if _PATH_ROLES.isdisjoint(fact.roles):
             continue
         for value in fact.values:
             if isinstance(value, PathValue) and _is_protected(value.path, fact.roles, policy):
@@ -149,10 +149,6 @@ def contained_roles(
 _PATH_ROLES: Final = frozenset(
     role for role, traits in ROLE_TRAITS.items() if traits.category == "path"
 )
-
-
-def _names_paths(fact: ArgumentFact) -> bool:
-    return not _PATH_ROLES.isdisjoint(fact.roles)
 
 
 def _is_protected(path: RealPath, roles: tuple[ArgumentRole, ...], policy: Policy) -> bool:

@@ -9,7 +9,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, assert_never
 
-from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.annotation import (
+    IGNORES_CASE,
+    RESOURCE_ROLES,
+    ROLE_TRAITS,
+    ArgumentRole,
+)
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import (
     DomainCondition,
@@ -116,7 +121,7 @@ def resource_roles(request: AccessRequest) -> list[ArgumentRole]:
     roles: dict[ArgumentRole, None] = {}
     for fact in request.arguments:
         for role in fact.roles:
-            if ROLE_TRAITS[role].is_resource:
+            if role in RESOURCE_ROLES:
                 roles[role] = None
     return list(roles)
 

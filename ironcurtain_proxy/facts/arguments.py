@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.annotation import (
+    IGNORES_CASE,
     ROLE_TRAITS,
     ArgumentRole,
     RoleCategory,
@@ -23,6 +24,12 @@ ArgumentReading: TypeAlias = Literal[
 beside them are ignored. `deep`: each by its place in the argument, or by its form; see
 `facts.deep`."""
 
+WORKING_DIRECTORY_ARGUMENTS: Final = (
+    *("cwd", "workdir", "workDir", "working_dir", "workingDir"),
+    *("working_directory", "workingDirectory"),
+)
+"""Arguments that name the directory of a command."""
+
 _NOT_A_STRING: Final = Refusal("must be a string or a list of strings, all the way down")
 
 
@@ -37,6 +44,8 @@ class PlannedArgument:
     """The facts of a call without the argument, made once."""
     spec: RoleSpec
     """The specification of the roles."""
+    is_plain: bool
+    """Whether a text is its own value, and is sent unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,10 @@ class ToolPlan:
     command: str | None
     """The argument that holds a shell command by the annotation; the first of several. Beside
     another text a command is not read: see `facts.commands`."""
+    looked_up: tuple[PlannedArgument, ...] | None
+    """The arguments of `fixed` that need the disk, git or a parser."""
+    names_directory: bool
+    """Whether an argument is the directory of a command."""
 
     def arguments(self, arguments: Arguments) -> tuple[PlannedArgument, ...]:
         """Every annotated argument, present or not, in annotation order.
@@ -59,18 +72,33 @@ class ToolPlan:
             return self.fixed
         return tuple([_planned(name, spec, spec.roles(arguments)) for name, spec in self.specs])
 
+    def looking_up(self, arguments: Arguments) -> tuple[PlannedArgument, ...]:
+        """The arguments among them that need the disk, git or a parser."""
+        return _looked_up(self.arguments(arguments)) if self.looked_up is None else self.looked_up
+
 
 def plan_for(annotation: ToolAnnotation) -> ToolPlan:
     """Compute the plan that all calls of the tool share."""
     specs = tuple(annotation.arguments.items())
     conditional = any(spec.cases for _, spec in specs)
+    fixed = None
+    if not conditional:
+        fixed = tuple([_planned(name, spec, spec.default) for name, spec in specs])
     return ToolPlan(
-        None
-        if conditional
-        else tuple([_planned(name, spec, spec.default) for name, spec in specs]),
-        specs,
-        next((name for name, spec in specs if "command" in spec.every_role()), None),
+        fixed=fixed,
+        specs=specs,
+        command=next((name for name, spec in specs if "command" in spec.every_role()), None),
+        looked_up=None if fixed is None else _looked_up(fixed),
+        names_directory=any(name in WORKING_DIRECTORY_ARGUMENTS for name, _ in specs),
     )
+
+
+def _looked_up(arguments: tuple[PlannedArgument, ...]) -> tuple[PlannedArgument, ...]:
+    return tuple([one for one in arguments if one.reading in _LOOKED_UP])
+
+
+_LOOKED_UP: Final[frozenset[ArgumentReading]] = frozenset({"path", "git-remote", "sql", "deep"})
+_PLAIN: Final[frozenset[ArgumentReading]] = frozenset({"uri", "identifier", "text", "anything"})
 
 
 _READINGS: Final[Mapping[RoleCategory, ArgumentReading]] = MappingProxyType(
@@ -123,7 +151,10 @@ def _planned(name: str, spec: RoleSpec, roles: tuple[ArgumentRole, ...]) -> Plan
     # Omitted members count, because the server may fill them in.
     every = dict.fromkeys([roles, *_roles_inside(spec)])
     absent = tuple([ArgumentFact(name, one, ()) for one in every])
-    return PlannedArgument(name, roles, reading, absent, spec)
+    folded = reading == "identifier" and not IGNORES_CASE.isdisjoint(roles)
+    return PlannedArgument(
+        name, roles, reading, absent, spec, is_plain=reading in _PLAIN and not folded
+    )
 
 
 def _roles_inside(spec: RoleSpec) -> list[tuple[ArgumentRole, ...]]:

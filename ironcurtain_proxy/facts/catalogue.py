@@ -53,7 +53,7 @@ class Catalogue:
 
     tools: tuple[CataloguedTool, ...]
     notices: tuple[str, ...] = ()
-    """What the operator should know, one line each."""
+    """Notices for the operator, one line each."""
     _by_name: Mapping[str, CataloguedTool] = field(init=False, repr=False, compare=False)
     _by_tool: Mapping[tuple[str, str], CataloguedTool] = field(
         init=False, repr=False, compare=False

@@ -13,20 +13,18 @@ from typing import Final
 
 from msgspec import structs
 
+from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.branches import is_worktree
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.meanings import settled, strays_among
+from ironcurtain_proxy.facts.meanings import settled
 from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks
+from ironcurtain_proxy.facts.strays import strays_among
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.family import Sought
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import Facts, PathValue
 
-WORKING_DIRECTORY_ARGUMENTS: Final = (
-    *("cwd", "workdir", "workDir", "working_dir", "workingDir"),
-    *("working_directory", "workingDirectory"),
-)
 _PROSE: Final = frozenset({"description", "explanation", "purpose", "reason", "title"})
 """Arguments with text for people, which change nothing."""
 
@@ -50,17 +48,17 @@ class Grounds:
     workspace: str | None = None
     home: str | None = None
     directory: Callable[[str], str | None] = _no_directory
-    """By the operator's server name: the server's working directory; None: unknown."""
+    """Gives the working directory of a server, by the operator's name; None: unknown."""
     sought: Callable[[ParsedCommand, Place], Sought] = _nothing_sought
     """The files that give a command its meaning."""
     remotes: Callable[[str], GitRemotes | None] = _no_remotes
-    """By the operator's server name: git as that server would run it."""
+    """Gives git as a server would run it, by the operator's name."""
     own: Mapping[str, str] = field(default_factory=dict)
-    """By the same: the private directory that was made for the server."""
+    """Gives the private directory of a server."""
     own_tmp: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the same: the server's private directory for temporary files."""
+    """Gives a server's private directory for temporary files."""
     shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the same: the paths in it that are the machine's, and not writable."""
+    """Gives the paths in that directory that are the machine's, and not writable."""
 
 
 def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> Facts:
@@ -90,8 +88,9 @@ def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str
     if place.has_repository and place.directory is not None and remotes and _uses_git(command):
         place = replace(place, runs_hooks=may_run_hooks(place.directory, remotes))
     if place.workspace is not None:
-        paths = grounds.sought(command, place).paths
-        place = replace(place, strays=strays_among(paths, place.workspace))
+        named = grounds.sought(command, place)
+        strays = strays_among(named.paths, place.workspace, globs=named.globs)
+        place = replace(place, strays=strays)
     # After the strays: a path that a link leads out of the workspace has no family.
     return settled(place, grounds.sought(command, place), remotes)
 

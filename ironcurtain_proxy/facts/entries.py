@@ -66,7 +66,7 @@ class EntryRules:
     common: str
     """The text outside of rules."""
     blocks: Mapping[str, str]
-    """By the name of a target or recipe: its rules as they stand there."""
+    """The rules of each target or recipe as written, by its name."""
 
     def entry(self, targets: Sequence[str]) -> str:
         """The entry of some targets: their rules, those that they name, and the common text."""
@@ -92,7 +92,7 @@ _CALLS_ITSELF: Final = re.compile(r"\$[({]MAKE|\bg?make\b|\bjust\b|^[^\t ][^:\n]
 _PLAIN_TARGETS: Final = re.compile(r"[\w./ -]+")
 _JUST_HEAD: Final = re.compile(r"@?([A-Za-z_][\w-]*)(?:\s.*)?", re.ASCII)
 _MOST_TARGETS: Final = 64
-"""Of one rule. Its lines count for each of them."""
+"""The most targets of one rule, whose lines count for each target."""
 
 
 def make_rules(text: str) -> EntryRules:

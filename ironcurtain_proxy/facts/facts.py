@@ -8,6 +8,7 @@ import os
 from typing import Final
 
 from ironcurtain_proxy.facts.arguments import (
+    WORKING_DIRECTORY_ARGUMENTS,
     ArgumentReading,
     PlannedArgument,
     ToolPlan,
@@ -16,7 +17,6 @@ from ironcurtain_proxy.facts.arguments import (
     strings_of,
 )
 from ironcurtain_proxy.facts.branches import current_branch, shared_directory
-from ironcurtain_proxy.facts.commands import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.deep import DeepReading
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.paths import NAME_MAX, PathReader
@@ -102,7 +102,7 @@ class FactReader:
         if _may_push(arguments):
             return None
         count = 0
-        for argument in self._plan(annotation).arguments(arguments):
+        for argument in self._plan(annotation).looking_up(arguments):
             if argument.reading in {"git-remote", "sql"}:
                 return None
             if argument.reading == "deep":
@@ -129,7 +129,8 @@ class FactReader:
         facts: list[ArgumentFact] = []
         sent: dict[str, Json] | None = None
         awaiting: list[int] = []
-        for argument in self._plan(annotation).arguments(arguments):
+        plan = self._plan(annotation)
+        for argument in plan.arguments(arguments):
             value = arguments.get(argument.name)
             if argument.reading == "git-remote":
                 awaiting.append(len(facts))
@@ -144,10 +145,11 @@ class FactReader:
             if spelled is not None:
                 sent = dict(arguments) if sent is None else sent
                 sent[argument.name] = spelled
+        given = arguments if sent is None else sent
+        if not (awaiting or plan.names_directory or self.is_git(annotation)):
+            return Facts(request=_request(annotation, facts, given), arguments=given)
         try:
-            return self._with_repository(
-                annotation, facts, awaiting, arguments if sent is None else sent, remotes
-            )
+            return self._with_repository(annotation, facts, awaiting, given, remotes)
         except _UNREADABLE:
             # What remains is the repository, or the directory of a command.
             names = (*_REPOSITORY_ARGUMENTS, *WORKING_DIRECTORY_ARGUMENTS)
@@ -183,18 +185,19 @@ class FactReader:
         return self.is_git(annotation) and name in _REPOSITORY_ARGUMENTS
 
     def _plan(self, annotation: ToolAnnotation) -> ToolPlan:
-        key = (annotation.server, annotation.tool)
-        known = self._plans.get(key)
+        known = self._plans.get((annotation.server, annotation.tool))
         if known is not None and known[0] is annotation:
             return known[1]
         plan = plan_for(annotation)
-        self._plans[key] = (annotation, plan)
+        self._plans[annotation.server, annotation.tool] = (annotation, plan)
         return plan
 
     def _one(
         self, annotation: ToolAnnotation, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[ArgumentFact, ...], Json] | Refusal:
         """The facts of one argument, and its new spelling or None if it is sent unchanged."""
+        if argument.is_plain and isinstance(value, str):
+            return (ArgumentFact(argument.name, argument.roles, (TextValue(value),)),), None
         if argument.reading == "deep":
             deep = DeepReading(argument.name, self._text)
             sent = self._deeply(deep, argument, value)
@@ -316,16 +319,7 @@ class FactReader:
             facts = [_with_root(fact, repository, root) for fact in facts]
         pushes = bool(awaiting) and operation_of(annotation.tool) != "fetch"
         return Facts(
-            request=AccessRequest(
-                server=annotation.server,
-                tool=annotation.tool,
-                annotated=True,
-                has_arguments=bool(sent),
-                arguments=tuple(facts),
-                repository=root,
-                effect=annotation.effect,
-                method=annotation.method,
-            ),
+            request=_request(annotation, facts, sent, root),
             arguments=sent,
             repository=None if root is None else shared_directory(root),
             branch=_branch_of(
@@ -335,6 +329,24 @@ class FactReader:
             ),
             pushes=pushes,
         )
+
+
+def _request(
+    annotation: ToolAnnotation,
+    facts: list[ArgumentFact],
+    sent: Arguments,
+    repository: RealPath | None = None,
+) -> AccessRequest:
+    return AccessRequest(
+        server=annotation.server,
+        tool=annotation.tool,
+        annotated=True,
+        has_arguments=bool(sent),
+        arguments=tuple(facts),
+        repository=repository,
+        effect=annotation.effect,
+        method=annotation.method,
+    )
 
 
 def _with_root(fact: ArgumentFact, repository: RealPath | None, root: RealPath) -> ArgumentFact:

@@ -2,6 +2,7 @@
 
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 
 import orjson
@@ -18,6 +19,26 @@ def fingerprint(server: str, tool: str, arguments: Arguments) -> str:
     except TypeError:
         data = json.dumps(call, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
     return sha256(data).hexdigest()
+
+
+def pin_digest(spec: ServerSpec, workspace: str | None) -> str:
+    """The identity of a server for what it says of itself: the same in each workspace.
+
+    An argument or variable that is the workspace itself is left out of it. One that is a file in
+    there is not: it may be the server's code, which is another in each.
+    """
+    if workspace is None:
+        return server_digest(spec)
+
+    def plain(text: str) -> str:
+        option, _, path = text.rpartition("=")
+        is_it = path.rstrip("/") == workspace and (not option or option.startswith("-"))
+        # No argument holds NUL, so this stands for nothing else.
+        return f"{option}\0workspace" if is_it else text
+
+    args = tuple([plain(one) for one in spec.args])
+    env = {name: plain(one) for name, one in spec.env.items()}
+    return server_digest(replace(spec, args=args, env=env), workspace)
 
 
 def server_digest(spec: ServerSpec, workspace: str | None = None) -> str:

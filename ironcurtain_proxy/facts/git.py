@@ -231,7 +231,7 @@ class GitRemotes:
         if refusal is not None:
             return refusal
         found: list[str] = []
-        for direction in _directions(operation):
+        for direction in ("fetch", "push") if operation == "both" else (operation,):
             found += remotes.urls(remote, direction) or remotes.urls(stand_in, direction)
         return _distinct(found) or _UNKNOWN
 
@@ -360,10 +360,6 @@ def _default_names(
     if operation != "push" and values.get("fetch.all", "false").lower() not in {"false", "no", "0"}:
         names += sorted(remotes.names)
     return list(dict.fromkeys([*names, "origin"]))
-
-
-def _directions(operation: RemoteOperation) -> tuple[RemoteOperation, ...]:
-    return ("fetch", "push") if operation == "both" else (operation,)
 
 
 def _distinct(urls: Iterable[str]) -> tuple[str, ...]:

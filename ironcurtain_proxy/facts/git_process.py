@@ -19,7 +19,7 @@ class GitOutput:
     """The result of one command."""
 
     status: int | None
-    """Its exit status; None: it could not be started, took too long, or printed too much."""
+    """The exit status of git; None: it did not start, took too long, or printed too much."""
     text: str = ""
     no_repository: bool = False
     """The command failed because the directory belongs to no repository."""

@@ -3,12 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from ironcurtain_proxy.facts.catalogue import (
-    SEPARATOR,
-    Catalogue,
-    CataloguedTool,
-    build_catalogue,
-)
+from ironcurtain_proxy.facts.catalogue import SEPARATOR, Catalogue, CataloguedTool, build_catalogue
 from ironcurtain_proxy.facts.fingerprint import fingerprint
 from ironcurtain_proxy.facts.naming import Names, views_of
 from ironcurtain_proxy.model.annotation import Annotations
@@ -24,11 +19,9 @@ class ToolLists(Protocol):
 
     def tools_now(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
         """The tools of all servers that have listed them."""
-        ...
 
     async def until_settled(self, server: str) -> None:
         """Wait, up to a deadline, until a server has started or failed."""
-        ...
 
 
 ToolPins: TypeAlias = Callable[[str, Mapping[str, Json]], Mapping[str, str]]

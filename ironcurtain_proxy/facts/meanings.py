@@ -7,7 +7,7 @@ digest.
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from types import MappingProxyType
@@ -31,7 +31,7 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_TEXT: Final = 512 * 1024
 """The most bytes of a file whose entries are separated."""
 _MAX_FILES: Final = 64
-"""Of one task."""
+"""The most files of one task."""
 _MAX_DIRECTORIES: Final = 4000
 """That are searched for the packages of a workspace."""
 _SKIPPED: Final = frozenset({"node_modules", ".git", ".venv", "target", "dist"})
@@ -47,7 +47,7 @@ class _Reading:
     """The files of one digest."""
 
     seen: dict[str, str] = field(default_factory=dict)
-    """By path: the part that counts."""
+    """The relevant part of each file, by path."""
 
     def text(self, path: str) -> str | None:
         """The text of a file; None: there is none."""
@@ -102,6 +102,14 @@ def _whole(family: Family, _directory: str, reading: _Reading) -> None:
     """All named files, completely."""
     for path in family.defined_in:
         reading.note(path)
+
+
+def _repository(family: Family, directory: str, reading: _Reading) -> None:
+    """The configuration of a repository elsewhere, which names the programs that git runs."""
+    _whole(family, directory, reading)
+    text = reading.text(f"{directory}/.git/config")
+    if text is None or "[include" in text.lower():
+        raise _UnclearError
 
 
 def _task_file(family: Family, directory: str, reading: _Reading) -> None:
@@ -290,6 +298,7 @@ _SETTINGS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 _MeaningReader: TypeAlias = Callable[[Family, str, _Reading], None]
 _READERS: Final[Mapping[str, _MeaningReader]] = MappingProxyType(
     {
+        "commondir": _repository,
         "package.json": _package,
         "GNUmakefile": _make,
         "justfile": _just,
@@ -300,9 +309,10 @@ _READERS: Final[Mapping[str, _MeaningReader]] = MappingProxyType(
         "nx.json": _nx,
     }
 )
-"""By the first of the files that a family may be defined in."""
+"""The readers by the first file in which a family may be defined."""
 _RUNNERS: Final[Mapping[_MeaningReader, frozenset[str]]] = MappingProxyType(
     {
+        _repository: frozenset({"git"}),
         _package: frozenset({"npm", "pnpm", "yarn", "bun"}),
         _make: frozenset({"make", "gmake"}),
         _just: frozenset({"just"}),
@@ -355,39 +365,3 @@ def settled(place: Place, sought: Sought, remotes: GitRemotes | None) -> Place:
         hosts[family] = tuple(sorted({*hosts.get(family, ()), *reached}))
     known = tuple([one for one in hosts.items() if one[1]])
     return replace(place, meanings=found, hosts=known)
-
-
-def strays_among(paths: Iterable[str], workspace: str) -> tuple[str, ...]:
-    """Links that lead out of the workspace, each as the path to the link itself.
-
-    Args:
-        paths: below the workspace, as text.
-        workspace: free of links.
-    """
-    found: dict[str, None] = {}
-    for count, path in enumerate(dict.fromkeys(paths)):
-        if count >= _MAX_PATHS:
-            return (workspace,)
-        for link in _ancestors(path, workspace):
-            try:
-                real = os.path.realpath(link)
-            except (OSError, ValueError):
-                real = ""
-            if real != workspace and not real.startswith(f"{workspace.rstrip('/')}/"):
-                found[link] = None
-                break
-    return tuple(found)
-
-
-def _ancestors(path: str, workspace: str) -> Iterator[str]:
-    """The links on the way from the workspace to a path."""
-    at = workspace.rstrip("/")
-    for name in path.removeprefix(at).split("/"):
-        if name:
-            at = f"{at}/{name}"
-            if os.path.islink(at):  # noqa: PTH114  microseconds
-                yield at
-
-
-_MAX_PATHS: Final = 500
-"""The most paths of one command that are checked. With more, none counts as inside."""

@@ -48,7 +48,7 @@ class OperationSource:
     """The knowledge about prompts and servers."""
 
     prompts: Mapping[tuple[str, str], ToolAnnotation] = field(default_factory=dict)
-    """By the server's name in policy and annotations, and the prompt."""
+    """The prompts by the server's name in the policy and the prompt's name."""
     policy_server: Callable[[str], str | None] = lambda server: server
     """The name of a server in policy and annotations; None: there is no such server."""
 
@@ -157,7 +157,7 @@ def _template_of(operation: Operation) -> str | None:
 
 
 def _filled(template: str, arguments: Arguments) -> str:
-    """The URI so far: a variable without a value is empty."""
+    """The URI of a template. A variable without a value is empty."""
 
     def value(match: re.Match[str]) -> str:
         given = arguments.get(match[1].lstrip("+#./;?&").partition("*")[0].partition(":")[0])

@@ -31,7 +31,7 @@ NO_NUMBER: Final = 0
 _BUFFER: Final = 256
 """Bytes: the structure has 120, of which the number is the first word."""
 
-_LIBRARY: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_LIBRARY: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 _LOW_WORD: Final = 0 if sys.byteorder == "little" else ctypes.sizeof(ctypes.c_long) - 4
 
@@ -100,7 +100,7 @@ class PathReader:
         if text == spelled:
             return PathReading(value, spelled)
         parent, _, name = spelled.rpartition("/")
-        directory = self.real_path(parent or "/")
+        directory = self.real_path(parent)
         if isinstance(directory, Refusal):
             return directory
         place = RealPath((*directory.parts, name))
@@ -116,7 +116,7 @@ class PathReader:
             if _has_no_link(spelled):
                 return RealPath(tuple(parts))
             # Most of what does not exist is a new file in a directory that does.
-            if len(parts) > 1 and _has_no_link(spelled.rpartition("/")[0]):
+            if _has_no_link(spelled.rpartition("/")[0]):
                 return self._walk(parts[:-1], parts[-1:])
         return self._walk([], parts)
 
@@ -244,7 +244,7 @@ def _has_no_link(spelled: str) -> bool:
         return False
     try:
         descriptor = os.open(spelled, _O_PATH | os.O_CLOEXEC)
-    except (OSError, ValueError):
+    except OSError:
         return False
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}") == spelled  # noqa: PTH115  microseconds
@@ -269,6 +269,6 @@ def file_system_type(directory: str) -> int | None:
     buffer = ctypes.create_string_buffer(_BUFFER)
     try:
         failed = _LIBRARY.statfs(os.fsencode(directory), buffer)
-    except (ValueError, ctypes.ArgumentError):
+    except ValueError:
         return None
     return None if failed else ctypes.c_uint32.from_buffer(buffer, _LOW_WORD).value

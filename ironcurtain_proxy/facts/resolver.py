@@ -15,11 +15,12 @@ a deadline: git, many paths, and any path while a file system is mounted that ca
 A thread that hangs is abandoned and the call refused. This module does not know the policy.
 """
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -27,11 +28,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.commands import Grounds, with_command
-from ironcurtain_proxy.facts.context import (
-    NO_WORKING_DIRECTORY,
-    ServerContexts,
-    lacks_path,
-)
+from ironcurtain_proxy.facts.context import NO_WORKING_DIRECTORY, ServerContexts, lacks_path
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
 from ironcurtain_proxy.facts.fingerprint import fingerprint
 from ironcurtain_proxy.facts.git import GitRemotes
@@ -47,12 +44,20 @@ from ironcurtain_proxy.facts.operations import (
 from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.facts.schema import SchemaChecker
 from ironcurtain_proxy.facts.server_questions import facts_of_question
-from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
+from ironcurtain_proxy.facts.unknown_tools import as_unknown, guessed
+from ironcurtain_proxy.model.annotation import Annotations, ToolAnnotation
+from ironcurtain_proxy.model.crossing import meta_of
 from ironcurtain_proxy.model.grounds import HELD_ADVICE, HELD_RULE
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, TOOL_CALL, Operation
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    Facts,
+    FoundSecret,
+    Gathered,
+    Unresolvable,
+)
 
 _MAX_PATHS_AT_ONCE: Final = 64
 """The most paths of one call that are resolved on the event loop; more need a thread."""
@@ -60,6 +65,17 @@ _MAX_PATHS_AT_ONCE: Final = 64
 _MAX_THREADS: Final = 32
 """The most calls read at once. A hanging call keeps its thread: if all hang, calls with paths are
 denied after the deadline, and all others continue."""
+
+
+SecretSearch: TypeAlias = Callable[[Mapping[str, Json]], tuple[FoundSecret, ...]]
+"""Finds the secrets in arguments."""
+
+SecretFinder: TypeAlias = Callable[[str], SecretSearch | None]
+"""By the operator's server name: the search; None: secrets are not sought."""
+
+
+def none_sought(_server: str) -> None:
+    """Secrets are not sought."""
 
 
 def _no_command(_server: str, _tool: str) -> str | None:
@@ -73,9 +89,9 @@ class ToolSource:
     lookup: Callable[[str, str], CataloguedTool | None]
     """By the operator's server name and the server's own tool name: the catalogue as it is now."""
     remotes: Callable[[str], GitRemotes]
-    """By the operator's server name: git as that server would run it."""
+    """Gives git as a server would run it, by the operator's name."""
     command_argument: Callable[[str, str], str | None] = _no_command
-    """By the same: the argument that holds a shell command, if the operator says there is one."""
+    """Gives the argument that holds a shell command, if the operator names one."""
     grounds: Grounds = field(default_factory=Grounds)
     """The environment of commands."""
     asks_about_unknown: bool = False
@@ -128,10 +144,29 @@ class Resolver:
         self._directories = DirectoryFinder()
         self.declares_view: ViewFinder = no_view
         """Whether a listed tool declares a `ui://` resource as its view."""
+        self.secrets: SecretFinder = none_sought
+        """Finds secrets in what would be sent, where the operator wants to be asked about them."""
         self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
 
     async def gather(self, call: Operation) -> Gathered:
         """Gather the facts of a call."""
+        gathered = await self._facts_of(call)
+        if isinstance(gathered, Unresolvable) or call.method in QUESTION_METHODS:
+            return gathered
+        seek = self.secrets(call.server)
+        return gathered if seek is None else await self._with_secrets(gathered, call, seek)
+
+    async def _with_secrets(self, facts: Facts, call: Operation, seek: SecretSearch) -> Gathered:
+        sent: dict[str, Json] = {**facts.arguments, "_meta": dict(meta_of(call.params))}
+        with anyio.move_on_after(self._deadline):
+            # It takes linear time; but megabytes must not stop the loop.
+            found = await anyio.to_thread.run_sync(
+                seek, sent, abandon_on_cancel=True, limiter=self._limiter
+            )
+            return replace(facts, secrets=found) if found else facts
+        return unresolvable("The arguments could not be searched in time.", "facts-unavailable")
+
+    async def _facts_of(self, call: Operation) -> Gathered:
         if call.method != TOOL_CALL:
             return await self._gather_operation(call)
         tool = self._tools.lookup(call.server, call.tool)
@@ -142,7 +177,10 @@ class Resolver:
         gathered = await self._gather(call, tool)
         if isinstance(gathered, Unresolvable):
             return gathered
-        return await self._with_tool(gathered, tool)
+        hints = tool.definition.raw.get("annotations")
+        facts = replace(gathered, hints=hints) if isinstance(hints, dict) else gathered
+        name = self._command_argument(tool)
+        return facts if name is None else await self._with_command(facts, name, tool.server)
 
     async def _gather_operation(self, operation: Operation) -> Gathered:
         if operation.method in QUESTION_METHODS:
@@ -155,17 +193,15 @@ class Resolver:
             return gathered
         return as_sent(gathered, operation)
 
-    async def _with_tool(self, facts: Facts, tool: CataloguedTool) -> Gathered:
-        """The facts, completed by the server's hints on its tool and the command of the call."""
-        hints = tool.definition.raw.get("annotations")
-        if isinstance(hints, dict):
-            facts = replace(facts, hints=hints)
+    def _command_argument(self, tool: CataloguedTool) -> str | None:
         name = self._tools.command_argument(tool.server, tool.definition.name)
         if name is None and tool.annotation is not None:
             name = self._facts.command_argument(tool.annotation)
-        if name is None:
-            return facts
-        read = partial(with_command, facts, name, tool.server, self._tools.grounds)
+        return name
+
+    async def _with_command(self, facts: Facts, name: str, server: str) -> Gathered:
+        """The facts with the command in the argument `name`."""
+        read = partial(with_command, facts, name, server, self._tools.grounds)
         # It may start git, and search a tree of packages.
         with anyio.move_on_after(self._deadline):
             return await anyio.to_thread.run_sync(
@@ -210,13 +246,7 @@ class Resolver:
     async def _guess(self, call: Operation, tool: CataloguedTool) -> Gathered:
         """The facts of a tool without annotation, by the form of each text in its arguments."""
         schema = tool.definition.input_schema
-        properties = schema.get("properties") if isinstance(schema, dict) else None
-        names = {*call.arguments, *(properties if isinstance(properties, dict) else ())}
-        annotation = ToolAnnotation(
-            server=tool.policy_server,
-            tool=tool.definition.name,
-            arguments=dict.fromkeys(sorted(names), _UNCLEAR),
-        )
+        annotation = guessed(tool.policy_server, tool.definition.name, call.arguments, schema)
         if self._schemas is not None:
             problem = self._schemas.problem(annotation, schema, call.arguments)
             if problem is not None:
@@ -224,7 +254,12 @@ class Resolver:
         gathered = await self._read(call, annotation, call.arguments)
         if isinstance(gathered, Unresolvable):
             return gathered
-        return replace(gathered, request=replace(gathered.request, annotated=False))
+        return as_unknown(gathered)
+
+    def annotate_prompts(self, prompts: Annotations) -> None:
+        """Replace the annotations of prompts for later calls."""
+        known = dataclasses.replace(self._tools.operations, prompts=prompts)
+        self._tools = dataclasses.replace(self._tools, operations=known)
 
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         """SHA-256 over server, tool and these arguments, in hexadecimal: equal for equal calls."""
@@ -275,9 +310,6 @@ class Resolver:
         return unresolvable(
             "The paths or remotes of the call could not be looked up in time.", "facts-unavailable"
         )
-
-
-_UNCLEAR: Final = RoleSpec(default=("unclear",))
 
 
 def _unread(tool: CataloguedTool, arguments: Arguments) -> Facts:

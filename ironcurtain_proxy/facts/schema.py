@@ -88,7 +88,7 @@ def _compile(schema: Json) -> _Compiled:
 
 
 def _closed(schema: Json) -> dict[str, Json] | None:
-    """The schema with its top level closed, where it lists properties and says nothing else."""
+    """The schema without additional properties, unless it says whether it allows them."""
     if not isinstance(schema, Mapping):
         return None
     copy = dict(schema)

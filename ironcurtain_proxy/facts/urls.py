@@ -72,7 +72,7 @@ def is_ordinary(spelled: str) -> bool:
 
 
 def is_ordinary_remote(spelled: str) -> bool:
-    """The same for a git remote: `user@host:path` is one of ssh, `helper::address` is not."""
+    """Whether a git remote is ordinary: `user@host:path` is, `helper::address` is not."""
     if "://" in spelled or "::" in spelled:
         return is_ordinary(spelled)
     return _SCP_REMOTE.match(spelled) is not None

@@ -8,7 +8,6 @@ import asyncio  # noqa: TID251  a future, see `Prompt`
 import logging
 from collections.abc import Callable
 from contextvars import Context
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 _log: Final = logging.getLogger(__name__)
@@ -43,12 +42,7 @@ class Batch:
         self.is_open = True
         self._depth += 1
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Finish the batch, even after a failure: other tasks wait for its work."""
         while self._depth == 1 and (self._first or self._last):
             try:
@@ -66,20 +60,18 @@ class Prompt(asyncio.Future[_Value]):
     cancellation arrives as with any future.
     """
 
-    __slots__ = ("_told",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self._told: list[tuple[Callable[..., object], Context]] = []
+    _tell: Callable[..., object] | None = None
+    """Continues the task that waits, in its context. Further tasks wait as for any future."""
+    _context: Context
 
     def add_done_callback(
         self, fn: Callable[[Self], object], /, *, context: Context | None = None
     ) -> None:
         """Register the task that begins to wait."""
-        if self.done() or context is None:
+        if context is None or self._tell is not None or self.done():
             super().add_done_callback(fn, context=context)
         else:
-            self._told.append((fn, context))
+            self._tell, self._context = fn, context
 
     def set_result(self, result: _Value) -> None:
         """Give the task its value, and run it until it waits again."""
@@ -95,23 +87,25 @@ class Prompt(asyncio.Future[_Value]):
         """Raise a cancellation in the task, in the next turn."""
         if not super().cancel(msg):
             return False
-        told, self._told = self._told, []
-        for tell, context in told:
-            self.get_loop().call_soon(tell, self, context=context)
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            self.get_loop().call_soon(tell, self, context=self._context)
         return True
 
     def _go_on(self) -> None:
-        told, self._told = self._told, []
-        for tell, context in told:
-            if _nobody_runs():
-                context.run(tell, self)
-            else:
-                self.get_loop().call_soon(tell, self, context=context)
+        tell = self._tell
+        if tell is None:
+            return
+        self._tell = None
+        if _nobody_runs():
+            self._context.run(tell, self)
+        else:
+            self.get_loop().call_soon(tell, self, context=self._context)
 
 
 def _nobody_runs() -> bool:
     """Whether this is a callback of a running loop, with no task running."""
     try:
-        return asyncio.current_task() is None
+        return asyncio.current_task(asyncio.get_running_loop()) is None
     except RuntimeError:
         return False

@@ -98,9 +98,9 @@ def recover_id(head: bytes, tail: bytes | None = None) -> MessageId | None:
 
 def message_id(value: object) -> MessageId | None:
     """The value if it is a valid id, else None."""
-    if isinstance(value, bool):
-        return None
-    return value if isinstance(value, int | str) else None
+    if isinstance(value, str):
+        return value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _encode_slowly(message: Mapping[str, object]) -> bytes:

@@ -57,23 +57,19 @@ class LineWriter(asyncio.Protocol):
         Raises:
             BrokenPipeError: the other side has closed the pipe, or we have.
         """
-        if self._transport is None or self._transport.is_closing():
+        transport, batch = self._transport, self._batch
+        if transport is None or transport.is_closing():
             raise BrokenPipeError("the pipe is closed")
-        if len(parts) > 1:
-            self._send_kept()
-            for part in parts:
-                self._pass_on(part)
-            return
-        line = parts[0]
-        if self._batch is not None and self._batch.is_open and len(line) < _KEPT:
+        if len(parts) == 1 and batch is not None and batch.is_open and len(parts[0]) < _KEPT:
             if not self._kept:
-                self._batch.send_at_end(self._send_kept)
-            self._kept.append(line)
-            self._kept_bytes += len(line)
+                batch.send_at_end(self._send_kept)
+            self._kept += parts
+            self._kept_bytes += len(parts[0])
             return
         if self._kept:
             self._send_kept()
-        self._pass_on(line)
+        for part in parts:
+            self._pass_on(part)
 
     async def send(self, line: bytes) -> None:
         """Accept a line (with its newline) and wait until the next can be accepted.

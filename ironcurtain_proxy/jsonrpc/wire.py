@@ -21,15 +21,12 @@ class LineSource(Protocol):
 
     def offer_to(self, taker: Callable[[bytes], bool]) -> None:
         """Offer each line to a function, which takes or refuses it, before it is queued."""
-        ...
 
     async def receive(self) -> bytes | Oversize | Lost | None:
         """The next line, or None when no more can come."""
-        ...
 
     def close(self) -> None:
         """Stop receiving."""
-        ...
 
 
 class LineSink(Protocol):
@@ -38,17 +35,13 @@ class LineSink(Protocol):
     @property
     def is_closed(self) -> bool:
         """Whether nothing can be sent any more."""
-        ...
 
     @property
     def backlog(self) -> int:
         """Bytes accepted and not yet taken by the other side."""
-        ...
 
     def write(self, line: bytes) -> None:
         """Accept a line (with its newline) without waiting; raises `BrokenPipeError`."""
-        ...
 
     def abort(self) -> None:
         """Close now; what was accepted but not sent is lost."""
-        ...

@@ -95,15 +95,12 @@ class Model(Protocol):
         Raises:
             Exception: whatever a client library raises; the caller takes all of it for an outage.
         """
-        ...
 
     async def warm(self) -> None:
         """Load slow libraries in a thread."""
-        ...
 
     async def aclose(self) -> None:
         """Close its connections. Safe at any time; the model may be asked again."""
-        ...
 
 
 _Ask: TypeAlias = Callable[[str, str], Awaitable[object]]
@@ -216,10 +213,7 @@ class LitellmModel:
 
 def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closable:
     """An HTTP client in the form that litellm expects for a provider."""
-    from ironcurtain_proxy.llm.http import (  # noqa: PLC0415  see `_load`
-        CappedTransport,
-        plain_client,
-    )
+    from ironcurtain_proxy.llm.http import CappedTransport, plain_client  # noqa: PLC0415  see `_load`
 
     if provider == "openai":
         from openai import AsyncOpenAI  # noqa: PLC0415  comes with litellm
@@ -227,9 +221,7 @@ def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closa
         return AsyncOpenAI(
             api_key=api_key, base_url=base, max_retries=0, http_client=plain_client()
         )
-    from litellm.llms.custom_httpx.http_handler import (
-        AsyncHTTPHandler,
-    )
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
     return AsyncHTTPHandler(transport=CappedTransport(retries=0), follow_redirects=False)
 

@@ -5,8 +5,6 @@ the operator is told. The file is private: the user's messages stand in it.
 """
 
 import logging
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +14,14 @@ import anyio.to_thread
 import orjson
 
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.private_files import append_line
 
 _log = logging.getLogger(__name__)
 
 STEP: Final = "auto-approve"
 FILE_NAME: Final = "auto-approve-llm.jsonl"
 MAX_BYTES: Final = 64 << 20
-"""Of the whole file; nothing is added beyond it."""
+"""The most bytes of the file."""
 
 
 @dataclass(slots=True)
@@ -44,17 +43,4 @@ class LlmLog:
 
     def _write(self, line: bytes) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # No link, and no pipe that would make us wait for a reader.
-        flags = (
-            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        )
-        descriptor = os.open(self.path, flags, 0o600)
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-                raise OSError("not a regular file of ours")
-            if status.st_size + len(line) > MAX_BYTES:
-                raise OSError("the file is full")
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
+        append_line(self.path, line, MAX_BYTES)

@@ -88,10 +88,10 @@ class Containing:
     _points: dict[str, _Marked] = field(default_factory=dict, init=False)
     """The points of calls in progress."""
     _tried: dict[str, str] = field(default_factory=dict, init=False)
-    """By call fingerprint: the host that the call tried to reach, or a word for a host."""
+    """The host that a call tried to reach, or a word for it, by the call's fingerprint."""
 
     _shown: dict[str, str] = field(default_factory=dict, init=False)
-    """By call in progress: the host that its question showed."""
+    """The host that a question showed, by its call in progress."""
 
     @property
     def policy(self) -> Policy:
@@ -165,7 +165,8 @@ class Containing:
             # The call waited for its turn; the sandbox or the session may have changed.
             case.unsettle()
             return False
-        await self._mark(case, facts, may_drop=True)
+        if self.world.timeline is not None:
+            await self._mark(case, facts, may_drop=True)
         # Parts that nobody approved run because they can be taken back.
         must_have_point = must_have_point or (case.held and case.question is None)
         return not must_have_point or case.call.request_id in self._points
@@ -184,11 +185,16 @@ class Containing:
 
     def can_be_repeated(self, case: Case, facts: Facts, result: ToolResult) -> bool:
         """Whether a call was done, stayed on this machine, and has its point."""
-        if result.result is None or result.result.get("isError") is True:
+        if not case.notes or result.result is None or result.result.get("isError") is True:
             return False
         has_point = any(name == "point" for name, _ in case.notes)
         is_contained = case.settlement is not None and case.settlement.decided_by == CONTAINMENT
         return has_point and (is_contained or facts.command is None) and not case.put_back
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call in progress has a point or was shown to a reviewer."""
+        return not (self._points or self._shown)
 
     async def settle(self, case: Case) -> None:
         """Close the point of a call, whether or not it was forwarded. Never fails."""

@@ -48,7 +48,7 @@ class EscalatedCalls:
     approvals: Approvals
     frame: Frame
     grant_ttl: timedelta | None = None
-    """How long a remembered approval holds; None: as long as the session."""
+    """The time for which a remembered approval holds; None: as long as the session."""
 
     def claim(self, case: Case, facts: Facts, approved: Sequence[OriginReason] = ()) -> Claim:
         """The reasons of a call that are not approved yet, of the tool as defined now."""

@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.policy import Policy
 
 @dataclass(slots=True, kw_only=True)
 class PolicyInForce:
-    """What calls are judged by now."""
+    """The policy that calls are judged by now."""
 
     policy: Policy
     candidate: Policy | None = None

@@ -11,6 +11,7 @@ import msgspec
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.unattended import Unattended
+from ironcurtain_proxy.model.asked import operation_of
 from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.case import Arrival, Case
 from ironcurtain_proxy.model.crossing import divide
@@ -51,7 +52,7 @@ class Journal:
     session: str
     in_force: PolicyInForce
     is_sandboxed: Callable[[str], bool]
-    """By server: whether the process that serves it now is confined."""
+    """Tells whether the process that serves a server now is confined."""
     aftermath: Aftermath | None = None
     named_meta: frozenset[str] = frozenset()
     """The keys of `_meta` that the operator forwards to servers."""
@@ -100,17 +101,7 @@ class Journal:
 
     def open_operation(self, asked: Asked) -> Case:
         """Open the record of an operation other than a tool call."""
-        crossing = divide(asked.params, self.named_meta, asked.judged)
-        operation = Operation(
-            request_id=self.ids.new(),
-            exposed_name=asked.exposed_name,
-            server=asked.server,
-            tool=asked.tool,
-            arguments=asked.arguments,
-            params={**crossing.params, **asked.own},
-            withheld=crossing.withheld,
-            method=asked.method,
-        )
+        operation = operation_of(asked, self.ids.new(), self.named_meta)
         return self._case(operation, _UNJUDGED, None)
 
     def _case(self, call: Operation, judged: Judged, run: GrantId | None) -> Case:
@@ -155,13 +146,13 @@ class Journal:
         summary = self.recorder.summarize(result)
         return Answered(result=result, recorded=await self.write(case, summary))
 
-    async def intend(self, case: Case) -> None:
+    def intend(self, case: Case) -> Awaitable[None]:
         """Record that a call is about to be forwarded.
 
         Raises:
             AuditError: it could not be written: the call must not be forwarded.
         """
-        await self.recorder.record(self._record(case, None))
+        return self.recorder.record(self._record(case, None))
 
     async def write(self, case: Case, result: ResultSummary) -> bool:
         """Record how a call ended. False: the record could not be written."""
@@ -173,17 +164,22 @@ class Journal:
             return False
         return True
 
-    async def end(self, case: Case, summary: ResultSummary) -> bool:
+    def end(self, case: Case, summary: ResultSummary) -> Awaitable[bool]:
         """Record how a call ended, whether it succeeded or failed, with its approver's notes.
 
         Returns: False: the record could not be written.
         """
         if self.aftermath is None or case.question is None:
-            return await self.write(case, summary)
+            return self.write(case, summary)
+        return self._end_of_asked(case, self.aftermath, case.question, summary)
+
+    async def _end_of_asked(
+        self, case: Case, aftermath: Aftermath, question: EscalationId, summary: ResultSummary
+    ) -> bool:
         # Neither a withdrawal by the agent nor a failing note may leave the call without its
         # outcome.
         with anyio.CancelScope(shield=True):
-            await self._note(case, self.aftermath, case.question, summary)
+            await self._note(case, aftermath, question, summary)
             written = await self.write(case, summary)
         return written  # noqa: RET504  mypy takes the scope for one that may swallow errors
 
@@ -239,7 +235,7 @@ class Journal:
             sandboxed=self.is_sandboxed(case.call.server),
             client=self.client.name,
         )
-        host = self.hosts.get(case.call.server)
+        host = self.hosts.get(case.call.server) if self.hosts else None
         if host is None:
             return record
         return msgspec.structs.replace(

@@ -5,24 +5,29 @@ Mediator and `explain` share it, so that an explanation always shows what `serve
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import assert_never
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
+from ironcurtain_proxy.approval.secrets import with_secrets
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.combining import gravest_first
+from ironcurtain_proxy.decision.completions import unasked
 from ironcurtain_proxy.decision.prior_consent import standing_of
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
-from ironcurtain_proxy.model.decision import Deny, Escalate, Ground, effect_of
+from ironcurtain_proxy.model.decision import Deny, Escalate, effect_of
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
-from ironcurtain_proxy.model.operation import Operation
+from ironcurtain_proxy.model.operation import TOOL_CALL, Method, Operation
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
 from ironcurtain_proxy.ports import FactGatherer, ToolFinder
 
 
 def judge(
-    gathered: Gathered, policy: Policy, overlay: Overlay, tool: Callable[[], NamedTool]
+    gathered: Gathered,
+    policy: Policy,
+    overlay: Overlay,
+    tool: Callable[[], NamedTool],
+    method: Method = TOOL_CALL,
 ) -> Judged:
     """Join the policy's decision with the operator's other reasons to ask.
 
@@ -31,28 +36,26 @@ def judge(
         policy: decides.
         overlay: may only make the decision more severe.
         tool: finds out what is called, by all its names; asked only if it matters.
+        method: of the operation.
     """
-    match gathered:
-        case Unresolvable(ground=ground):
-            return Judged(decision=Deny(ground))
-        case Facts(request=request):
-            kernel = gravest_first(authorize(request, policy))
-            if overlay.rules is None:
-                return by_policy_alone(kernel)
-            return overlay.judge(
-                kernel, gathered, tool(), lambda: standing_of(request, policy, kernel)
-            )
-        case _:
-            assert_never(gathered)
-
-
-def _unasked(judged: Judged) -> Judged:
-    """The judgement of a completion. Nobody is asked at each letter that a person types."""
-    if not isinstance(judged.decision, Escalate):
+    judged = _judged(gathered, policy, overlay, tool)
+    if isinstance(gathered, Facts) and gathered.secrets:
+        judged = with_secrets(judged, gathered)
+    if method != "completion/complete" or not isinstance(judged.decision, Escalate):
         return judged
-    asked = judged.decision.ground.reason
-    reason = f"Nobody is asked about completions, and of what it completes is said: {asked}"
-    return Judged(decision=Deny(Ground("completion-of-asked", reason)))
+    return Judged(decision=unasked(judged.decision))
+
+
+def _judged(
+    gathered: Gathered, policy: Policy, overlay: Overlay, tool: Callable[[], NamedTool]
+) -> Judged:
+    if isinstance(gathered, Unresolvable):
+        return Judged(decision=Deny(gathered.ground))
+    request = gathered.request
+    kernel = gravest_first(authorize(request, policy))
+    if overlay.rules is None:
+        return by_policy_alone(kernel)
+    return overlay.judge(kernel, gathered, tool(), lambda: standing_of(request, policy, kernel))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,17 +78,16 @@ class Judge:
             names = self.tools.names(call.server, call.tool)
             return NamedTool(call.server, call.tool, names)
 
-        judged = judge(gathered, self.in_force.policy, self.overlay, tool)
-        return _unasked(judged) if call.method == "completion/complete" else judged
+        return judge(gathered, self.in_force.policy, self.overlay, tool, call.method)
 
     def shadow(self, call: Operation, gathered: Gathered, judged: Judged) -> Json:
-        """What the candidate would decide otherwise, for the record; None: nothing."""
+        """The different decision of the candidate policy, for the record; None: there is none."""
         candidate = self.in_force.candidate
         if candidate is None:
             return None
         names = self.tools.names(call.server, call.tool)
         named = NamedTool(call.server, call.tool, names)
-        other = judge(gathered, candidate, self.overlay, lambda: named).decision
+        other = judge(gathered, candidate, self.overlay, lambda: named, call.method).decision
         if effect_of(other) == effect_of(judged.decision):
             return None
         rule = other.ground.rule

@@ -4,7 +4,7 @@ This module knows the order of the steps, and other modules carry them out. It i
 that asks the policy and that makes an `AuthorizedCall` (the policy enforcement point of XACML).
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
@@ -81,9 +81,8 @@ class Mediator:
         case.locate(*found)
         return await self._decide(case, on_progress)
 
-    async def _decide(self, case: Case, on_progress: ProgressListener | None) -> Reply:
-        attempt = partial(self._attempt, case, on_progress)
-        return await self.changes.settle(case, attempt)
+    def _decide(self, case: Case, on_progress: ProgressListener | None) -> Awaitable[Reply]:
+        return self.changes.settle(case, partial(self._attempt, case, on_progress))
 
     async def _attempt(
         self,
@@ -119,7 +118,8 @@ class Mediator:
                 try:
                     return await self._carry_out(case, facts, on_progress)
                 finally:
-                    await self.containing.settle(case)
+                    if not self.containing.is_idle:
+                        await self.containing.settle(case)
             case _:
                 assert_never(judged.decision)
 
@@ -225,8 +225,9 @@ class Mediator:
         consent: Consent | None,
         on_progress: ProgressListener | None,
     ) -> Reply:
-        settled = case.settlement is not None and case.settlement.effect == "allow"
-        if isinstance(case.decision, Deny) or (isinstance(case.decision, Escalate) and not settled):
+        decision, settlement = case.decision, case.settlement
+        settled = settlement is not None and settlement.effect == "allow"
+        if isinstance(decision, Deny) or (isinstance(decision, Escalate) and not settled):
             raise KernelError("a call that was not allowed came to be forwarded")
         opening = self.containing.approved(case, facts)
         # (7) Intent: without an intent record, nothing is forwarded.

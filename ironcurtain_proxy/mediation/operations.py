@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.mediation.session import Session
+from ironcurtain_proxy.model.asked import asked_of, named_by
 from ironcurtain_proxy.model.decision import Deny, Ground
 from ironcurtain_proxy.model.grounds import SUBSCRIBED_TO_TOO_MUCH, held_part
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -37,7 +38,7 @@ LISTS: Final[Mapping[ListKind, tuple[str, str]]] = {
     "resourceTemplates": ("resources/templates/list", "uriTemplate"),
     "prompts": ("prompts/list", "name"),
 }
-"""By the key of a list in its result: its method, and where an entry has its name."""
+"""The method of each list and the key of an entry's name, by the key of the list in its result."""
 
 
 class Naming(Protocol):
@@ -45,40 +46,32 @@ class Naming(Protocol):
 
     def prompt(self, server: str, name: str) -> str:
         """The agent's name of a prompt."""
-        ...
 
     def prompt_meant(self, exposed: str) -> tuple[str, str] | None:
         """The server, and its own name of a prompt."""
-        ...
 
     def uri(self, server: str, uri: str) -> str:
         """The agent's name of a resource."""
-        ...
 
     def uri_meant(self, exposed: str) -> tuple[str, str] | None:
         """The server, and its own URI of a resource."""
-        ...
 
     def entry(self, server: str, entry: Mapping[str, Json], key: str) -> dict[str, Json]:
         """An entry of a list with its URI renamed."""
-        ...
 
     def result(self, server: str, answer: ToolResult) -> ToolResult:
         """An answer with the resources renamed that it names."""
-        ...
 
 
 class Lists(Protocol):
-    """Who asks servers for their lists."""
+    """The lists of servers."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Those of all servers."""
-        ...
+        """The names of all servers."""
 
     async def until_settled(self, server: str) -> None:
         """Wait, but not for ever, until a server has started or failed."""
-        ...
 
     async def entries(
         self, server: str, method: str, keys: tuple[str, str]
@@ -88,12 +81,11 @@ class Lists(Protocol):
         Raises:
             DownstreamError: it does not list them.
         """
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Operations:
-    """Those of one session."""
+    """The operations of one session that are no tool calls."""
 
     naming: Naming
     lists: Lists
@@ -154,7 +146,7 @@ class Operations:
     def _hold(
         self, server: str, kind: ListKind, entries: Sequence[Mapping[str, Json]]
     ) -> Mapping[str, str]:
-        """What is held of a list until a person accepts it. Resources are data, and are not."""
+        """The entries of a list that are held until a person accepts them. No resource is held."""
         section = _SECTIONS.get(kind)
         if section is None:
             return {}
@@ -194,6 +186,12 @@ class Operations:
         elif method == "resources/unsubscribe":
             self._subscribed.discard(subscription)
 
+    async def forget_what_is_denied(self) -> None:
+        """End subscriptions that the policy in force denies."""
+        for server, uri in [*self._subscribed]:
+            if not await self._could_be_allowed(server, "resources", uri):
+                self._subscribed.discard((server, uri))
+
     def _exposed(self, server: str, kind: ListKind, entry: Mapping[str, Json]) -> Json:
         key = LISTS[kind][1]
         if kind == "prompts":
@@ -218,66 +216,10 @@ class Operations:
     # --- what is asked of whom
 
     def _asked(self, method: Method, params: Mapping[str, Json]) -> Asked:
-        match method:
-            case "prompts/get":
-                return self._prompt(params)
-            case "completion/complete":
-                return self._completion(params)
-            case _:
-                return self._resource(method, params)
-
-    def _resource(self, method: Method, params: Mapping[str, Json]) -> Asked:
-        exposed = str(params.get("uri"))
-        server, uri = self.naming.uri_meant(exposed) or (_NOBODY, exposed)
-        return Asked(
-            method=method,
-            exposed_name=exposed,
-            server=server,
-            tool=label(method),
-            arguments={"uri": uri},
-            params=params,
-            judged=frozenset({"uri"}),
-            own={"uri": uri},
-        )
-
-    def _prompt(self, params: Mapping[str, Json]) -> Asked:
-        exposed, given = str(params.get("name")), params.get("arguments")
-        server, name = self.naming.prompt_meant(exposed) or (_NOBODY, exposed)
-        return Asked(
-            method="prompts/get",
-            exposed_name=exposed,
-            server=server,
-            tool=label("prompts/get", name),
-            arguments=given if isinstance(given, dict) else {},
-            params=params,
-            judged=frozenset({"name", "arguments"}),
-            own={"name": name},
-        )
-
-    def _completion(self, params: Mapping[str, Json]) -> Asked:
-        """A completion, which is judged as what it completes with the arguments so far."""
-        reference, argument = _object(params, "ref"), _object(params, "argument")
-        others = _object(_object(params, "context"), "arguments")
-        is_prompt = reference.get("type") == "ref/prompt"
-        exposed = str(reference.get("name" if is_prompt else "uri"))
-        found = self.naming.prompt_meant(exposed) if is_prompt else self.naming.uri_meant(exposed)
-        server, own = found or (_NOBODY, exposed)
-        name = str(argument.get("name"))
-        ref: dict[str, Json] = (
-            {"type": "ref/prompt", "name": own}
-            if is_prompt
-            else {"type": "ref/resource", "uri": own}
-        )
-        return Asked(
-            method="completion/complete",
-            exposed_name=exposed,
-            server=server,
-            tool=label("completion/complete", own),
-            arguments={**others, name: argument.get("value")},
-            params=params,
-            judged=frozenset({"ref", "argument", "context"}),
-            own={"ref": ref, "argument": {"name": name}},
-        )
+        kind, exposed = named_by(method, params)
+        meant = self.naming.prompt_meant if kind == "prompt" else self.naming.uri_meant
+        server, own = meant(exposed) or (_NOBODY, exposed)
+        return asked_of(method, params, server, own)
 
 
 _SECTIONS: Final[Mapping[ListKind, Section]] = {

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ironcurtain_proxy.mediation.journal import Journal
-from ironcurtain_proxy.mediation.refusals import withhold
+from ironcurtain_proxy.mediation.refusals import why_withheld, withhold
 from ironcurtain_proxy.mediation.results import Results
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
@@ -14,7 +14,7 @@ from ironcurtain_proxy.ports import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Those of one session's calls."""
+    """The outcomes of one session's calls."""
 
     world: World
     journal: Journal
@@ -23,12 +23,13 @@ class Outcomes:
     async def reply(self, case: Case, authorized: AuthorizedCall, result: ToolResult) -> Reply:
         """Record an answer, and make the reply to the agent from it."""
         summary = self.world.recorder.summarize(result)
-        withheld = await withhold(self.journal, self.world.pins, case, summary, result)
-        if withheld is not None:
-            return withheld
+        why = why_withheld(self.world.pins, case, result)
+        if why is not None:
+            return await withhold(self.journal, case, summary, *why)
         if summary.status == "success":
             self.world.facts.succeeded(authorized)
         recorded = await self.journal.end(case, summary)
         allowed = case.allowed
-        treated = await self.results.treated(case.call.server, result, summary.size or 0)
-        return Answered(result=treated, recorded=recorded, put_back=case.put_back, allowed=allowed)
+        if self.results.rules:
+            result = await self.results.treated(case.call.server, result, summary.size or 0)
+        return Answered(result=result, recorded=recorded, put_back=case.put_back, allowed=allowed)

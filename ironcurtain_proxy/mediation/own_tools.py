@@ -40,11 +40,9 @@ class Questions(Protocol):
     @property
     def holds(self) -> bool:
         """Whether a call may be held."""
-        ...
 
     def open(self) -> Sequence[tuple[Escalation, EscalationState]]:
         """All open questions, each with its state."""
-        ...
 
 
 class StepHandler(Protocol):
@@ -59,7 +57,6 @@ class StepHandler(Protocol):
         run: GrantId | None = None,
     ) -> Reply:
         """Carry the call, as a step of `run` if one is given."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

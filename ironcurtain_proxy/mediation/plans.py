@@ -23,13 +23,7 @@ from ironcurtain_proxy.mediation.refusals import turn_down
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Escalation,
-    OriginReason,
-    Superseded,
-    Taken,
-)
+from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Superseded, Taken
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -111,7 +105,7 @@ class Planner:
         for number, step in enumerate(steps, 1):
             if isinstance(step.judged.decision, Deny):
                 return await self._refuse_step(case, number, step)
-        asking = _asking(steps)
+        asking = frozenset([name for step in steps for name in step.judged.asking])
         wanted = Counter([(step.call.server, step.call.tool) for step in steps])
         parent = self._still_open(parent)
         inner = parent is not None and parent.holds(wanted, asking)
@@ -225,16 +219,12 @@ class Planner:
             # The resources that the calls name are part of the question: see
             # `review.open_questions`.
             definition=world.facts.fingerprint(
-                case.call, {"steps": [_looked_at(s) for s in steps]}
+                case.call, {"steps": [repr((s.gathered, s.judged)) for s in steps]}
             ),
             policy_version=frame.policy.version,
             created=now,
             deadline=now + frame.patience,
         )
-
-
-def _asking(steps: Sequence[_Step]) -> frozenset[Capability]:
-    return frozenset([name for step in steps for name in step.judged.asking])
 
 
 def _asked_later(steps: Sequence[_Step]) -> tuple[str, ...]:
@@ -249,10 +239,6 @@ def _asked_later(steps: Sequence[_Step]) -> tuple[str, ...]:
 def _shown(step: _Step) -> Json:
     judged = step.gathered.arguments if isinstance(step.gathered, Facts) else step.call.arguments
     return {"tool": f"{step.call.server}/{step.call.tool}", "arguments": dict(judged)}
-
-
-def _looked_at(step: _Step) -> Json:
-    return repr((step.gathered, step.judged))
 
 
 def _context(steps: Sequence[_Step]) -> tuple[tuple[str, str], ...]:

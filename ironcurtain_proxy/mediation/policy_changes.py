@@ -29,7 +29,7 @@ from ironcurtain_proxy.model.reply import Refused, Reply
 from ironcurtain_proxy.ports import ProgressListener, World
 
 _MOST_AGAIN: Final = 16
-"""How often a call is judged again before it is refused."""
+"""The number of times that a call is judged again before it is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

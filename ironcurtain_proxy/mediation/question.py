@@ -7,7 +7,11 @@ from datetime import datetime, timedelta
 from ironcurtain_proxy.grants.families import command_candidates
 from ironcurtain_proxy.grants.grant_settlement import offered, tool_candidate
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
-from ironcurtain_proxy.grants.whole_calls import is_never_remembered, whole_call_candidates
+from ironcurtain_proxy.grants.whole_calls import (
+    is_never_remembered,
+    whole_call_candidates,
+    whole_tool_candidate,
+)
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.model.crossing import bound_meta
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason
@@ -27,7 +31,7 @@ class Frame:
     home: RealPath | None = None
     """The user's home directory. It is never remembered as a whole."""
     patience: timedelta
-    """How long a reviewer has to answer."""
+    """The time that a reviewer has to answer."""
     ending: str = ""
     """Until when a remembered approval holds, in words; empty: not certain."""
 
@@ -51,7 +55,7 @@ class Posed:
     """The reasons that are not settled yet; never empty."""
     fingerprint: str
     directories: frozenset[RealPath] | None
-    """Those paths of the call that are directories; None: unknown, so nothing can be remembered."""
+    """The call's paths that are directories; None: unknown, so that nothing can be remembered."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
     besides: tuple[tuple[str, str], ...] = ()
@@ -67,6 +71,7 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
         protected=protected,
         ending=frame.ending,
     )
+    secret = any(reason.origin == "secrets" for reason in posed.reasons)
     patterns = () if posed.directories is None else candidates(posed.asked, places)
     return Escalation(
         id=posed.id,
@@ -91,9 +96,11 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
             tool_candidate(posed.asked),
             command_candidates(posed.asked, frame.home, frame.ending),
             whole_call_candidates(posed.asked),
+            whole_tool_candidate(posed.asked),
         )
-        if not is_never_remembered(posed.asked)
+        if not is_never_remembered(posed.asked) and not secret
         else (),
+        for_people=secret,
         fingerprint=posed.fingerprint,
         policy_version=frame.policy.version,
         created=posed.now,

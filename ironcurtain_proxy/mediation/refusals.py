@@ -11,6 +11,7 @@ from ironcurtain_proxy.mediation.views import changed_view
 from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable
 from ironcurtain_proxy.model.grounds import asking_answer
 from ironcurtain_proxy.model.reply import Failed, Refused, Withheld
@@ -40,14 +41,17 @@ async def turn_down(
             assert_never(ruling)
 
 
-async def withhold(
-    journal: Journal, pins: Pins, case: Case, summary: ResultSummary, answer: ToolResult
-) -> Withheld | None:
-    """Withhold an answer that carries a question or a changed view. None: it is passed on."""
+def why_withheld(pins: Pins, case: Case, answer: ToolResult) -> tuple[Ground, str | None] | None:
+    """Why an answer is not passed on, and the question that it carries. None: it is passed on."""
     asked = question_in(answer)
     ground = changed_view(pins, case.call, answer) if asked is None else asking_answer(asked)
-    if ground is None:
-        return None
+    return None if ground is None else (ground, asked)
+
+
+async def withhold(
+    journal: Journal, case: Case, summary: ResultSummary, ground: Ground, asked: str | None
+) -> Withheld:
+    """Record that an answer is withheld, and build the reply."""
     denied = replace(summary, status="denied", error=ground.reason, asked=asked)
     recorded = await journal.end(case, denied)
     return Withheld(ground=ground, recorded=recorded, put_back=case.put_back)

@@ -95,7 +95,7 @@ class Rehearsal:
         return self._outcome(server, gathered, judged)
 
     async def of_operation(self, operation: Operation) -> RehearsedCall:
-        """The decision that would be made on a read or a prompt.
+        """The decision that would be made on an operation that is no tool call.
 
         A view is taken for declared: which tools declare one is known to the running server alone.
         """
@@ -103,7 +103,7 @@ class Rehearsal:
         facts.declares_view = lambda _server, _uri: True
         gathered = await facts.gather(operation)
         named = NamedTool(operation.server, operation.tool, frozenset())
-        judged = judge(gathered, self.policy, self.overlay, lambda: named)
+        judged = judge(gathered, self.policy, self.overlay, lambda: named, operation.method)
         return self._outcome(operation.server, gathered, judged)
 
     def _outcome(self, server: str, gathered: Gathered, judged: Judged) -> RehearsedCall:

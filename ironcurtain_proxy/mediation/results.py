@@ -1,4 +1,4 @@
-"""What is changed of a server's answer on its way to the agent, where the operator says so.
+"""The changes that the operator wants in a server's answers to the agent.
 
 `clean` takes out what a terminal obeys and what nobody sees; `redact` masks secrets. The record has
 the digest of the answer as its server sent it.
@@ -30,7 +30,7 @@ _LARGE: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What the operator says of results, by server."""
+    """The operator's rules for results, by server."""
 
     rules: Mapping[str, ResultRules] = field(default_factory=dict)
     redact: Callable[[Json], Json] = lambda value: value

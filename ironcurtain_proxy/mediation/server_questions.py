@@ -5,20 +5,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ironcurtain_proxy.mediation.session import Session
+from ironcurtain_proxy.mediation.unserved import note_unserved
+from ironcurtain_proxy.model.asked import asked_by
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Asked, Method, label
+from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
-
-_KEYS: Final[Mapping[Method, frozenset[str]]] = {
-    "elicitation/create": frozenset({"mode", "message", "requestedSchema", "url", "elicitationId"}),
-    "sampling/createMessage": frozenset(
-        {"messages", "modelPreferences", "systemPrompt", "temperature", "maxTokens"}
-        | {"stopSequences", "metadata", "tools", "toolChoice"}
-    ),
-}
-"""What is passed on of a question. Not `includeContext`: it would hand the server what the agent
-heard from others."""
 
 _NOT_OFFERED: Final = {"error": {"code": -32601, "message": "Method not found"}}
 _REJECTED: Final = -1
@@ -27,6 +19,7 @@ _REJECTED: Final = -1
 _TO_NOTHING: Final = Ground(
     "question-of-no-call", "the server asks while nothing that the agent asked for is under way"
 )
+_UNSERVED: Final = Ground("not-offered", "servers cannot ask this")
 _NO_CLIENT: Final = Ground("client-cannot-ask", "the agent's client did not say that it asks this")
 
 
@@ -35,40 +28,38 @@ class Client(Protocol):
 
     def can_ask(self, method: Method, mode: str) -> bool:
         """Whether it declared that it takes such questions."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerQuestions:
-    """Those of all servers of one session."""
+    """The questions of all servers of one session."""
 
     session: Session
     client: Client
 
     async def handle(
-        self, server: str, method: Method, params: Mapping[str, Json], under_way: int
+        self, server: str, method: str, params: Mapping[str, Json], under_way: int
     ) -> Mapping[str, object]:
         """Decide on a question, ask it, and give the `result` or `error` for the server.
 
         Args:
             server: the operator's name of the server.
-            method: elicitation or sampling.
+            method: elicitation, sampling, or one that nobody serves.
             params: as the server sent them.
             under_way: how many operations of the agent's the server works on.
         """
-        keys = _KEYS[method]
+        match method:
+            case "elicitation/create" | "sampling/createMessage":
+                return await self._decide(server, method, params, under_way)
+            case _:
+                await note_unserved(self.session.journal, method, _UNSERVED, server)
+                return _NOT_OFFERED
+
+    async def _decide(
+        self, server: str, method: Method, params: Mapping[str, Json], under_way: int
+    ) -> Mapping[str, object]:
         mode = str(params.get("mode", "form")) if method == "elicitation/create" else ""
-        case = self.session.journal.open_operation(
-            Asked(
-                method=method,
-                exposed_name=f"{method} of {server}",
-                server=server,
-                tool=label(method),
-                arguments={name: value for name, value in params.items() if name in keys},
-                params=params,
-                judged=keys,
-            )
-        )
+        case = self.session.journal.open_operation(asked_by(server, method, params))
         case.note(("underWay", under_way))
         if not under_way:
             life = self.session.journal.refuse(case, "policy", _TO_NOTHING)

@@ -35,17 +35,17 @@ class Terms:
     """A policy that is judged beside it and recorded; None: none is."""
     overlay: Overlay = field(default_factory=Overlay)
     patience: timedelta = timedelta(seconds=300)
-    """How long a reviewer has to answer."""
+    """The time that a reviewer has to answer."""
     home: RealPath | None = None
     """The user's home directory. It is never remembered as a whole."""
     grant_ttl: timedelta | None = None
-    """How long a remembered approval holds; None: as long as the session."""
+    """The time for which a remembered approval holds; None: as long as the session."""
     grant_ending: str = "until this session ends"
     """The words for that end where there is no `grant_ttl`."""
     named_meta: frozenset[str] = frozenset()
     """Keys of `_meta` that are forwarded to servers besides the standard ones."""
     results: Results = field(default_factory=Results)
-    """What is changed of servers' answers."""
+    """The changes of servers' answers."""
     hosts: Mapping[str, str] = field(default_factory=dict)
     """The hosts of servers that are reached over HTTP, by server."""
 

@@ -17,9 +17,10 @@ _VIEW: Final = "ui:"
 
 def changed_view(pins: Pins, operation: Operation, answer: ToolResult) -> Ground | None:
     """Why the answer to a read is not passed on; None: it is no view, or the same as before."""
-    uri = operation.arguments.get("uri")
-    is_view = isinstance(uri, str) and uri[: len(_VIEW)].lower() == _VIEW
-    if operation.method != "resources/read" or not is_view or answer.result is None:
+    if operation.method != "resources/read" or answer.result is None:
         return None
-    why = pins.seen(operation.server, "views", str(uri), answer.result.get("contents"))
+    uri = operation.arguments.get("uri")
+    if not isinstance(uri, str) or uri[: len(_VIEW)].lower() != _VIEW:
+        return None
+    why = pins.seen(operation.server, "views", uri, answer.result.get("contents"))
     return None if why is None else held_part("view", why)

@@ -9,6 +9,7 @@
 - A server: `server`; over HTTP `remote`, and the `addresses` that it may have.
 - What a server is held to: `pinning`.
 - The rest: `audit`, `timeline`, `walls`, `opening`.
-- What crosses: `crossing`, the parameters that reach a server; `asking`, answers that ask for
-  something. `boot_moment`: a moment that no change of the clock moves.
+- What crosses: `asked`, requests taken apart; `crossing`, the parameters that reach a server;
+  `asking`, answers that ask for something.
+- `boot_moment`: a moment that no change of the clock moves.
 """

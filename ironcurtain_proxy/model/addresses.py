@@ -1,4 +1,4 @@
-"""Which network addresses are public, and which only the operator may name.
+"""Public network addresses, and those that only the operator may name.
 
 A server's words must not lead the proxy to this machine, to its network or to the metadata of its
 cloud: whoever stands there trusts requests that come from here.

@@ -62,11 +62,6 @@ class RoleTraits:
     contained: bool = False
     """A value inside the workspace needs no rule of its own (structural containment)."""
 
-    @property
-    def is_resource(self) -> bool:
-        """Whether values of the role identify a resource, so that rules are asked about them."""
-        return self.category != "opaque"
-
 
 _CONTAINED_PATH: Final = RoleTraits("path", contained=True)
 _URL: Final = RoleTraits("url")
@@ -100,6 +95,11 @@ ROLE_TRAITS: Final[Mapping[ArgumentRole, RoleTraits]] = MappingProxyType(
         "none": _OPAQUE,
     }
 )
+
+RESOURCE_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
+    [role for role, traits in ROLE_TRAITS.items() if traits.category != "opaque"]
+)
+"""Roles whose values identify a resource, so that rules are asked about them."""
 
 IGNORES_CASE: Final[frozenset[ArgumentRole]] = frozenset(
     {"github-owner", "github-repo", "proxy-domain", "email-address"}
@@ -210,7 +210,7 @@ class RoleSpec:
     default: tuple[ArgumentRole, ...]
     cases: tuple[RoleCase, ...] = ()
     inside: Mapping[str, "RoleSpec"] = field(default_factory=dict)
-    """Of an object, or of a list of objects: the roles of its members, by name. Every other text in
+    """The roles of the members of an object, or of objects in a list, by name. Every other text in
     the argument has the roles above."""
 
     def every_role(self) -> frozenset[ArgumentRole]:

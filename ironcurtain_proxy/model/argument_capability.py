@@ -19,8 +19,8 @@ class ArgumentCapabilities:
 
     argument: str
     by_value: Mapping[str, tuple[Capability, ...]]
-    """By the value as text: `true`, `null`, `2`, or the text itself. `*` holds for every value, if
-    the argument is there at all."""
+    """The capabilities by the value as text: `true`, `null`, `2`, or the text itself. `*` holds for
+    every value of an argument that is given."""
 
 
 def capabilities_by_argument(

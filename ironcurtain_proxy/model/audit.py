@@ -11,7 +11,7 @@ from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import RequestId
 
 ResultStatus: TypeAlias = Literal["success", "denied", "error"]
-"""How the call ended: the server answered, we refused, or something failed."""
+"""The end of the call: the server answered, the proxy refused, or something failed."""
 
 EscalationResult: TypeAlias = Literal["approved", "denied"]
 
@@ -45,7 +45,7 @@ class PutBack:
     said: str
     """The file and what was done with it, as a sentence without its full stop."""
     kept: str = ""
-    """Where the removed content is kept; empty if it was not kept. Not shown to the agent."""
+    """The copy of the removed content; empty: there is none. Not shown to the agent."""
 
     @property
     def full(self) -> str:
@@ -71,7 +71,7 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     client: str = ""
     """The agent's program, as it names itself; untrusted. Empty: not known."""
     origins: tuple[str, ...] = ()
-    """The origins of a review: `policy`, `capability`, `tool-policy`."""
+    """The origins of a review: `policy`, `capability`, `tool-policy`, `secrets`."""
     policy_version: str = ""
     escalation_result: EscalationResult | None = None
     result: ResultSummary | None = None

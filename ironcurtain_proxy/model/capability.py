@@ -1,4 +1,4 @@
-"""What a tool can do, and how dangerous that is.
+"""The capabilities of a tool, and its danger.
 
 A declaration describes and never decides: it has no word about approval.
 """
@@ -31,7 +31,7 @@ Isolation: TypeAlias = Literal["isolated", "unisolated", "unknown"]
 
 
 class SafetyLevel(IntEnum):
-    """How much harm a mistake with a tool does. Any other number counts as dangerous."""
+    """The harm of a mistake with a tool. Any other number counts as dangerous."""
 
     SAFE = 1
     MODERATE = 2

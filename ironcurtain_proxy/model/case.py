@@ -75,7 +75,7 @@ class Case(Struct, kw_only=True, eq=False):
     arguments: Arguments
     """The arguments as they arrived; once facts were gathered, as they would be sent."""
     settlement: Settlement | None = None
-    """How the escalation was settled."""
+    """The settlement of the escalation."""
     policy_version: str = ""
     """The policy that judged the call; empty: none has."""
     question: EscalationId | None = None
@@ -103,7 +103,7 @@ class Case(Struct, kw_only=True, eq=False):
 
     @property
     def allowed(self) -> Allowed:
-        """What allowed a forwarded call, in the words of the record."""
+        """The reason that allowed a forwarded call, in the words of the record."""
         by = "kernel" if self.settlement is None else self.settlement.decided_by
         return Allowed(self.decision.ground.rule, by)
 
@@ -179,12 +179,18 @@ class Case(Struct, kw_only=True, eq=False):
             client: the program that the agent is.
         """
         self.recorded = result is not None
-        arrival, decision, settlement = self.arrival, self.decision, self.settlement
-        call = self.call
+        arrival, call = self.arrival, self.call
+        decision, settlement = self.decision, self.settlement
         escalated = isinstance(decision, Escalate)
         denied = result is not None and result.status == "denied"
-        outcome: EscalationResult | None = "denied" if escalated and denied else None
         ground = decision.ground
+        outcome: EscalationResult | None
+        if settlement is None:
+            effect, reason, by = effect_of(decision), ground.reason, "kernel"
+            outcome = "denied" if escalated and denied else None
+        else:
+            effect, reason, by = settlement.effect, settlement.reason, settlement.decided_by
+            outcome = settlement.result
         return AuditRecord(
             timestamp=arrival.time,
             request_id=call.request_id,
@@ -193,13 +199,13 @@ class Case(Struct, kw_only=True, eq=False):
             server=call.server,
             tool=call.tool,
             arguments=self.arguments,
-            effect=effect_of(decision) if settlement is None else settlement.effect,
+            effect=effect,
             rule=ground.rule,
-            reason=ground.reason if settlement is None else settlement.reason,
-            decided_by="kernel" if settlement is None else settlement.decided_by,
+            reason=reason,
+            decided_by=by,
             origins=tuple([one.origin for one in self.judged.reasons]) if escalated else (),
             policy_version=self.policy_version or arrival.policy_version,
-            escalation_result=outcome if settlement is None else settlement.result,
+            escalation_result=outcome,
             result=result,
             duration_ms=0
             if result is None or (denied and result.asked is None)
@@ -212,18 +218,17 @@ class Case(Struct, kw_only=True, eq=False):
         told = self.notes
         if self.settlement is not None:
             told = (*self.settlement.extra, *told)
-        if waited := round(self.waited * 1000):
+        if self.waited and (waited := round(self.waited * 1000)):
             told = (*told, OwnField("waitedMs", waited))
         if self.judged.reasons:
             told = (*told, ("stages", self._stages()))
-        besides = self._besides(asked)
-        return (*told, *besides) if besides else told
+        if asked is not None or self.put_back or self.call.withheld or "_meta" in self.call.params:
+            told = (*told, *self._besides(asked))
+        return told
 
     def _besides(self, asked: str | None) -> tuple[tuple[str, Json], ...]:
         """Record fields on params forwarded and withheld, answers that ask, restored files."""
         meta, withheld = meta_of(self.call.params), self.call.withheld
-        if not (meta or withheld or self.put_back) and asked is None:
-            return ()
         fields: list[tuple[str, Json]] = [("meta", dict(meta))] if meta else []
         if withheld:
             fields.append(("withheld", list(withheld)))

@@ -39,6 +39,9 @@ class Word:
     """Names of the variables in the word, such as `HOME`; `@` for all arguments."""
     template: tuple[Piece, ...] = ()
     """The parts of a word of known texts and plain variables; empty: it has others."""
+    is_glob: bool = False
+    """The word is known but for the names of files that it matches: `src/*.py`, not `$x/*.py` or
+    `src/{a,b}`. So all its expansions begin with its prefix."""
 
     @property
     def prefix(self) -> str:

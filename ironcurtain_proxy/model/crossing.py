@@ -64,7 +64,7 @@ def divide(
                 kept[key] = meta
         else:
             withheld.append(key)
-    return Crossing(params=kept, withheld=_shortened(withheld))
+    return Crossing(params=kept, withheld=_shortened(withheld) if withheld else ())
 
 
 def meta_of(params: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -16,7 +16,7 @@ from ironcurtain_proxy.model.request import AccessRequest
 EscalationId = NewType("EscalationId", str)
 """A random UUID. Files are named by it, so it has no other form."""
 
-Origin: TypeAlias = Literal["policy", "capability", "tool-policy"]
+Origin: TypeAlias = Literal["policy", "capability", "tool-policy", "secrets"]
 """The kind of check that asked for a review."""
 
 
@@ -66,8 +66,8 @@ class Escalation:
     definition: str = ""
     """SHA-256 of the tool's definition; of a plan, of everything that its calls name."""
     for_people: bool = False
-    """Only a person may answer, neither a model nor the engine: the question covers several calls.
-    """
+    """Only a person may answer, neither a model nor the engine: the question covers several calls,
+    or a secret would leave."""
     candidates: tuple[Pattern, ...] = ()
     """The grants that an approval may remember. An answer names one by its index."""
     fingerprint: str
@@ -96,7 +96,7 @@ class Escalation:
 
 
 Decider: TypeAlias = str
-"""Who settled an escalation, for the record: `human`, `auto-approver`, `reviewer:ID`,
+"""The party that settled an escalation, for the record: `human`, `auto-approver`, `reviewer:ID`,
 `containment`, `timeout`, `kernel`."""
 
 HUMAN: Final[Decider] = "human"

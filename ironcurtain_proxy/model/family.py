@@ -63,3 +63,5 @@ class Sought:
     """Families of parts that are known to reach a host, and the directory of each part."""
     paths: tuple[str, ...] = ()
     """Paths, as text, that may lie in the workspace and may be led out of it by a link."""
+    globs: tuple[str, ...] = ()
+    """Directories of the workspace of which a pattern names files."""

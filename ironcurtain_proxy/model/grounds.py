@@ -38,7 +38,7 @@ HELD_ADVICE: Final = (
     "Nothing was done. Do not retry: tell the user that the server's description of it changed, "
     "and that the operator has to look at the change and accept it."
 )
-"""What is said of everything that differs from what a person accepted."""
+"""The advice on every part that differs from what a person accepted."""
 
 
 def held_part(what: str, why: str) -> Ground:

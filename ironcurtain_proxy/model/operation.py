@@ -38,7 +38,7 @@ RESOURCE_METHODS: Final[frozenset[Method]] = frozenset(
 QUESTION_METHODS: Final[frozenset[Method]] = frozenset(
     {"elicitation/create", "sampling/createMessage"}
 )
-"""What a server asks of the agent's client. All other operations go from the agent to a server."""
+"""The requests of a server to the agent's client. All other operations go to a server."""
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -69,13 +69,13 @@ class Asked:
     tool: str
     """See `label`."""
     arguments: Arguments
-    """What is judged."""
+    """The arguments that are judged."""
     params: Mapping[str, Json]
-    """As they came."""
+    """The parameters as received."""
     judged: frozenset[str] = frozenset()
     """The keys of `params` that `arguments` was made of."""
     own: Mapping[str, Json] = field(default_factory=dict)
-    """What replaces keys of `params`: the server's own names."""
+    """The server's own names, which replace keys of `params`."""
 
 
 def label(method: Method, named: str = "") -> str:

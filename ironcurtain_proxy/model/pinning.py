@@ -1,9 +1,9 @@
-"""What is pinned of a server, and how strictly."""
+"""The pinned parts of a server, and the modes of pinning."""
 
 from typing import Final, Literal, TypeAlias, get_args
 
 Section: TypeAlias = Literal["instructions", "tools", "prompts", "templates", "views"]
-"""What a server says of itself before it is used; `views` is the HTML of MCP Apps."""
+"""A part of a server's description of itself; `views` is the HTML of MCP Apps."""
 SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 
 PinMode: TypeAlias = Literal["on", "warn", "off"]

@@ -8,11 +8,11 @@ from ironcurtain_proxy.model.family import Family
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a command runs. All paths are absolute and free of links."""
+    """The surroundings of a command. All paths are absolute and free of links."""
 
     workspace: str | None = None
     directory: str | None = None
-    """Where the shell starts; None: not known."""
+    """The directory in which the shell starts; None: not known."""
     home: str | None = None
     writable: tuple[str, ...] = ()
     """Paths besides the workspace that the sandbox lets a command write."""

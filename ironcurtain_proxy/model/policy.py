@@ -16,6 +16,7 @@ RuleEffect: TypeAlias = Effect
 matches is denied."""
 
 UnknownTools: TypeAlias = Literal["deny", "ask"]
+UNKNOWN_TOOLS: Final[tuple[UnknownTools, ...]] = get_args(UnknownTools)
 """What becomes of calls of tools without an annotation. `ask`: a reviewer is asked about each,
 unless an invariant or a rule denies what its arguments look like."""
 
@@ -24,7 +25,7 @@ LayerName: TypeAlias = Literal["project", "user", "shipped"]
 widen, and the shipped one is the base."""
 
 ListKind: TypeAlias = Literal["domains", "emails", "identifiers"]
-"""How list entries are compared: as host patterns, or as text without regard to case."""
+"""The comparison of list entries: as host patterns, or as text without regard to case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +251,7 @@ class RuleBook:
 
 
 AskKind: TypeAlias = Literal["form", "url", "sampling", "sampling-tools"]
-"""What a server may ask. `sampling-tools`: its sampling may hand tools to the model, too."""
+"""A kind of question of a server. `sampling-tools`: sampling that may hand tools to the model."""
 
 ASK_KINDS: Final[tuple[AskKind, ...]] = get_args(AskKind)
 
@@ -312,15 +313,15 @@ class Policy:
     protected_paths: tuple[ProtectedPath, ...] = ()
     protected_names: tuple[ProtectedName, ...] = ()
     domain_allowlists: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By server: the hosts that its URLs may reach without a question. No entry: no restriction."""
+    """The hosts that URLs may reach without a question, by server. No entry: no restriction."""
     trusted_servers: frozenset[str] = frozenset()
     unknown_tools: UnknownTools = "deny"
     may_ask: Mapping[str, frozenset[AskKind]] = field(default_factory=dict)
-    """By server: the questions of its own that it may put to the user. No entry: none."""
+    """The questions that a server may put to the user, by server. No entry: none."""
     version: str = ""
     """SHA-256 over the files of all layers, hexadecimal."""
     book: RuleBook = field(init=False, repr=False, compare=False)
-    """The same rules, indexed by tool and role."""
+    """The rules, indexed by tool and role."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "book", RuleBook(self.rules))

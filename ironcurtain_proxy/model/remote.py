@@ -30,22 +30,22 @@ class OAuthClient:
     """`${NAME}` stands for the credential of that name."""
     grant: OAuthGrant = "browser"
     scope: str | None = None
-    """For `client-credentials`."""
+    """The scope for `client-credentials`."""
     callback_port: int | None = None
     """The port of the redirect URI that was registered; None: any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteEndpoint:
-    """Where a server is, and how it is reached."""
+    """The address of a server, and the way to reach it."""
 
     url: str
-    """Its canonical spelling."""
+    """The URL in its canonical spelling."""
     transport: RemoteTransport = "streamable-http"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with each request. `${NAME}` stands for the credential of that name."""
     addresses: tuple[Network, ...] = ()
-    """What the operator lets it have besides public addresses."""
+    """Networks that the operator allows besides public addresses."""
     proxy: str | None = field(default=None, repr=False)
     """The URL of an HTTP proxy; None: none, whatever the environment says."""
 

@@ -24,7 +24,7 @@ RefusedBy: TypeAlias = Literal[
     "audit",
     "kernel",
 ]
-"""Who or what refused the call.
+"""The part that refused the call.
 
 `unknown-tool` and `arguments`: the call could not be read. `policy`: the kernel denied it.
 `no-reviewer`: a reviewer was needed and none can be reached. `declined`: a reviewer refused, or the
@@ -45,7 +45,7 @@ again. `busy`: other calls on its repository did not end. `audit`: it could not 
 
 
 class Allowed(Struct, frozen=True):
-    """What allowed a call, in the words of the record."""
+    """The reason that allowed a call, in the words of the record."""
 
     rule: str
     """The policy's rule that allowed the call, or that asked for a reviewer."""

@@ -5,7 +5,7 @@ All access to disk, git and parsers happens before one of these values exists.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -66,6 +66,17 @@ Value: TypeAlias = PathValue | UrlValue | SqlValue | TextValue
 """One string of an argument, interpreted by the argument's first resource role."""
 
 
+_PLACES: Final = ("/", "~", "./", "../", ".\\", "..\\")
+
+
+def may_be_a_place(value: Value) -> bool:
+    """Whether a text that a server takes for a name looks like a path or a URL."""
+    if not isinstance(value, TextValue):
+        return True
+    text = value.text.strip()
+    return text.startswith(_PLACES) or "://" in text or "/../" in text or text.endswith("/..")
+
+
 class ArgumentFact(Struct, frozen=True):
     """One annotated argument, whether or not the call has it."""
 
@@ -76,7 +87,7 @@ class ArgumentFact(Struct, frozen=True):
 
 
 QuestionKind: TypeAlias = Literal["form", "url", "sampling"]
-"""What a server may ask: a form to fill in, a page to open, a text of the agent's model."""
+"""The kind of a server's question: a form, a page to open, a text of the agent's model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +124,7 @@ class AccessRequest(Struct, frozen=True, kw_only=True):
     """The operator's word on what the tool does; None: no word."""
     method: Method = TOOL_CALL
     question: ServerQuestion | None = None
-    """What a server asks of the user, if the operation is such a question."""
+    """The server's question to the user, if the operation is one."""
 
 
 def sql_of(request: AccessRequest) -> SqlValue | None:
@@ -123,15 +134,24 @@ def sql_of(request: AccessRequest) -> SqlValue | None:
 
 
 def effect_word(request: AccessRequest) -> str:
-    """What a call does, for a reviewer's side: its SQL, or its tool; empty: nobody said."""
+    """The effect of a call for reviewers: of its SQL, or of its tool; empty: not known."""
     sql = sql_of(request)
     if sql is not None:
         return "destroys" if sql.effect == "runs" else sql.effect
     return request.effect or ""
 
 
+class FoundSecret(Struct, frozen=True):
+    """A secret in what would be sent to a server. The secret itself stands nowhere."""
+
+    argument: str
+    """The name of the argument, made visible."""
+    kind: str
+    """In a few words: `private key`, `key of a provider`."""
+
+
 class Facts(Struct, frozen=True, kw_only=True):
-    """Everything that is known about a call before it is judged."""
+    """All facts about a call before it is judged."""
 
     request: AccessRequest
     arguments: Arguments
@@ -151,6 +171,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The shell command in the arguments, where the operator declared one."""
     place: Place = NOWHERE
     """The place where that command runs."""
+    secrets: tuple[FoundSecret, ...] = ()
+    """Those in the arguments, where the operator wants to be asked about them."""
 
 
 class Unresolvable(Struct, frozen=True, kw_only=True):

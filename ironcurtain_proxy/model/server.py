@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.remote import RemoteEndpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRules:
-    """What is changed of a server's answers on their way to the agent."""
+    """The changes of a server's answers on their way to the agent."""
 
     clean: bool = False
     """Escapes of terminals and invisible characters are taken out."""
@@ -23,7 +23,7 @@ class ResultRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """How one downstream server is started, or where it is reached."""
+    """The start of one downstream server, or its address."""
 
     name: str
     """The operator's name, which the agent sees."""
@@ -46,15 +46,17 @@ class ServerSpec:
     description: str = ""
     ask: tuple[AskKind, ...] = ()
     """The questions of its own that the server may put to the user."""
+    ask_about_secrets: bool = False
+    """Calls that would send it a secret need a person."""
     results: ResultRules = field(default_factory=ResultRules)
     pins: PinMode | None = None
     """None: as the setting of all servers says."""
     remote: RemoteEndpoint | None = None
-    """Where it is reached over HTTP; None: it is started here. Its `sandbox` is False."""
+    """The address over HTTP; `sandbox` is then False. None: the server is started here."""
 
     @property
     def place(self) -> str:
-        """What is started, or the host that is reached; in words for the operator."""
+        """The command, or the host of the server, in words for the operator."""
         return self.command if self.remote is None else self.remote.host
 
 
@@ -86,7 +88,8 @@ class ToolResult(Struct, frozen=True, weakref=True):
     refused_host: str = ""
     """The host that the sandbox blocked, according to the answer; empty: none."""
     written: bytes | None = None
-    """Of a large result, its compact JSON, written once for the digest and the agent."""
+    """The compact JSON of the result, written once for the digest and the agent; None: it is not
+    written yet."""
 
     def with_result(self, result: Mapping[str, Json], refused_host: str) -> "ToolResult":
         """A copy with another result, whose JSON is not written yet."""

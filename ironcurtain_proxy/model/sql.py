@@ -1,4 +1,4 @@
-"""What SQL statements do to a database and to its machine."""
+"""The effects of SQL statements on a database and its machine."""
 
 from typing import Final, Literal, TypeAlias
 

@@ -1,8 +1,9 @@
-"""What each server said of itself when it was trusted, and what it says otherwise now.
+"""Pins: servers' descriptions of themselves when they were trusted, and later differences.
 
 - `pinned`: the parts of a server that are pinned, as values.
 - `format`, `store`: their files in the state directory.
 - `book`: those of one session: what is trusted at first sight, and what waits for a person.
+- `workspace`: the workspace, taken out of what a server says.
 - `difference`: what changed, was added or renamed, in words.
 - `scan`: signs of an attack in what servers say of themselves.
 """

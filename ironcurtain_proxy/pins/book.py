@@ -19,9 +19,10 @@ from typing import Final
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode, Section
-from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Part, ServerPins
+from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Part, Parts, ServerPins
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore, StoredPins
+from ironcurtain_proxy.pins.workspace import without_workspace
 from ironcurtain_proxy.ports import Holds
 
 _log: Final = logging.getLogger(__name__)
@@ -33,27 +34,29 @@ _UNUSABLE: Final = "cannot be compared with what was accepted"
 
 @dataclass(frozen=True, slots=True)
 class PinnedServer:
-    """How the pins of one server are kept."""
+    """The settings of one server's pins."""
 
     name: str
     launch: str
     mode: PinMode
+    workspace: str | None = None
+    """Of the session. It is no part of what a server says."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PinBook:
-    """Those of one session."""
+    """The pins of one session."""
 
     store: PinStore
     servers: Mapping[str, PinnedServer]
-    """By the operator's name."""
+    """The servers by the operator's name."""
     _read: dict[str, StoredPins] = field(default_factory=dict, init=False)
     _holds: dict[tuple[str, Section], Holds] = field(default_factory=dict, init=False)
-    """What is held of each section that was listed."""
+    """The held parts of each section that was listed."""
     _said: set[str] = field(default_factory=set, init=False)
 
     def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> Holds:
-        """What is held of a section, after its server has listed the whole of it.
+        """The held parts of a section, after its server has listed the whole section.
 
         Args:
             server: the operator's name of it.
@@ -107,9 +110,9 @@ class PinBook:
     ) -> Holds:
         if server.mode == "off":
             return {}
-        parts = {name: Part.of(value) for name, value in entries.items()}
         try:
             pins = self._current(server)
+            parts = _parts(entries, pins.trusted.get(section, {}), server.workspace)
             is_first = section not in pins.trusted if is_whole else _unknown(pins, section, parts)
             if is_first:
                 pins = self._trust(server, section, parts)
@@ -174,6 +177,16 @@ class PinBook:
         if text not in self._said:
             self._said.add(text)
             _log.warning("%s", text)
+
+
+def _parts(entries: Mapping[str, Json], known: Parts, workspace: str | None) -> dict[str, Part]:
+    """The parts, without the workspace; as they are where they were trusted so before."""
+    found: dict[str, Part] = {}
+    for name, value in entries.items():
+        raw = Part.of(value)
+        is_known = name in known and known[name].is_same(raw)
+        found[name] = raw if is_known else Part.of(without_workspace(value, workspace))
+    return found
 
 
 def _unknown(pins: ServerPins, section: Section, parts: Mapping[str, Part]) -> bool:

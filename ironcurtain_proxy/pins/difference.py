@@ -1,4 +1,4 @@
-"""What changed of a server: changed, new and renamed parts, in words."""
+"""The difference of a server from its pins: changed, new and renamed parts, in words."""
 
 import difflib
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
@@ -32,7 +32,7 @@ class Change:
     after: Part
 
     def lines(self) -> Iterator[str]:
-        """What is different, line by line, with visible characters."""
+        """The difference line by line, with every character visible."""
         before = [] if self.before is None else _lines(self.before)
         after = _lines(self.after)
         compared = difflib.unified_diff(before, after, lineterm="", n=2)
@@ -40,7 +40,7 @@ class Change:
 
 
 def changes(pins: ServerPins) -> tuple[Change, ...]:
-    """Everything that waits, in the order of sections and names."""
+    """All changes that wait for a person, in the order of sections and names."""
     return tuple(
         [
             _change(section, name, part, pins.trusted.get(section, {}))

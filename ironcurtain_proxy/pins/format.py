@@ -29,10 +29,10 @@ def pins_bytes(pins: ServerPins) -> bytes:
 
 
 def read_pins(raw: bytes) -> ServerPins:
-    """What such a file says.
+    """The pins in a file.
 
     Raises:
-        PinsFormatError: it cannot be used.
+        PinsFormatError: the file cannot be used.
     """
     try:
         found = json.loads(raw, object_pairs_hook=_each_once)
@@ -85,5 +85,5 @@ def _part(found: object) -> Part:
 
 def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key is there twice")
     return dict(pairs)

@@ -50,12 +50,12 @@ class Part:
 
 
 Parts: TypeAlias = Mapping[str, Part]
-"""By name."""
+"""The parts of a section by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerPins:
-    """What is pinned of one server, and what it offers in its place."""
+    """The pinned parts of one server, and its offers in their place."""
 
     server: str
     launch: str
@@ -66,12 +66,12 @@ class ServerPins:
     """Parts that are new or different, and wait for a person."""
 
     def with_first(self, section: Section, parts: Parts) -> "ServerPins":
-        """The same with parts trusted at first sight."""
+        """The pins with parts trusted at first sight."""
         known = self.trusted.get(section, {})
         return _replaced(self, trusted={**self.trusted, section: {**parts, **known}})
 
     def with_offers(self, section: Section, parts: Parts) -> "ServerPins":
-        """The same after a server has listed these parts.
+        """The pins after the server has listed these parts.
 
         An offer that it does not list now stays: another session may have it. Of too many, the
         first are kept; the others are held all the same, and offered when there is room.
@@ -87,7 +87,7 @@ class ServerPins:
         return _replaced(self, offered={**others, section: offers} if offers else others)
 
     def accepted(self, names: frozenset[tuple[Section, str]] | None = None) -> "ServerPins":
-        """The same with offers trusted: those named, or all."""
+        """The pins with the named offers trusted, or with all offers."""
         trusted = {section: dict(parts) for section, parts in self.trusted.items()}
         left: dict[Section, dict[str, Part]] = {}
         for section, parts in self.offered.items():

@@ -4,12 +4,10 @@ One file for each way that a server is started, so that a damaged one costs no o
 proxies of this user share them.
 """
 
-import fcntl
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -18,7 +16,7 @@ from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.pins.format import PinsFormatError, pins_bytes, read_pins
 from ironcurtain_proxy.pins.pinned import ServerPins
 from ironcurtain_proxy.private_directory import UnacceptableFileError, content
-from ironcurtain_proxy.private_files import PRIVATE, make_private_directory, write_whole
+from ironcurtain_proxy.private_files import held_lock, make_private_directory, write_whole
 
 PINS_NAME: Final = "pins"
 """In the state directory."""
@@ -26,20 +24,24 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOCK_SECONDS: Final = 2.0
-_LOCK_PAUSE: Final = 0.005
 _SUFFIX: Final = ".json"
 
 Stamp: TypeAlias = tuple[int, ...]
-"""What changes when a file is replaced; empty: there is none."""
+"""A value that changes when a file is replaced; empty: there is no file."""
 
 
 class PinsFileError(IronCurtainError):
     """A file of pins cannot be used: nothing of its server is trusted."""
 
+    def __init__(self, message: str, launch: str = "") -> None:
+        super().__init__(message)
+        self.launch = launch
+        """Of its server."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredPins:
-    """What one file held at one moment."""
+    """The content of one file at one moment."""
 
     pins: ServerPins
     stamp: Stamp
@@ -66,10 +68,10 @@ class PinStore:
             raise _unusable(path, f"cannot be read: {error.strerror}") from None
 
     def read(self, launch: str, server: str) -> StoredPins:
-        """What is pinned of a server; nothing, where there is no file.
+        """The pins of a server; empty pins if there is no file.
 
         Raises:
-            PinsFileError: it must not be believed, or cannot be read.
+            PinsFileError: the file is not trusted, or cannot be read.
         """
         path = self._path(launch)
         found = self._read(path)
@@ -80,7 +82,7 @@ class PinStore:
         return found
 
     def all(self) -> Iterator[ServerPins | PinsFileError]:
-        """Everything that is pinned, and what cannot be read."""
+        """The pins of all servers, and an error for each unreadable file."""
         with suppress(OSError):
             for path in sorted(self.directory.glob(f"*{_SUFFIX}")):
                 try:
@@ -130,6 +132,21 @@ class PinStore:
         except OSError as error:
             raise _unusable(path, f"cannot be removed: {error.strerror}") from None
 
+    def put_aside(self, launch: str) -> Path:
+        """Move a file that cannot be used out of the way. Returns where it is now.
+
+        Raises:
+            PinsFileError: it is still there.
+        """
+        path = self._path(launch)
+        aside = path.with_suffix(".damaged")
+        try:
+            with self._locked(path):
+                path.replace(aside)
+        except OSError as error:
+            raise _unusable(path, f"cannot be moved: {error.strerror}") from None
+        return aside
+
     def _path(self, launch: str) -> Path:
         return self.directory / f"{launch}{_SUFFIX}"
 
@@ -153,23 +170,10 @@ class PinStore:
         finally:
             os.close(descriptor)
 
-    @contextmanager
-    def _locked(self, path: Path) -> Iterator[None]:
-        """Hold the lock of all proxies. Its file stays: were it removed, two could hold it."""
-        lock = path.with_suffix(".lock")
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | _SAFE, PRIVATE)
-        try:
-            end = time.monotonic() + _LOCK_SECONDS
-            while True:
-                with suppress(BlockingIOError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                if time.monotonic() >= end:
-                    raise _unusable(path, "is in use by another process")
-                time.sleep(_LOCK_PAUSE)
-            yield
-        finally:
-            os.close(descriptor)
+    def _locked(self, path: Path) -> AbstractContextManager[None]:
+        """Hold the lock of all proxies."""
+        busy = _unusable(path, "is in use by another process")
+        return held_lock(path.with_suffix(".lock"), _LOCK_SECONDS, busy)
 
 
 def _refuse_what_is_not_ours(path: Path, found: os.stat_result) -> None:
@@ -180,7 +184,7 @@ def _refuse_what_is_not_ours(path: Path, found: os.stat_result) -> None:
 
 
 def _unusable(path: Path, what: str) -> PinsFileError:
-    return PinsFileError(f"pins of a server: {path} {what}")
+    return PinsFileError(f"pins of a server: {path} {what}", path.stem)
 
 
 def _stamp(found: os.stat_result) -> Stamp:

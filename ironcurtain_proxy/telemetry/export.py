@@ -1,4 +1,4 @@
-"""Where spans and metrics go: a collector, over OTLP and HTTP.
+"""The export of spans and metrics to a collector, over OTLP and HTTP.
 
 The SDK's threads send; a collector that does not answer costs the calls nothing. What waits is
 bounded, and the end of a session waits for a few seconds at most.
@@ -22,7 +22,7 @@ from ironcurtain_proxy.version import VERSION
 
 _NAME: Final = "ironcurtain-proxy"
 _SECONDS: Final = 2
-"""For one attempt to send."""
+"""Seconds for one attempt to send."""
 _EVERY_MS: Final = 1000
 _METRICS_EVERY_MS: Final = 10_000
 _MOST_WAITING: Final = 2048

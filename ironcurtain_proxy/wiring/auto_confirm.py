@@ -74,7 +74,7 @@ class EngineSurroundings:
     """The people who are asked where no reviewer has the name."""
     first: FirstReviewer | None = None
     timeline: Timeline | None = None
-    """Of the workspace; None: no call can be taken back."""
+    """The timeline of the workspace; None: no call can be undone."""
 
 
 def assemble_engine(

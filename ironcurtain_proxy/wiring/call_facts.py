@@ -1,8 +1,9 @@
-"""What finds out the facts of calls, put together from the settings."""
+"""The resolver of facts, joined from the settings."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ironcurtain_proxy.audit.arguments import secrets_in
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.environment import child_environment
@@ -37,10 +38,10 @@ def resolver_for(
     command: Callable[[str, str], str | None],
     confined: Mapping[str, Confinement],
 ) -> Resolver:
-    """What finds out the facts of calls: of those that agents make, and of those explained.
+    """The resolver of facts, for calls of agents and for explained calls.
 
     Args:
-        settings: what the operator said.
+        settings: the operator's settings.
         loaded: the policy.
         lookup: by the operator's server name and the server's own tool name, what is offered.
         environ: ours.
@@ -59,7 +60,8 @@ def resolver_for(
         cwd=None,
         alias=settings.container_workspace_dir,
     )
-    return Resolver(
+    sought = {spec.name for spec in settings.servers if spec.ask_about_secrets}
+    resolver = Resolver(
         ToolSource(
             lookup=lookup,
             command_argument=command,
@@ -88,3 +90,5 @@ def resolver_for(
         FactReader(PathReader(speller), workspace=settings.workspace),
         MountTable(),
     )
+    resolver.secrets = lambda server: secrets_in if server in sought else None
+    return resolver

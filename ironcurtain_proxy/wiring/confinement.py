@@ -1,4 +1,4 @@
-"""Which sandbox each server runs in: the operator's words, the policy and this machine, joined."""
+"""The sandbox of each server, from the settings, the policy and this machine."""
 
 import os
 import sys
@@ -19,12 +19,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.private_tmp import (
-    SUFFIX,
-    PrivateTmp,
-    named_paths,
-    private_tmp,
-)
+from ironcurtain_proxy.sandbox.private_tmp import SUFFIX, PrivateTmp, named_paths, private_tmp
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.probe_cache import recall, remember
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
@@ -39,7 +34,7 @@ from ironcurtain_proxy.sandbox.settings import SandboxSettings as SrtSettings
 from ironcurtain_proxy.version import PACKAGE_DIRECTORY
 
 _MEMORY: Final = "MEMORY_FILE_PATH"
-"""Where the public memory server keeps what it knows."""
+"""The variable with the file of the public memory server."""
 _KEYS: Final = (".ssh", ".gnupg", ".aws")
 ROOT_MEANS: Final = (
     "confined servers read every file of the machine that is not closed to them, and the kernel "
@@ -82,7 +77,7 @@ def find_sandbox(
 
 
 def say_what_root_means(sandbox: Available | None, say: Callable[[str], None]) -> None:
-    """Tell whoever runs the proxy as root what its sandboxes do not do then."""
+    """Warn an operator who runs the proxy as root of the limits of its sandboxes."""
     if sandbox is not None and os.geteuid() == 0:
         say(f"running as root: {ROOT_MEANS}")
 
@@ -90,7 +85,7 @@ def say_what_root_means(sandbox: Available | None, say: Callable[[str], None]) -
 def confined_servers(
     settings: Settings, environ: Mapping[str, str], say: Callable[[str], None]
 ) -> Mapping[str, bool]:
-    """By server, whether `serve` would start it in a sandbox. For reports: never refuses."""
+    """Whether `serve` would start each server in a sandbox. For reports: never refuses."""
     found = find_sandbox(replace(settings, sandbox_policy="warn"), environ, say)
     machine = machine_of(settings, environ)
     specs = [without_launcher(spec, machine) for spec in settings.servers]
@@ -98,7 +93,7 @@ def confined_servers(
 
 
 def machine_of(settings: Settings, environ: Mapping[str, str]) -> Machine:
-    """Where programs of this operator may be installed."""
+    """The directories where programs of this operator may be installed."""
     return Machine(
         state_dir=settings.state_dir,
         home=settings.home,
@@ -227,7 +222,7 @@ def _private(
 
 
 def _refuse_if_gone(spec: ServerSpec, settings: Settings) -> None:
-    """What `find_sandbox` found installed may have been removed meanwhile."""
+    """Refuse if a program that `find_sandbox` found was removed meanwhile."""
     if spec.sandbox is None and settings.sandbox_policy == "enforce":
         raise ConfigurationError(
             f'server "{spec.name}" cannot be confined: run {installation_of(spec)}'
@@ -235,7 +230,7 @@ def _refuse_if_gone(spec: ServerSpec, settings: Settings) -> None:
 
 
 def _own(settings: Settings, policy: Policy, opened: Sequence[str]) -> tuple[str, ...]:
-    """What is ours. A log's whole directory, unless somebody else's is in it."""
+    """The proxy's own paths. Of a log: its whole directory, unless other users' files are in it."""
     found = [settings.state_dir, settings.mailbox_dir]
     found += [Path(str(protected.path)) for protected in policy.protected_paths]
     workspace = [] if settings.workspace is None else [str(settings.workspace)]

@@ -1,4 +1,4 @@
-"""What answers in a reviewer's place, joined with the session that it belongs to.
+"""Containment, joined with its session: it settles calls in place of a reviewer.
 
 A session's containment ends in a file of the session's directory, which no confined server sees.
 Who takes the file away has looked: `ironcurtain-proxy containment resume`.
@@ -135,7 +135,7 @@ def _unreadable(file: Path, why: str) -> Ended:
 
 
 def _identity(workspace: RealPath) -> tuple[int, int] | None:
-    """Which directory a path leads to; None: to none, or through a link."""
+    """The identity of the directory at a path; None: there is none, or a link leads to it."""
     text = str(workspace)
     with suppress(OSError):
         if os.path.realpath(text) == text:

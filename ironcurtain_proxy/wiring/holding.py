@@ -1,4 +1,4 @@
-"""Whose calls containment can settle, found without starting anything: for `check` and `doctor`.
+"""The servers whose calls containment can settle, found without a start: for `check` and `doctor`.
 
 The conditions are those that a call meets. What only a call shows stays open: its own effect, and
 what was found of the running process.
@@ -36,14 +36,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What containment comes to for the servers of a configuration."""
+    """The effect of containment on the servers of a configuration."""
 
     held: tuple[str, ...]
     """Servers whose calls run unasked where they can be taken back."""
     asked: tuple[Asked, ...]
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The effect in lines for people."""
         if self.held:
             yield f"calls of {', '.join(self.held)} that can be taken back run unasked"
         for one in self.asked:
@@ -51,7 +51,7 @@ class Holding:
             yield f"{whose} are asked about: {one.why}"
 
     def as_json(self) -> Json:
-        """For programs."""
+        """The effect as JSON."""
         return {
             "held": [*self.held],
             "asked": [
@@ -67,12 +67,12 @@ def holding(
     environ: Mapping[str, str],
     sandbox: Available | None,
 ) -> Holding | None:
-    """What containment comes to; None: it is off, or a server's sandbox cannot be as configured.
+    """The effect of containment; None: it is off, or a server's sandbox is not possible.
 
     Args:
-        settings: what the operator said.
+        settings: the operator's settings.
         loaded: the policy.
-        environ: ours.
+        environ: the proxy's environment.
         sandbox: this machine's.
     """
     if not settings.containment.undo:
@@ -101,6 +101,8 @@ def holding(
     held: list[str] = []
     asked: dict[tuple[str, str], list[str]] = {}
     for spec in settings.servers:
+        if spec.remote is not None:
+            continue  # nothing of this machine could hold it, and nobody expects it
         walls = configured_walls(spec, confined.get(spec.name))
         why = why_open(walls, settings.workspace)
         if why is None:
@@ -124,7 +126,7 @@ def _nothing(why: str, remedy: str) -> Holding:
 
 def _remedy(walls: Walls | None) -> str:
     if walls is None:
-        return "see the sandbox of this machine, and leave sandbox: false out of its entry"
+        return "install the sandbox that doctor names, and leave sandbox: false out of its entry"
     if not walls.is_offline:
         return (
             "leave sandbox.network.allowedDomains out of its entry: an approved call reaches its "

@@ -1,8 +1,10 @@
-"""Asking the servers which tools they have, for `check --live`."""
+"""Asking the servers what they offer, for `check --live`, `annotate` and `init`."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 import anyio
 
@@ -10,6 +12,8 @@ from ironcurtain_proxy.config.policy.lint_annotations import LiveTools
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.working_directory import tidy
+from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.own_process.operator_log import say
 from ironcurtain_proxy.sessions.directories import SessionLock, remove_session
@@ -23,7 +27,7 @@ def list_live_tools(
     patience: float | None = None,
     tell: Callable[[str], None] = say,
 ) -> LiveTools:
-    """Start the servers, list their tools, and stop them again.
+    """Start the servers, list what they offer, and stop them again.
 
     What that left in the state directory is removed, unless a server did not answer: its words are
     in the session log then.
@@ -67,9 +71,33 @@ async def _list_tools(servers: DownstreamServers) -> LiveTools:
         await tasks.start(servers.run)
         found = await servers.tools()
         status = servers.status()
+        answered = [name for name, server in status.items() if server.state == "ready"]
+        prompts: dict[str, tuple[Mapping[str, Json], ...]] = {}
+        resources: dict[str, tuple[str, ...]] = {}
+        for name in answered:
+            with suppress(DownstreamError):
+                prompts[name] = tuple(await servers.entries(name, *_PROMPTS))
+            with suppress(DownstreamError):
+                resources[name] = await _uris(servers, name)
         tasks.cancel_scope.cancel()
     return LiveTools(
         definitions=tuple(tool for tools in found.values() for tool in tools),
-        answered=frozenset(name for name, server in status.items() if server.state == "ready"),
+        answered=frozenset(answered),
         silent={name: server.error for name, server in status.items() if server.error},
+        prompts=prompts,
+        resources=resources,
     )
+
+
+_PROMPTS: Final = ("prompts/list", ("prompts", "name"))
+_RESOURCES: Final = (
+    ("resources/list", ("resources", "uri")),
+    ("resources/templates/list", ("resourceTemplates", "uriTemplate")),
+)
+
+
+async def _uris(servers: DownstreamServers, name: str) -> tuple[str, ...]:
+    found: list[str] = []
+    for method, keys in _RESOURCES:
+        found += [str(one[keys[1]]) for one in await servers.entries(name, method, keys)]
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""What the operator wants to be asked about, joined from the settings and the sandboxes."""
+"""The overlay, joined from the settings and the sandboxes."""
 
 from collections.abc import Callable, Collection
 
@@ -49,7 +49,7 @@ def isolation_of(settings: Settings, confined: Collection[str]) -> Isolation:
 
 
 def say_what_holds(overlay: Overlay, say: Callable[[str], None]) -> None:
-    """Tell the operator once if a profile is not what it was chosen to be."""
+    """Tell the operator once if another profile than the chosen one is used."""
     rules = overlay.rules
     if rules is not None and rules.profile is not None:
         _, sentence = effective_profile(rules.profile, rules.isolation)
@@ -68,6 +68,8 @@ def command_argument(
     """
 
     def find(server: str, tool: str) -> str | None:
+        if not overlay.declarations:
+            return None
         found = overlay.declared(names(server, tool))
         return None if found is None else found.command_argument
 

@@ -1,8 +1,11 @@
-"""Which grants of a session outlive it, joined from the settings."""
+"""The grants that outlive their session, joined from the settings."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from ironcurtain_proxy.config.policy.difference import Basis
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.facts.fingerprint import server_digest
 from ironcurtain_proxy.ports import Clock
@@ -22,7 +25,7 @@ def grant_ending(settings: Settings) -> str:
 
 
 def patience(settings: Settings) -> timedelta:
-    """How long reviewers have: with the engine, a target and then its fallback."""
+    """The time for reviewers: with the engine, for a target and then for its fallback."""
     config = settings.auto_confirm
     if config is not None and config.engine.enabled:
         return timedelta(minutes=2 * config.engine.escalation_timeout_minutes)
@@ -30,19 +33,25 @@ def patience(settings: Settings) -> timedelta:
 
 
 def grant_ttl(settings: Settings) -> timedelta | None:
-    """How long a remembered approval holds; None: as long as the session."""
+    """The time for which a remembered approval holds; None: as long as the session."""
     seconds = settings.overlay.grants.ttl_seconds
     return timedelta(seconds=seconds) if seconds else None
 
 
+def basis_in(settings: Settings, basis: Basis) -> Callable[[str, str], str]:
+    """Gives a digest of all that a policy says of a tool, by the operator's name of its server."""
+    names = {spec.name: spec.annotations for spec in settings.servers}
+    return lambda server, tool: basis.digest(names.get(server, ""), tool, settings.workspace)
+
+
 def persisted_grants(
-    settings: Settings, policy_version: str, clock: Clock
+    settings: Settings, loaded: LoadedPolicy, clock: Clock
 ) -> "tuple[PersistedGrants | None, str]":
-    """What keeps grants, or None; and what the operator should know, if anything.
+    """The keeper of grants, or None; and a notice for the operator, if there is one.
 
     Args:
-        settings: what the operator said.
-        policy_version: of the policy that is enforced.
+        settings: the operator's settings.
+        loaded: the policy that is enforced.
         clock: the time.
     """
     said = settings.overlay.grants
@@ -57,16 +66,14 @@ def persisted_grants(
         return None, "grants.persist has the scope project, but no workspace: nothing is kept"
     # Off unless switched on: most sessions start without it.
     from ironcurtain_proxy.grants.file import KEPT_NAME, GrantsFile  # noqa: PLC0415
-    from ironcurtain_proxy.grants.kept import (  # noqa: PLC0415
-        Circumstances,
-        PersistedGrants,
-    )
+    from ironcurtain_proxy.grants.kept import Circumstances, PersistedGrants  # noqa: PLC0415
 
     workspace = None if settings.workspace is None else str(settings.workspace)
     here = Circumstances(
         scope=said.scope,
         workspace=settings.workspace,
-        policy_version=policy_version,
+        policy_version=loaded.version,
+        basis=basis_in(settings, Basis(loaded.policy, loaded.annotations)),
         servers={spec.name: server_digest(spec, workspace) for spec in settings.servers},
         lifetime=timedelta(days=said.expires_days),
     )

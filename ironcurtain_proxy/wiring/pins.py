@@ -10,7 +10,7 @@ import anyio
 from ironcurtain_proxy.agent.introductions import Introduced, introduced
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.greeting import Greeted
-from ironcurtain_proxy.facts.fingerprint import server_digest
+from ironcurtain_proxy.facts.fingerprint import pin_digest
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
 from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.pins.book import PinBook, PinnedServer
@@ -22,7 +22,7 @@ LISTED_ANEW: Final[Mapping[str, tuple[Section, ...]]] = MappingProxyType(
         "notifications/resources/list_changed": ("templates",),
     }
 )
-"""What is listed again, before it is used, after a server's notification."""
+"""The lists that are fetched again, before use, after a server's notification."""
 
 _EVERY: Final = 0.5
 """Seconds between two looks at what a person may have accepted."""
@@ -34,11 +34,11 @@ def pin_store(state_dir: Path) -> PinStore:
 
 
 def pinned_servers(settings: Settings) -> Mapping[str, PinnedServer]:
-    """How each configured server is pinned, by its name."""
+    """The pin settings of each configured server, by its name."""
     workspace = None if settings.workspace is None else str(settings.workspace)
     return {
         spec.name: PinnedServer(
-            spec.name, server_digest(spec, workspace), spec.pins or settings.pins
+            spec.name, pin_digest(spec, workspace), spec.pins or settings.pins, workspace
         )
         for spec in settings.servers
     }
@@ -50,7 +50,7 @@ def pins_of(settings: Settings) -> PinBook:
 
 
 def pinned_introductions(own: str, servers: Mapping[str, Greeted], pins: PinBook) -> Introduced:
-    """What the agent is told: our words, and those of servers that are as they were accepted."""
+    """The instructions for the agent: the proxy's, and those of servers as they were accepted."""
     passed: dict[str, Greeted] = {}
     notes: list[str] = []
     for name, said in servers.items():
@@ -69,7 +69,7 @@ def pinned_introductions(own: str, servers: Mapping[str, Greeted], pins: PinBook
 async def follow_acceptance(
     pins: PinBook, catalogue: LiveCatalogue, changed: Callable[[], Awaitable[None]]
 ) -> None:
-    """Look, until cancelled, for what a person has accepted meanwhile."""
+    """Apply what a person accepts meanwhile, until cancelled."""
     while True:
         await anyio.sleep(_EVERY)
         servers = pins.changed_servers()

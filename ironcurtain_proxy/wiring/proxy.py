@@ -20,7 +20,7 @@ from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.operator_paths import real
-from ironcurtain_proxy.config.servers.roots import initial_roots
+from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.downstream.greeting import ROOTS
@@ -92,6 +92,8 @@ class Proxy:
     reloading: Reloading
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
     """Notifies the agent."""
+    on_policy_changed: Callable[[], Awaitable[None]] | None = None
+    """Notifies the agent that other prompts and resources may be listed."""
     _has_listed: bool = False
 
     def note_client(self, name: str) -> None:
@@ -113,6 +115,7 @@ class Proxy:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run servers and reviewers until cancelled; then end them."""
         self.servers.hooks.roots = self._roots
+        self.reloading.on_change = self._policy_changed
         self.servers.hooks.on_tools_changed = self._tools_changed
         self.servers.hooks.on_question = self.questions.handle
         self.servers.hooks.capabilities = self._capabilities
@@ -148,24 +151,30 @@ class Proxy:
         if (self._has_listed or has_changed) and self.on_tools_changed is not None:
             await self.on_tools_changed()
 
+    async def _policy_changed(self) -> None:
+        await self.operations.forget_what_is_denied()
+        for server in self._names:
+            await self.servers.notify_roots_changed(server)
+        if self.on_policy_changed is not None:
+            await self.on_policy_changed()
+
     @property
     def _names(self) -> Mapping[str, str]:
         return {spec.name: spec.annotations for spec in self.settings.servers}
 
     async def _capabilities(self, server: str) -> Mapping[str, Json]:
-        """What a server is told that its client can do."""
-        allowed = self.loaded.policy.questions_of(self._names[server])
+        """The capabilities that a server is told of its client."""
+        allowed = self.reloading.in_force.policy.questions_of(self._names[server])
         return await self.client.mirrored(allowed, ROOTS)
 
     def _roots(self, server: str) -> list[Mapping[str, Json]]:
-        if server in remote_hosts(self.settings):
-            return []  # paths of this machine are not the business of a server elsewhere
-        found = initial_roots(self.loaded.policy, self._names[server])
+        spec = next(spec for spec in self.settings.servers if spec.name == server)
+        found = roots_told(self.reloading.in_force.policy, spec)
         return [{"uri": root.uri, "name": root.name} for root in found]
 
 
 def telemetry_of(settings: Settings) -> "Telemetry | None":
-    """What sends spans and metrics; None: it is off.
+    """The sender of spans and metrics; None: telemetry is off.
 
     Raises:
         ConfigurationError: its library is not installed.
@@ -222,6 +231,7 @@ def assemble(
         ),
         on_hang=None if in_process else end_process,
         batch=batch,
+        is_shared=settings.is_session_named,
     )
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
@@ -241,7 +251,7 @@ def assemble(
     timeline = _timeline(settings, clock)
     approvals = Approvals(GrantBook(on_taken_back=servers.twins.close), BudgetBook())
     ways = replace(ways or Ways(), timeline=timeline)
-    reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded.version, ways)
+    reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded, ways)
     command = command_argument(overlay, catalogue.names)
     facts = resolver_for(settings, loaded, catalogue.lookup, environ, command, confined)
     client = AskedClient(settings.escalation_timeout_seconds)
@@ -292,6 +302,7 @@ def assemble(
             journal=session.journal,
             desk=reviewers.desk,
             grants=reviewers.grants,
+            annotate_prompts=facts.annotate_prompts,
         ),
         holds=holds,
         pins=pins,
@@ -349,7 +360,7 @@ def settled(
 def downstream_options(
     settings: Settings, environ: Mapping[str, str], confined: Mapping[str, Confinement]
 ) -> DownstreamOptions:
-    """What holds for every server."""
+    """The options of every server."""
     return DownstreamOptions(
         call_timeout=settings.escalation_timeout_seconds,
         max_message_bytes=settings.max_message_bytes,

@@ -1,4 +1,4 @@
-"""What stops the start of `serve`, found without starting anything or leaving anything behind.
+"""The obstacles to the start of `serve`, found without starting or leaving anything.
 
 `serve` meets the same obstacles one after the other, in the parts that this file asks; `check`,
 `status` and `doctor` want all of them at once. A test holds the two against each other.
@@ -23,6 +23,7 @@ from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
+from ironcurtain_proxy.wiring.outer_repository import outer_repository
 from ironcurtain_proxy.wiring.proxy import settled
 from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, unused_proxies
 from ironcurtain_proxy.wiring.reviewers import assemble_reviewers
@@ -71,10 +72,14 @@ def look_at_servers(settings: Settings, report: Report) -> None:
     if settings.workspace is None:
         source = settings.config_file or settings.state_dir / CONFIG_NAME
         report.warning(source, (), NO_WORKSPACE)
+    elif any(spec.sandbox is not False for spec in settings.servers):
+        outside = outer_repository(settings.workspace, settings.home)
+        if outside is not None:
+            report.warning("workspace", (), outside)
 
 
 def servers_source(settings: Settings) -> str:
-    """Where the servers are configured, or should be."""
+    """The file in which the servers are configured, or should be."""
     return str(settings.servers_file or settings.config_file or settings.state_dir / SERVERS_NAME)
 
 
@@ -126,7 +131,7 @@ def refuse_unmakeable(directory: Path) -> None:
 
 def _assemble(settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str]) -> None:
     approvals = Approvals(GrantBook(), BudgetBook())
-    assemble_reviewers(settings, approvals, SystemClock(), environ, loaded.version)
+    assemble_reviewers(settings, approvals, SystemClock(), environ, loaded)
 
 
 def _look_at_sandboxes(

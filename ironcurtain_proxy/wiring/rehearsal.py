@@ -84,7 +84,7 @@ def rehearsal_for(
 
 
 def configured_walls(spec: ServerSpec, confinement: Confinement | None) -> Walls | None:
-    """What the process would be let, as configured: none is looked at."""
+    """The limits of a server's process as configured; no process is examined."""
     if confinement is None:
         return None
     writable = tuple(map(RealPath.from_text, confinement.profile.allow_write))

@@ -19,7 +19,8 @@ is gone is no permission to go on without it. The files are looked at instead of
 of `stat` calls costs less than a watch, sees links and permissions, and needs no directory.
 Loading takes at most a quarter of the time, however often the files change.
 
-Protected paths, the workspace, the servers' hosts and their sandboxes stay as at the start.
+Protected paths, the workspace, the servers' hosts and their sandboxes stay as at the start. Servers
+are told of their new roots; what they may ask the user they are told when they start.
 """
 
 import logging
@@ -46,11 +47,13 @@ from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
 from ironcurtain_proxy.grants.session_grants import SessionGrants
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, GrantPattern, Pattern
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.own_process.operator_log import say
 from ironcurtain_proxy.review.open_questions import Desk
+from ironcurtain_proxy.wiring.persistence import basis_in
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +76,8 @@ class Reloading:
     journal: Journal
     desk: Desk
     grants: SessionGrants
+    annotate_prompts: Callable[[Annotations], None] = lambda _prompts: None
+    """Replaces the annotations of prompts for later requests."""
     tell: Callable[[str, str], None] = lambda _version, _problem: None
     """Publishes the version in force and what is wrong with the files, for `status`."""
     on_change: Callable[[], Awaitable[None]] | None = None
@@ -80,11 +85,11 @@ class Reloading:
     problem: str = ""
     """Why the files are not what is in force; empty: they are."""
     _seen: FileStates = field(default=(), init=False)
-    """As of the last look."""
+    """The states of the files at the last look."""
     _taken: FileStates = field(default=(), init=False)
-    """As of the last load, whatever came of it."""
+    """The states of the files at the last load, successful or not."""
     _good: FileStates = field(default=(), init=False)
-    """As of the policy in force."""
+    """The states of the files of the policy in force."""
 
     def __post_init__(self) -> None:
         self._seen = self._taken = self._good = file_states(self._paths)
@@ -94,7 +99,7 @@ class Reloading:
         return possible_files(self.settings)
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check the files until cancelled."""
         while True:
             started = self.journal.clock.monotonic()
             has_loaded = await self.look()
@@ -102,7 +107,7 @@ class Reloading:
             await anyio.sleep(_EVERY + (took * _SHARE if has_loaded else 0))
 
     async def look(self) -> bool:
-        """Look once. Whether the files were read."""
+        """Check the files once. True: they were read again."""
         now = await _in_thread(partial(file_states, self._paths))
         is_settled, self._seen = now == self._seen, now
         if not is_settled or now == self._taken:
@@ -166,9 +171,10 @@ class Reloading:
         # INVARIANT: nothing waits from here on until all of it is replaced.
         self.in_force.policy = new
         self.catalogue.annotate(found.annotations)
+        self.annotate_prompts(found.prompts)
         voided = self._void(before, after)
         asked = self.desk.supersede(new.version)
-        self.grants.under(new.version)
+        self.grants.under(new.version, basis_in(self.settings, after))
         self._good = now
         self._settle(found)
         _log.info("%s; %d questions and %d grants ended", ground.reason, asked, voided)

@@ -21,10 +21,11 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
+from ironcurtain_proxy.model.asked import operation_of, recorded_as
 from ironcurtain_proxy.model.decision import Effect, effect_of
 from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.judgement import Judged
-from ironcurtain_proxy.model.operation import Operation, RequestId
+from ironcurtain_proxy.model.operation import TOOL_CALL, Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Gathered
 from ironcurtain_proxy.model.server import ServerSpec
@@ -46,9 +47,9 @@ class Replayed:
     arguments: Arguments
     gathered: Gathered
     judged: Judged
-    """By the policy in force."""
+    """The judgement of the policy in force."""
     other: Judged | None
-    """By the candidate; None: there is none."""
+    """The judgement of the candidate; None: there is none."""
     count: int = 1
 
     @property
@@ -69,7 +70,7 @@ class Replayed:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the lines of a log."""
+    """The counts of the lines of a log."""
 
     lines: int = 0
     calls: int = 0
@@ -110,6 +111,8 @@ class Replaying:
             command_argument(self._overlay, self._names),
             {},
         )
+        # Which tools declared a view when it was read, no log says.
+        self._resolver.declares_view = lambda _server, _uri: True
 
     async def call(self, server: str, tool: str, arguments: Arguments) -> Replayed:
         """Judge one call.
@@ -119,13 +122,11 @@ class Replaying:
         """
         if server not in self._known_as:
             raise KeyError(server)
-        call = Operation(
-            request_id=RequestId("replayed"),
-            exposed_name=f"{server}__{tool}",
-            server=server,
-            tool=tool,
-            arguments=arguments,
-            params={},
+        asked = recorded_as(server, tool, arguments)
+        call = (
+            _call_of(server, tool, arguments)
+            if asked is None
+            else operation_of(asked, RequestId("replayed"))
         )
         gathered = await self._resolver.gather(call)
         return Replayed(
@@ -145,9 +146,13 @@ class Replaying:
 
     def judged(self, gathered: Gathered, policy: Policy, server: str, tool: str) -> Judged:
         """The judgement of a call by another policy."""
-        names = self._names
+        names, asked = self._names, recorded_as(server, tool, {})
         return judge(
-            gathered, policy, self._overlay, lambda: NamedTool(server, tool, names(server, tool))
+            gathered,
+            policy,
+            self._overlay,
+            lambda: NamedTool(server, tool, names(server, tool)),
+            TOOL_CALL if asked is None else asked.method,
         )
 
     def _lookup(self, server: str, tool: str) -> CataloguedTool:
@@ -189,6 +194,17 @@ class Replaying:
             elif one.differs:
                 extra.append(one)
         return [*[one for one in found.values() if one is not None], *extra]
+
+
+def _call_of(server: str, tool: str, arguments: Arguments) -> Operation:
+    return Operation(
+        request_id=RequestId("replayed"),
+        exposed_name=f"{server}__{tool}",
+        server=server,
+        tool=tool,
+        arguments=arguments,
+        params={},
+    )
 
 
 class RecordedCall(NamedTuple):

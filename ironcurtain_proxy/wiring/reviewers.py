@@ -9,6 +9,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from ironcurtain_proxy.config.extras import lacks
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.review_settings import ChannelName
 from ironcurtain_proxy.config.settings import Settings
@@ -45,7 +46,7 @@ class Ways:
     message: MessageSource | None = None
     """The user's last message, where it does not come from a file."""
     timeline: Timeline | None = None
-    """Of the workspace; None: the engine approves nothing that must be taken back."""
+    """The timeline of the workspace; None: the engine approves nothing that must be undoable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,7 @@ def assemble_reviewers(
     approvals: Approvals,
     clock: Clock,
     environ: Mapping[str, str],
-    policy_version: str,
+    loaded: LoadedPolicy,
     ways: Ways | None = None,
 ) -> Reviewers:
     """Join them. Starts nothing.
@@ -107,7 +108,7 @@ def assemble_reviewers(
         approvals: what reviewers chose to remember.
         clock: the time.
         environ: tells whether the agent runs in a terminal of its own.
-        policy_version: what is kept is void under another.
+        loaded: the policy, under which grants are kept.
         ways: the ways to reviewers besides the mailbox.
 
     Raises:
@@ -118,7 +119,7 @@ def assemble_reviewers(
         if lack.stops:
             raise ConfigurationError(str(lack))
     ways = ways or Ways()
-    persisted, notice = persisted_grants(settings, policy_version, clock)
+    persisted, notice = persisted_grants(settings, loaded, clock)
     grants = SessionGrants(approvals, persisted)
 
     async def command(action: GrantsAction, identifier: str | None) -> None:
@@ -162,7 +163,7 @@ def assemble_reviewers(
 
 
 def _notices(settings: Settings) -> Notices:
-    """What tells that a call waits, as the operator named it."""
+    """The notices that a call waits, as configured."""
     wanted = settings.escalation.notices
     ways: list[tuple[str, Way]] = []
     if wanted.desktop:
@@ -179,7 +180,7 @@ def _notices(settings: Settings) -> Notices:
 
 
 def _channels(settings: Settings, mailbox: Mailbox, ways: Ways) -> Sequence[Channel]:
-    """In the order in which the operator named them."""
+    """The channels to reviewers, in the operator's order."""
     if ways.only is not None:
         return (ways.only,)
     known = {**ways.more, "mailbox": Channel(mailbox, mailbox.is_reachable)}
@@ -210,10 +211,7 @@ def _engine(
     if config is None or not config.engine.enabled:
         return None
     # Off unless switched on, and its database library is slow to load.
-    from ironcurtain_proxy.wiring.auto_confirm import (  # noqa: PLC0415
-        EngineSurroundings,
-        assemble_engine,
-    )
+    from ironcurtain_proxy.wiring.auto_confirm import EngineSurroundings, assemble_engine  # noqa: PLC0415
 
     # The same people, asked after the engine and not before: the auto-approver has its own turn.
     people = Panel(panel.channels, tell=panel.tell)

@@ -1,4 +1,4 @@
-"""What a rollback may bring back of files that steer git or an agent.
+"""The files that steer git or an agent, and that a rollback may bring back.
 
 A point may hold a hook that a process had just written, before it was found and taken away. What a
 rollback makes is looked at as what a call leaves behind: it stays if it can make nothing run, or if
@@ -48,8 +48,8 @@ def looking_after(
         return
     try:
         lookout.begin()
-        if not lookout.complete:
-            say(f"{_NOT_SEEN}: there are too many directories")
+        if lookout.unseen:
+            say(f"{_NOT_SEEN}: {lookout.unseen}")
         yield
     finally:
         for one in lookout.look():

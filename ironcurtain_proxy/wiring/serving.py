@@ -30,6 +30,7 @@ from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.jsonrpc.channels import claim_stdio
 from ironcurtain_proxy.jsonrpc.pipes import open_reader, open_writer
+from ironcurtain_proxy.mediation.unserved import note_unserved
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.own_process.memory import Trimming
@@ -50,6 +51,11 @@ from ironcurtain_proxy.wiring.reviewers import Ways
 _PATIENCE: Final = 3.0
 """Seconds for which servers' instructions are waited for. An agent that is answered later lists
 tools later by as much less: the list waits for the same servers."""
+
+_COLLECT_AFTER: Final = 5_000
+"""New objects after which garbage in cycles is looked for. Calls in flight make some thousands, and
+none is garbage: Python looks through them at every 700, which took a twentieth of their time.
+"""
 
 _log: Final = logging.getLogger(__name__)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -106,12 +112,13 @@ def _ways(client: LateChannel) -> Ways:
 
 
 def _start(proxy: Proxy) -> None:
-    """What needs no event loop: the servers start while it is made."""
+    """Start the parts that need no event loop: the servers start while it is made."""
     note_session(proxy.settings, policy=proxy.loaded.version)
     _note_log(proxy.settings)
     proxy.servers.start_processes()
     remove_old_sessions_later(proxy.settings)
     gc.freeze()  # what was imported and read stays: no collection looks at it again
+    gc.set_threshold(_COLLECT_AFTER)
 
 
 def _note_log(settings: Settings) -> None:
@@ -135,10 +142,10 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
     limit = proxy.settings.max_message_bytes
     batch = proxy.servers.hooks.batch
     out = await open_writer(write, batch=batch)
-    proxy.servers.hooks.room.unread = lambda: out.backlog
-    proxy.servers.hooks.room.limit = largest = limit + limit // 2
+    proxy.servers.hooks.capacity.unread = lambda: out.backlog
+    proxy.servers.hooks.capacity.limit = largest = limit + limit // 2
     trimming = Trimming()
-    proxy.servers.hooks.room.on_large = trimming.note_large
+    proxy.servers.hooks.capacity.on_large = trimming.note_large
     agent = AgentServer(
         handle_call=proxy.calls.handle,
         list_tools=proxy.list_tools,
@@ -151,7 +158,8 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
             drain_seconds=proxy.settings.drain_seconds,
         ),
         turn_away=proxy.calls.turn_away,
-        room=RequestCapacity(largest, on_large=trimming.note_large),
+        note_unserved=partial(note_unserved, proxy.calls.journal),
+        capacity=RequestCapacity(largest, on_large=trimming.note_large),
         instructions=partial(_instructions, proxy),
         on_client=note_client,
     )
@@ -165,6 +173,7 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
 
     proxy.reloading.tell = partial(_note_policy, proxy)
     proxy.on_tools_changed = agent.tools_changed
+    proxy.on_policy_changed = partial(_notice_lists, agent)
     proxy.servers.hooks.on_notice = _noticing(proxy, agent)
     proxy.calls.journal.unattended.tell = telling(proxy.settings, agent.log_own_message)
     proxy.servers.hooks.on_log = logged
@@ -179,15 +188,21 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
 
 
 async def _instructions(proxy: Proxy) -> Introduced:
-    """What the agent is told: our own guidance, then the servers' words, each under its name."""
+    """The instructions for the agent: the proxy's guidance, then each server's under its name."""
     said = await proxy.servers.introductions(_PATIENCE)
     return pinned_introductions(tool_usage(), said, proxy.pins)
+
+
+async def _notice_lists(agent: AgentServer) -> None:
+    """Tell the agent that another policy shows other prompts and resources."""
+    for what in ("prompts", "resources"):
+        await agent.notice(f"notifications/{what}/list_changed", None)
 
 
 def _noticing(
     proxy: Proxy, agent: AgentServer
 ) -> Callable[[str, str, Mapping[str, Json]], Awaitable[None]]:
-    """What passes servers' notifications on: news of what was subscribed to, and of lists."""
+    """The function that passes on servers' notifications of subscribed resources and of lists."""
 
     async def noticed(server: str, method: str, params: Mapping[str, Json]) -> None:
         if method == "notifications/resources/updated":
@@ -209,7 +224,7 @@ def _note_policy(proxy: Proxy, version: str, problem: str) -> None:
 
 
 def _what_cannot_be_used(group: ExceptionGroup) -> ConfigurationError | None:
-    """What the operator has to put right, such as a mailbox of others; None: it is a defect."""
+    """The error for the operator to repair, such as another user's mailbox; None: a defect."""
     found: Exception = group
     while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]

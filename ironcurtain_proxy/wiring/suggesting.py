@@ -16,13 +16,7 @@ from ironcurtain_proxy.config.policy.proposing import Proposal, is_never_general
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.wiring.replaying import (
-    RecordedCall,
-    Replayed,
-    Replaying,
-    Tally,
-    call_in,
-)
+from ironcurtain_proxy.wiring.replaying import RecordedCall, Replayed, Replaying, Tally, call_in
 
 _MOST_CALLS: Final = 2000
 """Different calls that are looked at."""
@@ -38,7 +32,7 @@ class Asked:
     call: Replayed
     questions: int
     denied: int
-    """How often a person said no."""
+    """The number of a person's refusals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +44,26 @@ class Suggestion:
 
     @property
     def spared(self) -> int:
-        """How many questions."""
+        """The number of questions."""
         return sum(one.questions for one in self.calls)
 
 
 @dataclass(slots=True)
 class Found:
-    """What the log says about the policy."""
+    """The findings in the log about the policy."""
 
     tally: Tally
     questions: int = 0
     """Recorded questions whose calls would be asked about again."""
     never_general: int = 0
-    """Those among them for which no rule is proposed, because of their kind."""
+    """The number of questions for which no rule is proposed, because of their kind."""
     suggestions: list[Suggestion] = field(default_factory=list)
     unused_rules: list[str] = field(default_factory=list)
     unused_tools: list[str] = field(default_factory=list)
 
 
 class Suggesting:
-    """Looks for rules."""
+    """The search for rules."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ _KEYS: Final = (".ssh", ".gnupg", ".aws")
 
 
 def limits_of(settings: Settings) -> Limits:
-    """How much is kept."""
+    """The limits of the timeline."""
     told = settings.timeline
     own = (settings.state_dir, settings.audit.path, settings.mailbox_dir)
     left_out = [*own, *[settings.home / key for key in _KEYS]]

@@ -6,15 +6,8 @@ from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.rules import answering_rules
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import effect_of
-from ironcurtain_proxy.model.policy import (
-    Policy,
-    Rule,
-)
-from ironcurtain_proxy.model.request import (
-    ArgumentFact,
-    TextValue,
-    UrlValue,
-)
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.request import ArgumentFact, TextValue, UrlValue
 from tests.decision.test_authorizer import WORK, path, request, said, within
 
 

@@ -11,13 +11,7 @@ from ironcurtain_proxy.decision.prior_consent import goes_by_name, standing_of
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import (
-    Floor,
-    NameCondition,
-    PathCondition,
-    Policy,
-    Rule,
-)
+from ironcurtain_proxy.model.policy import Floor, NameCondition, PathCondition, Policy, Rule
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue
 from tests.decision.test_authorizer import WORK, path, request, said, within
 
@@ -165,6 +159,14 @@ def test_a_call_goes_by_name_where_a_rule_that_asks_describes_one_of_its_files()
         assert not goes_by_name(other, policy)
         assert not goes_by_name(writes, policy)
     assert not goes_by_name(call, Policy(rules=(asks(".env", effect="allow"), MOVE_ALL)))
+    # A rule that asks about places describes no name.
+    assert not goes_by_name(call, Policy(rules=(within("all", "escalate", "read-path", "/"),)))
+
+
+def test_a_rule_on_names_names_their_role_and_no_other() -> None:
+    allowed = Policy(rules=(asks(".env", effect="allow"),))
+    reads = request(path("p", READ, "/etc/.env"))
+    assert standing_of(reads, allowed, authorize(reads, allowed)).names_roles == {"read-path"}
 
 
 MOVE_ALL = within("all", "allow", "read-path", "/")

@@ -11,12 +11,7 @@ from ironcurtain_proxy.model.decision import Deny, Escalate
 from ironcurtain_proxy.model.operation import Method, label
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Floor, Policy, Rule, UriCondition
-from ironcurtain_proxy.model.request import (
-    AccessRequest,
-    ArgumentFact,
-    ServerQuestion,
-    TextValue,
-)
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, ServerQuestion, TextValue
 from tests.decision.test_authorizer import path, request, said, within
 
 

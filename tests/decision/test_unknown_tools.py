@@ -66,6 +66,8 @@ def test_a_rule_denies_one_path_or_one_host_among_others() -> None:
     policy = replace(ASKS, rules=(places, closed))
     one = path("p", ("read-path", "write-path"), "/work/a", "/etc/passwd")
     assert said(authorize(unknown(one), policy)) == ("deny", "places")
+    other = path("p", ("read-path", "write-path"), "/work/a", "/srv/a")
+    assert said(authorize(unknown(other), policy)) == UNKNOWN
     assert said(authorize(unknown(url("good.example", "evil.example")), policy)) == (
         "deny",
         "closed",

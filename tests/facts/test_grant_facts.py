@@ -8,19 +8,9 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.facts import grant_facts
-from ironcurtain_proxy.facts.grant_facts import (
-    DirectoryFinder,
-    directories_of,
-    directories_to_open,
-)
+from ironcurtain_proxy.facts.grant_facts import DirectoryFinder, directories_of, directories_to_open
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.request import (
-    AccessRequest,
-    ArgumentFact,
-    PathValue,
-    TextValue,
-    Value,
-)
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, TextValue, Value
 
 NO_VALUES: tuple[Value, ...] = ()
 

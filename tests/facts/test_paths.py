@@ -1,5 +1,6 @@
 """Where a path really leads."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,8 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.facts.paths import _MAX_LINKS, PathReader, PathReading
+from ironcurtain_proxy.facts.paths import (
+    _MAX_LINKS,
+    NO_NUMBER,
+    PROCFS,
+    PathReader,
+    PathReading,
+    file_system_type,
+)
 from ironcurtain_proxy.facts.spelling import Refusal, Speller
+from ironcurtain_proxy.model.path import RealPath
 from tests.facts.conftest import Tree
 from tests.facts.unprivileged import without_privileges
 
@@ -59,12 +68,10 @@ def test_links_are_followed(tree: Tree, text: str, leads_to: str) -> None:
     ],
 )
 def test_a_dangling_link_is_judged_by_its_target(tree: Tree, text: str, leads_to: str) -> None:
-    """G2."""
     assert judged(tree, text) == leads_to
 
 
 def test_a_link_is_followed_however_much_is_missing_behind_it(tree: Tree) -> None:
-    """G3."""
     tail = "/".join(f"k{index}" for index in range(300))
     assert judged(tree, f"out/{tail}") == f"/out/data/{tail}"
 
@@ -85,6 +92,7 @@ def test_a_path_that_only_shorter_steps_could_reach_is_refused(tree: Tree) -> No
         "/proc/self/cwd",
         "/proc/thread-self/fd/0",
         "/proc/1/root",
+        "/proc/1/status",
         "/proc/99999999/cwd/x",
         "/proc/mounts",
         "/dev/fd/3",
@@ -98,12 +106,45 @@ def test_what_means_another_thing_in_another_process_is_refused(tree: Tree, text
     assert isinstance(tree.reader().read(text), Refusal)
 
 
+@pytest.mark.parametrize("name", ["self", "1", "fd", "tty"])
+def test_such_a_name_elsewhere_is_a_name_like_others(tree: Tree, name: str) -> None:
+    assert judged(tree, f"out/{name}/x") == f"/out/data/{name}/x"
+
+
+def test_a_spelling_that_is_refused_is_refused(tree: Tree) -> None:
+    assert isinstance(tree.reader().read("a\0b"), Refusal)
+
+
+def test_the_kind_of_a_file_system_is_unknown_where_it_cannot_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert file_system_type("/proc") == PROCFS
+    assert file_system_type("/no/such/directory") is None
+    assert file_system_type("\ud800") is None
+    monkeypatch.setattr("ironcurtain_proxy.facts.paths._LIBRARY", None)
+    assert file_system_type("/proc") == NO_NUMBER
+
+
+def test_links_are_followed_without_a_procfs(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = os.readlink
+
+    def unmounted(place: str) -> str:
+        if place.startswith("/proc/"):
+            raise FileNotFoundError(place)
+        return really(place)
+
+    monkeypatch.setattr(os, "readlink", unmounted)
+    assert judged(tree, "out") == "/out/data"
+    assert judged(tree, "a.txt") == "/work/a.txt"
+
+
 def test_a_plain_file_of_proc_is_a_file(tree: Tree) -> None:
     assert judged(tree, "/proc/cpuinfo") == "/proc/cpuinfo"
 
 
 _SECOND_PROCFS = """
 import subprocess, sys
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.facts.paths import PathReader
 from ironcurtain_proxy.facts.spelling import Refusal, Speller
 place = sys.argv[1]
@@ -156,7 +197,6 @@ def test_a_link_of_another_file_system_without_a_device_is_followed() -> None:
     ],
 )
 def test_what_is_sent_is_the_spelling_that_was_judged(tree: Tree, text: str, sent: str) -> None:
-    """G24."""
     assert spelled(tree, text) == sent
 
 
@@ -172,6 +212,30 @@ def test_a_path_through_a_link_is_no_link_itself(tree: Tree) -> None:
     reading = tree.reader().read("in/b.txt")
     assert isinstance(reading, PathReading)
     assert reading.link is None
+
+
+def test_a_link_whose_directory_changes_while_it_is_read_is_refused(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = tree.reader()
+    refusal = reader.read("/proc/self/cwd")
+    assert isinstance(refusal, Refusal)
+    answers = iter([RealPath.from_text("/etc"), refusal])
+    monkeypatch.setattr(PathReader, "real_path", lambda *_: next(answers))
+    assert reader.read(str(tree.root / "work/out")) == refusal
+
+
+@pytest.mark.parametrize("keep_unreadable", [False, True])
+def test_a_disk_that_fails_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep_unreadable: bool
+) -> None:
+    def fails(_: str) -> os.stat_result:
+        raise OSError(errno.EIO, "input/output error")
+
+    (tmp_path / "link").symlink_to("/etc")
+    reader = reader_of(tmp_path, keep_unreadable=keep_unreadable)
+    monkeypatch.setattr(os, "lstat", fails)
+    assert isinstance(reader.read(str(tmp_path / "link")), Refusal)
 
 
 def test_too_many_links_are_refused(tmp_path: Path) -> None:
@@ -215,7 +279,7 @@ STARTS = st.sampled_from(("", "{root}/work/", "{root}/out/", "~/", "/workspace/"
 def test_the_spelling_that_is_sent_leads_where_was_judged(
     tree: Tree, start: str, walk: str
 ) -> None:
-    """G2, G4, G24: the operating system's own opinion, of what it can open."""
+    """The operating system's own opinion, of what it can open."""
     reading = tree.reader().read(start.replace("{root}", str(tree.root)) + walk)
     if isinstance(reading, Refusal):
         return

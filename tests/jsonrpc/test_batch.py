@@ -115,7 +115,7 @@ async def test_what_is_sent_leaves_after_all_else_is_done_and_a_fault_stops_noth
 
 
 async def test_a_task_goes_on_where_its_value_is_set() -> None:
-    prompt = Prompt[int](asyncio.get_running_loop())
+    prompt = Prompt[int](loop=asyncio.get_running_loop())
     got: list[object] = []
 
     async def wait() -> None:
@@ -134,7 +134,7 @@ async def test_a_task_goes_on_where_its_value_is_set() -> None:
 
 
 async def test_within_another_task_it_goes_on_in_the_next_turn() -> None:
-    prompt = Prompt[int](asyncio.get_running_loop())
+    prompt = Prompt[int](loop=asyncio.get_running_loop())
     got: list[int] = []
 
     async def wait() -> None:
@@ -150,7 +150,7 @@ async def test_within_another_task_it_goes_on_in_the_next_turn() -> None:
 
 async def test_a_wait_can_be_cancelled_and_one_that_has_its_value_keeps_it() -> None:
     loop = asyncio.get_running_loop()
-    early, late = Prompt[int](loop), Prompt[int](loop)
+    early, late = Prompt[int](loop=loop), Prompt[int](loop=loop)
     got: list[int] = []
 
     async def wait(prompt: Prompt[int]) -> None:
@@ -168,3 +168,18 @@ async def test_a_wait_can_be_cancelled_and_one_that_has_its_value_keeps_it() -> 
             scope.cancel()
     assert early.cancelled()
     assert got == [2]
+
+
+async def test_a_second_task_that_waits_for_the_same_value_gets_it_too() -> None:
+    prompt = Prompt[int](loop=asyncio.get_running_loop())
+    got: list[int] = []
+
+    async def wait() -> None:
+        got.append(await prompt)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        tasks.start_soon(wait)
+        await checkpoint()
+        await in_callback(lambda: prompt.set_result(1))
+    assert got == [1, 1]

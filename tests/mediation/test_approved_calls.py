@@ -6,24 +6,10 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Declined,
-    EscalationId,
-    Held,
-    Unreachable,
-)
+from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Held, Unreachable
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.request import Facts
-from tests.mediation.supervised_session import (
-    YES,
-    call,
-    grant,
-    moved,
-    plan,
-    supervised,
-    uses,
-)
+from tests.mediation.supervised_session import YES, call, grant, moved, plan, supervised, uses
 
 pytestmark = pytest.mark.anyio
 

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from ironcurtain_proxy.model.annotation import (
+    RESOURCE_ROLES,
     ROLE_TRAITS,
     ArgumentRole,
     Equals,
@@ -26,9 +27,9 @@ def test_every_role_has_traits() -> None:
 
 
 def test_only_paths_are_settled_by_the_workspace() -> None:
-    for traits in ROLE_TRAITS.values():
+    for role, traits in ROLE_TRAITS.items():
         assert traits.contained == (traits.category == "path")
-        assert traits.is_resource == (traits.category != "opaque")
+        assert (role in RESOURCE_ROLES) == (traits.category != "opaque")
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,23 @@ def test_names_without_end_are_held_and_do_not_fill_the_file(tmp_path: Path) -> 
         assert book.listed("s", "tools", {"read": 1, **made}).keys() == made.keys()
     pins = PinStore(tmp_path / "pins").read(LAUNCH, "s").pins
     assert len(pins.offered["tools"]) == MOST_OFFERED
+
+
+def test_a_server_is_held_to_the_same_words_in_each_workspace(tmp_path: Path) -> None:
+    def book(workspace: str) -> PinBook:
+        pinned = PinnedServer("s", LAUNCH, "on", workspace)
+        return PinBook(store=PinStore(tmp_path / "pins"), servers={"s": pinned})
+
+    assert book("/w/one").listed("s", "tools", {"read": "Reads /w/one only"}) == {}
+    assert book("/w/two").listed("s", "tools", {"read": "Reads /w/two only"}) == {}
+    assert book("/w/two").listed("s", "tools", {"read": "Reads /w/one only"})
+    assert book("/w/two").listed("s", "tools", {"read": "Reads @workspace only, and /etc"})
+
+
+def test_words_that_were_pinned_with_a_workspace_in_them_still_hold(tmp_path: Path) -> None:
+    said = "Reads /w/one only"
+    a_book(tmp_path).listed("s", "tools", {"read": said})  # knows no workspace
+    pinned = PinnedServer("s", LAUNCH, "on", "/w/one")
+    book = PinBook(store=PinStore(tmp_path / "pins"), servers={"s": pinned})
+    assert book.listed("s", "tools", {"read": said}) == {}
+    assert dict(PinStore(tmp_path / "pins").read(LAUNCH, "s").pins.offered) == {}

@@ -1,0 +1,23 @@
+"""Texts that a server takes for a name, and that look like a path or a URL."""
+
+import pytest
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import PathValue, TextValue, may_be_a_place
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/etc/passwd", " ~/.ssh", "./x", "../x", "..\\x", "https://a.org", "a/../../b", "a/.."],
+)
+def test_a_path_or_a_url_may_be_a_place(text: str) -> None:
+    assert may_be_a_place(TextValue(text))
+
+
+@pytest.mark.parametrize("text", ["", "task-1", "a/b", "v1.2..3", "me@example.org"])
+def test_a_name_is_no_place(text: str) -> None:
+    assert not may_be_a_place(TextValue(text))
+
+
+def test_what_was_read_as_a_path_is_a_place_whatever_it_looks_like() -> None:
+    assert may_be_a_place(PathValue("x", RealPath.from_text("/work/x")))
