@@ -138,6 +138,11 @@ def import_beforehand(module: str) -> None:
     _server().send(module.encode())
 
 
+def prepare() -> None:
+    """Start the process that forks, so that forks of this one share it."""
+    _server()
+
+
 def is_program(argv: Sequence[str], env: Mapping[str, str]) -> bool:
     """Whether a fork does what this start would do. The interpreter reads its variables once."""
     own = {name for name in env if name.startswith("PYTHON")} - HARMLESS

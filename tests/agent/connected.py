@@ -13,6 +13,7 @@ from ironcurtain_proxy.agent.introductions import Introduced
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
+from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Answered, Failed, Reply
 from ironcurtain_proxy.model.server import ToolResult
@@ -36,6 +37,7 @@ class Calls:
     levels: list[str] = field(default_factory=list)
     clients: list[str] = field(default_factory=list)
     turned_away: list[str] = field(default_factory=list)
+    unserved: list[tuple[str, str]] = field(default_factory=list)
     tools: list[Json] = field(default_factory=lambda: list(TOOLS))
     open: anyio.Event = field(default_factory=anyio.Event)
     """What waits goes on when this is set."""
@@ -90,6 +92,9 @@ class Calls:
 
     async def set_log_level(self, level: str) -> None:
         self.levels.append(level)
+
+    async def note_unserved(self, method: str, ground: Ground) -> None:
+        self.unserved.append((method, ground.rule))
 
     def note_client(self, name: str) -> None:
         self.clients.append(name)
@@ -160,7 +165,7 @@ class Agent(Wire):
 
 @asynccontextmanager
 async def an_agent(
-    *, max_line: int = 1 << 20, room: RequestCapacity | None = None, drain_seconds: float = 10
+    *, max_line: int = 1 << 20, capacity: RequestCapacity | None = None, drain_seconds: float = 10
 ) -> AsyncIterator[Agent]:
     """An agent that is connected and has said nothing yet."""
     to_read, to_write = os.pipe()
@@ -182,8 +187,9 @@ async def an_agent(
         handle_operation=calls.handle_operation,
         list_others=calls.list_others,
         turn_away=calls.turn_away,
+        note_unserved=calls.note_unserved,
         on_client=calls.note_client,
-        room=room or RequestCapacity(),
+        capacity=capacity or RequestCapacity(),
         instructions=instructions,
     )
     agent = Agent(to_write, await open_reader(from_read), server=server, calls=calls)

@@ -11,13 +11,7 @@ import pytest
 from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Declined,
-    Escalation,
-    Ruling,
-    Unreachable,
-)
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
 from tests.agent.connected import Agent, an_agent
 from tests.fakes import FakeClock

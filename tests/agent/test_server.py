@@ -349,7 +349,7 @@ async def test_the_name_of_a_client_is_one_short_line_of_visible_characters() ->
 
 
 async def test_a_call_larger_than_all_room_is_answered_when_it_is_alone() -> None:
-    async with an_agent(room=RequestCapacity(SMALL)) as agent:
+    async with an_agent(capacity=RequestCapacity(SMALL)) as agent:
         await agent.initialize()
         with anyio.fail_after(10):
             agent.call(1, arguments={"text": "x" * 3 * SMALL})

@@ -9,16 +9,8 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.auto_approver.intent import (
-    ANSWER_SCHEMA,
-    INVALID,
-    AutoApproveContext,
-)
-from ironcurtain_proxy.auto_approver.reviewer import (
-    AutoApproverConfig,
-    auto_approve,
-    create_model,
-)
+from ironcurtain_proxy.auto_approver.intent import ANSWER_SCHEMA, INVALID, AutoApproveContext
+from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, auto_approve, create_model
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import LitellmModel, ModelId, parse_model_id
 from ironcurtain_proxy.llm.log import LlmLog

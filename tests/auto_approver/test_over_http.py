@@ -7,9 +7,7 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.auto_approver.reviewer import (
-    auto_approve,
-)
+from ironcurtain_proxy.auto_approver.reviewer import auto_approve
 from ironcurtain_proxy.llm.log import LlmLog
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
 from tests.auto_approver.test_reviewer import CONTEXT, PUSH, Session, local

@@ -11,10 +11,7 @@ import orjson
 import pytest
 from msgspec import structs
 
-from ironcurtain_proxy.auto_approver.intent import (
-    NO_MESSAGE,
-    AutoApproveContext,
-)
+from ironcurtain_proxy.auto_approver.intent import NO_MESSAGE, AutoApproveContext
 from ironcurtain_proxy.auto_approver.reviewer import (
     AutoApprover,
     AutoApproverConfig,

@@ -17,13 +17,7 @@ from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.request import (
-    ArgumentFact,
-    PathValue,
-    TextValue,
-    UrlValue,
-    Value,
-)
+from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue, UrlValue, Value
 
 OWN = Path(__file__).parent / "scenarios.jsonl"
 SCENARIOS = {one.id: one for one in (*shipped_scenarios(), *read_scenarios(OWN))}

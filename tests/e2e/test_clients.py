@@ -52,8 +52,16 @@ async def test_the_sdks_client_reads_is_denied_and_is_told_why(files: Installati
         assert first_text(key).startswith("DENIED: ")
         outside = await client.call_tool("read_text_file", {"path": "/etc/hosts"})
         assert first_text(outside).startswith(NO_CHANNEL)
-    statuses = [at(record, "policyDecision", "status") for record in files.outcomes()]
-    assert statuses == ["allow", "deny", "escalate"]
+    # First the client asks for a newer version of the protocol, which is a record, too.
+    decided = [
+        (at(record, "policyDecision", "status"), at(record, "policyDecision", "rule"))
+        for record in files.outcomes()
+    ]
+    assert [status for status, rule in decided if rule != "not-offered"] == [
+        "allow",
+        "deny",
+        "escalate",
+    ]
 
 
 async def test_the_sdks_session_gets_progress_and_structured_content(

@@ -13,14 +13,7 @@ import pytest
 
 from ironcurtain_proxy.model.json import Json
 from tests import program
-from tests.e2e.confined_installation import (
-    PATH,
-    add_hostile,
-    done,
-    escalations,
-    folder,
-    refused,
-)
+from tests.e2e.confined_installation import PATH, add_hostile, done, escalations, folder, refused
 from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, texts

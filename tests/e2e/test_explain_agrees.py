@@ -79,6 +79,9 @@ class Town:
         (installation.workspace / "out").symlink_to("/srv/elsewhere")
         if confined:
             installation.variables["PATH"] = PATH
+        self.asks_about_unknown = seed % 2 == 0
+        if self.asks_about_unknown:
+            installation.variables["UNKNOWN_TOOLS"] = "ask"
 
     def _sandbox(self) -> Json:
         domains: list[Json] = ["example.com", "*.example.org"]
@@ -140,6 +143,8 @@ class Town:
             for name, entry in (properties if isinstance(properties, dict) else {}).items():
                 if self.dice.random() < 0.9:
                     arguments[name] = self._value(name, entry)
+            if tool == "nameless" and self.asks_about_unknown:
+                arguments["any"] = [{"of": self._text(self.dice.choice(("command", "url", "p")))}]
             if self.dice.random() < 0.05:
                 arguments["surprise"] = 1
             yield f"my-{server}", tool, arguments

@@ -1,4 +1,4 @@
-"""`explain` says of reads and prompts what `serve` decides."""
+"""`explain` says of operations what `serve` decides."""
 
 from pathlib import Path
 
@@ -76,3 +76,50 @@ def test_an_operation_needs_a_configured_server(served: Installation) -> None:
     command = [*PROXY, "explain", "nobody", "--read", "memo://a"]
     done = program.run(command, served.environment())
     assert (done.returncode, "there is whole" in done.stderr) == (2, True)
+
+
+def test_a_prompt_rule_that_would_allow_it_names_the_prompt_alone(served: Installation) -> None:
+    served.rules = []
+    served.rules = [rule("other", prompt=["other"])]
+    served.write_policy()
+    command = [*PROXY, "explain", "whole", "--prompt", "greet", "--args", "{}", "--json"]
+    (change,) = orjson.loads(program.run(command, served.environment()).stdout)["change"]
+    assert change["if"] == {"server": ["whole"], "prompt": ["greet"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "answer"),
+    [
+        ("resources/subscribe", {"uri": "memo://insights"}, ("allow", "memo")),
+        ("sampling/createMessage", {"messages": [], "maxTokens": 1}, ("deny", "server-asks")),
+    ],
+)
+def test_any_other_request_is_explained_by_its_method(
+    method: str, params: Json, answer: tuple[str, str], served: Installation
+) -> None:
+    words = ["--method", method, "--params", orjson.dumps(params).decode()]
+    assert explained(served, *words) == answer
+
+
+def test_the_roots_that_a_server_is_told_are_explained(served: Installation) -> None:
+    served.write_policy()
+    command = [*PROXY, "explain", "whole", "--method", "roots/list"]
+    done = program.run(command, served.environment())
+    assert f"file://{served.workspace}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--method", "tasks/get"], "no method that is decided on"),
+        (["--method", "resources/read"], "needs a uri"),
+        (["--method", "prompts/get", "--prompt", "greet"], "name one"),
+        (["--method", "prompts/get", "--params", "["], "--params is not JSON"),
+    ],
+)
+def test_a_request_that_is_none_is_told_as_such(
+    words: list[str], told: str, served: Installation
+) -> None:
+    served.write_policy()
+    done = program.run([*PROXY, "explain", "whole", *words], served.environment())
+    assert (done.returncode, told in done.stderr) == (2, True)

@@ -68,6 +68,12 @@ def is_asked_again(installation: Installation, person: Person, **variables: str)
     return settles_by_asking(installation, person, agent, call)
 
 
+def grants_listed(installation: Installation) -> str:
+    """What a person reads, who has the same configuration as the client's proxy."""
+    installation.write_policy()
+    return program.run([*PROXY, "grants", "list"], installation.environment()).stdout
+
+
 def settles_by_asking(
     installation: Installation, person: Person, agent: RawClient, call: int
 ) -> bool:
@@ -160,13 +166,17 @@ def test_where_nobody_can_be_asked_a_kept_grant_still_counts(
     assert "no approval channel available" in texts(beside)[0]
 
 
-def test_another_policy_asks_again_and_the_first_one_does_not(
+def test_another_rule_about_the_tool_asks_again_and_the_first_one_does_not(
     installation: Installation, person: Person
 ) -> None:
     approve_and_remember(installation, person)
     first = list(installation.rules)
+    installation.rules = [*first, rule("other", "escalate", tool=["another"])]
+    assert not is_asked_again(installation, person)
+    assert "does not count" not in grants_listed(installation)
     installation.rules = [rule("ask-first", "escalate", "a person must still agree", tool=["ask"])]
     assert is_asked_again(installation, person)
+    assert "does not count: a rule about its tool" in grants_listed(installation)
     installation.rules = first
     assert not is_asked_again(installation, person)
 

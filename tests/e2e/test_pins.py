@@ -84,7 +84,7 @@ def test_a_server_that_stays_as_it_is_is_never_mentioned(pinned: Installation) -
     agent = use(pinned.start())
     assert agent.tool_names() == ["idle", "notify"]
     assert agent.call("idle").get("isError") is not True
-    assert pins(pinned, "diff") == "every server is as it was accepted\n"
+    assert pins(pinned, "diff") == "no server has changed since it was accepted\n"
     assert "pin" not in agent.errors.read_text("utf-8")
 
 
@@ -218,6 +218,9 @@ def test_a_damaged_file_of_pins_holds_its_server_and_is_kept(pinned: Installatio
     assert file.read_bytes() == torn
     listed = program.run([*PROXY, "pins", "list"], pinned.environment())
     assert (listed.returncode, "is damaged" in listed.stderr) == (1, True)
+    assert "kept aside" in pins(pinned, "reset", "whole")
+    assert file.with_suffix(".damaged").read_bytes() == torn
+    assert pinned.start().tool_names() == ["idle", "notify"]
 
 
 def test_pins_that_cannot_be_written_trust_nobody(installation: Installation) -> None:
@@ -246,11 +249,30 @@ def test_a_reset_server_is_trusted_anew(pinned: Installation) -> None:
     assert pinned.start().tool_names() == ["idle", "notify"]
 
 
+def test_a_server_that_is_told_the_workspace_is_the_same_in_another(
+    installation: Installation,
+) -> None:
+    def use_in(place: str) -> RawClient:
+        workspace = installation.home / place
+        workspace.mkdir(exist_ok=True)
+        installation.variables["ALLOWED_DIRECTORY"] = str(workspace)
+        installation.add_scripted(tools=[{**at_tool(0), "name": "echo"}])
+        entry = installation.servers["scripted"]
+        assert isinstance(entry, dict)
+        entry["args"] = [*entry["args"], str(workspace)]  # type: ignore[misc]
+        return installation.start()
+
+    installation.allow_scripted()
+    assert use_in("one").tool_names() == ["echo"]
+    assert use_in("two").tool_names() == ["echo"]
+    assert len(orjson.loads(pins(installation, "list", "--json"))) == 1
+
+
 def test_accepting_needs_a_person_or_a_word(pinned: Installation) -> None:
     say(pinned, {"instructions": "Other."})
     pinned.start()
     asked = program.run([*PROXY, "pins", "accept", "whole"], pinned.environment())
-    assert (asked.returncode, "nobody to ask" in asked.stderr) == (2, True)
+    assert (asked.returncode, "no terminal to ask on" in asked.stderr) == (2, True)
     nobody = program.run([*PROXY, "pins", "diff", "nobody"], pinned.environment())
     assert (nobody.returncode, nobody.stdout) == (2, "")
 
@@ -268,3 +290,9 @@ def test_status_says_what_waits(pinned: Installation) -> None:
     pinned.start()
     status = program.run([*PROXY, "status"], pinned.environment())
     assert "must be accepted: ironcurtain-proxy pins diff whole" in status.stderr
+
+
+def test_the_list_counts_in_words(pinned: Installation) -> None:
+    listed = pins(pinned, "list")
+    assert "instructions, 2 tools, 1 prompt" in listed
+    assert "1 instructions" not in listed

@@ -17,11 +17,12 @@ import pytest
 from ironcurtain_proxy.model.json import Json
 from tests.e2e.installation import ROOT, Installation
 from tests.e2e.real_servers import PACKAGES, missing
-from tests.e2e.servers import scripted
+from tests.e2e.servers import scripted as scripted_server
 from tests.program import PROXY
 
 PROGRAMS: Final = Path(__file__).parent / "clients"
 PYTHON_1: Final = Path(sys.prefix) / "mcp-1"
+FASTMCP: Final = Path(sys.prefix) / "fastmcp"
 
 EVERYTHING: Final[Mapping[str, Json]] = {
     "version": "2025-11-25",
@@ -87,10 +88,30 @@ def test_the_client_of_an_sdk_sees_all_that_is_served(client: str, scripted_: In
     tools, approved = seen.pop("tools"), seen.pop("approved")
     assert seen == EVERYTHING
     assert isinstance(tools, list)
-    assert set(scripted.TOOLS) - {"forbidden"} <= {*tools}
+    assert set(scripted_server.TOOLS) - {"forbidden"} <= {*tools}
     assert approved == {"name": "ask", "arguments": {"text": "/srv/x"}}
     if client != "python 1":  # it does not tell of what it does not wait for any more
         assert b"notifications/cancelled" in scripted_.journal_file().read_bytes()
+
+
+def test_the_client_of_fastmcp_lists_calls_and_is_denied(scripted: Installation) -> None:
+    if not FASTMCP.exists():
+        missing("fastmcp")
+    scripted.write_policy()
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / "fastmcp_client.py"), *PROXY],
+        env={**scripted.environment(), "PYTHONPATH": str(FASTMCP)},
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        timeout=55,
+    )
+    assert done.stdout, done.stderr.decode()[-3000:]
+    seen: dict[str, Json] = orjson.loads(done.stdout)
+    tools = seen.pop("tools")
+    assert isinstance(tools, list)
+    assert set(scripted_server.TOOLS) - {"forbidden"} <= {*tools}
+    assert seen == {"answer": "hello", "denied": True, "resources": 0, "prompts": 0}
 
 
 @pytest.fixture

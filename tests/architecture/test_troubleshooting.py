@@ -1,0 +1,114 @@
+"""The page of messages and the code say the same: no message of the page is gone from the code,
+and none that an agent or a reviewer meets is missing on the page."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.agent import replies
+from ironcurtain_proxy.web import guard
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "ironcurtain_proxy"
+PAGE = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
+NO_REFUSALS = {"policy-roots", "scenario"}
+"""Names that stand in reports and labels, and that nobody reads as a message."""
+
+
+def messages_of_the_page() -> list[str]:
+    text = re.sub(r"\s+", " ", PAGE)
+    return [found for found in re.findall(r"\*\*`(.+?)`\*\*", text) if found.strip("… ")]
+
+
+def texts_of(node: ast.AST) -> Iterator[str]:
+    """Every text of a module; a part that is filled in is a line end."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one.value
+        elif isinstance(one, ast.JoinedStr):
+            yield "".join(
+                [str(part.value) if isinstance(part, ast.Constant) else "\n" for part in one.values]
+            )
+
+
+@cache
+def trees() -> list[tuple[Path, ast.Module]]:
+    return [(file, ast.parse(file.read_text("utf-8"))) for file in sorted(PACKAGE.rglob("*.py"))]
+
+
+@cache
+def texts() -> list[str]:
+    found = [text for _, tree in trees() for text in texts_of(tree)]
+    return [*found, *[file.read_text("utf-8") for file in PACKAGE.glob("web/static/*.js")]]
+
+
+def has_parts(text: str, parts: list[str]) -> bool:
+    place = 0
+    for part in parts:
+        place = text.find(part, place)
+        if place < 0:
+            return False
+        place += len(part)
+    return True
+
+
+@pytest.mark.parametrize("message", messages_of_the_page())
+def test_every_message_of_the_page_is_one_of_the_program(message: str) -> None:
+    parts = [part.strip() for part in message.split("…") if part.strip(" .;:")]
+    assert any(has_parts(text, parts) for text in texts()), message
+
+
+def rules_of_the_code() -> set[str]:
+    """The names of rules that the code itself writes: the first argument of `Ground`."""
+    found: set[str] = set()
+    for _, tree in trees():
+        names = {
+            target.id: one.value.value
+            for one in ast.walk(tree)
+            if isinstance(one, ast.AnnAssign | ast.Assign) and isinstance(one.value, ast.Constant)
+            for target in ([one.target] if isinstance(one, ast.AnnAssign) else one.targets)
+            if isinstance(target, ast.Name) and isinstance(one.value.value, str)
+        }
+        for one in ast.walk(tree):
+            if isinstance(one, ast.Call) and ast.unparse(one.func) == "Ground" and one.args:
+                rule = one.args[0]
+                if isinstance(rule, ast.Constant):
+                    found.add(str(rule.value))
+                elif isinstance(rule, ast.JoinedStr) and isinstance(rule.values[0], ast.Constant):
+                    found.add(str(rule.values[0].value))
+                elif isinstance(rule, ast.Name) and rule.id in names:
+                    found.add(names[rule.id])
+    return {rule for rule in found if rule} - NO_REFUSALS
+
+
+def test_every_rule_of_the_code_stands_on_the_page() -> None:
+    listed = {
+        rule
+        for row in re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
+        for rule in re.findall(r"`(.+?)`", row)
+    }
+    families = [rule.removesuffix("…") for rule in listed if rule.endswith("…")]
+    code = rules_of_the_code()
+    assert len(code) > 20
+    missing = {rule for rule in code - listed if not rule.startswith(tuple(families))}
+    assert missing == set()
+    gone = {rule for rule in listed if not rule.endswith("…")} - code
+    assert {rule for rule in gone if not any(rule == text for text in texts())} == set()
+
+
+def test_every_refusal_that_an_agent_reads_stands_on_the_page() -> None:
+    page = re.sub(r"\s+", " ", PAGE)
+    for blocks in replies.REFUSALS.values():
+        for block in blocks[:1]:
+            fixed = max(re.split(r"\{\w+\}", block), key=len).strip(" '…")
+            assert fixed in page, block
+
+
+def test_every_problem_of_the_page_in_the_browser_stands_on_the_page() -> None:
+    page = re.sub(r"\s+", " ", PAGE)
+    for words in (guard._FOREIGN, guard._CLOSED):
+        assert words in page

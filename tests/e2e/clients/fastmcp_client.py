@@ -1,0 +1,39 @@
+"""A session of the client of fastmcp with the command of its arguments, as one JSON object."""
+
+import asyncio
+import json
+import os
+import sys
+
+from fastmcp import Client  # type: ignore[import-not-found, unused-ignore]
+from fastmcp.client.transports import (  # type: ignore[import-not-found, unused-ignore]
+    StdioTransport,
+)
+
+
+async def main() -> None:
+    command, *args = sys.argv[1:]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    moves: list[float] = []
+
+    async def moved(progress: float, total: float | None, message: str | None) -> None:
+        del total, message
+        moves.append(progress)
+
+    transport = StdioTransport(command, args, env=environment)
+    async with Client(transport, progress_handler=moved) as client:
+        tools = await client.list_tools()
+        answer = await client.call_tool("answer", {"text": "hello"})
+        denied = await client.call_tool("forbidden", {"text": "x"}, raise_on_error=False)
+        seen = {
+            "tools": [tool.name for tool in tools],
+            "answer": answer.content[0].text,
+            "denied": denied.is_error,
+            "resources": len(await client.list_resources()),
+            "prompts": len(await client.list_prompts()),
+        }
+    sys.stdout.write(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

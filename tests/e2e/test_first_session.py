@@ -1,0 +1,205 @@
+"""The first session after `init --yes`: 200 calls of five servers, of which nobody knows two.
+
+The filesystem, git and memory servers are the public ones. `editor` and `tasks` list what two
+servers of the registries list for which there is no pack, and answer each call.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests import program
+from tests.e2e.confined_installation import PATH, require_sandbox
+from tests.e2e.raw_client import Message, RawClient, texts
+from tests.e2e.real_servers import npm_server, python_server
+from tests.e2e.servers import bash_shell
+from tests.program import PROXY, ROOT
+
+UNKNOWN: Final = Path(__file__).with_name("unknown_tools.json")
+LISTED: Final = Path(bash_shell.__file__).with_name("listed.py")
+MOST_QUESTIONS: Final = 10
+
+
+class Newcomer:
+    """Somebody with a project, a client and five servers."""
+
+    def __init__(self, root: Path, path: str) -> None:
+        self.home, self.app = root / "home", root / "home/app"
+        self.mailbox, self.errors = root / "mailbox", root / "errors.txt"
+        self.environ = {
+            "PATH": path,
+            "HOME": str(self.home),
+            "ESCALATION_DIR": str(self.mailbox),
+            "PYTHONPATH": str(ROOT),
+            "LANG": "C.UTF-8",
+        }
+        self._make_project()
+        self.cursor = self.home / ".cursor/mcp.json"
+        self.cursor.parent.mkdir()
+        inner = orjson.dumps({"mcpServers": self._servers()}, option=orjson.OPT_INDENT_2).decode()
+        self.before = f"// my servers\n{inner}\n".encode()
+        self.cursor.write_bytes(self.before)
+        self.calls = 0
+        self.questions: list[str] = []
+        self.failed: list[str] = []
+
+    def _make_project(self) -> None:
+        (self.app / "src").mkdir(parents=True)
+        (self.app / "src/calc.py").write_text("def add(a, b):\n    return a - b\n")
+        (self.app / ".env").write_text("TOKEN=not-a-real-token\n")
+        (self.app / ".gitignore").write_text(".env\n")
+        named = ["-c", "user.name=d", "-c", "user.email=d@example.com"]
+        for words in (["init", "-qb", "main"], ["add", "-A"], [*named, "commit", "-qm", "Start"]):
+            subprocess.run(["git", "-C", str(self.app), *words], check=True)
+        for key in ("name", "email"):
+            words = ["git", "-C", str(self.app), "config", f"user.{key}", "d@example.com"]
+            subprocess.run(words, check=True)
+
+    def _servers(self) -> dict[str, Json]:
+        commands = {
+            "filesystem": npm_server("filesystem", str(self.app)),
+            "git": python_server("git", "--repository", str(self.app)),
+            "memory": npm_server("memory"),
+            "editor": [sys.executable, str(LISTED), str(UNKNOWN), "editor"],
+            "tasks": [sys.executable, str(LISTED), str(UNKNOWN), "tasks"],
+        }
+        return {name: {"command": one[0], "args": [*one[1:]]} for name, one in commands.items()}
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return program.run([*PROXY, *words], self.environ, self.app)
+
+    # --- the session
+
+    def work(self) -> None:
+        """200 calls, as an agent makes them for a list of tasks."""
+        client = RawClient(PROXY, self.environ, self.errors, self.app)
+        with client:
+            client.initialize()
+            client.until_listed(
+                *("filesystem__read_file", "git__git_status", "memory__read_graph"),
+                *("editor__get_text_file_contents", "tasks__list_requests"),
+            )
+            for tool, given in session(str(self.app)):
+                self._call(client, tool, given)
+
+    def _call(self, client: RawClient, tool: str, given: Message) -> None:
+        self.calls += 1
+        call = client.start_call(tool, given)
+        end = time.monotonic() + 30
+        while not any(one.get("id") == call and "method" not in one for one in client.arrived):
+            assert time.monotonic() < end, tool
+            for file in self.mailbox.glob("request-*.json"):
+                self._answer(orjson.loads(file.read_bytes()))
+            client.wait(0.01)
+        result = client.result(call)
+        if result.get("isError"):
+            self.failed.append(f"{tool}: {texts(result)}")
+
+    def _answer(self, question: Message) -> None:
+        """Approve, and remember the last of what is offered: the widest."""
+        self.questions.append(f"{question['serverName']}/{question['toolName']}")
+        offered = question["whitelistCandidates"]
+        assert isinstance(offered, list)
+        identifier = str(question["escalationId"])
+        kind = ["--kind", str(len(offered))] if offered else []
+        answered = self.run("approve", identifier, *kind)
+        assert answered.returncode == 0, answered.stderr
+
+
+def session(app: str) -> Iterator[tuple[str, Message]]:
+    """The calls: looked around, planned, ten times the same kind of change, and put away."""
+    repository: Message = {"repo_path": app}
+    request: Message = {"requestId": "req-1"}
+    yield "filesystem__list_allowed_directories", {}
+    yield "filesystem__directory_tree", {"path": app}
+    yield "filesystem__read_text_file", {"path": f"{app}/.env"}
+    yield "memory__read_graph", {}
+    yield (
+        "memory__create_entities",
+        {"entities": [{"name": "app", "entityType": "project", "observations": ["small"]}]},
+    )
+    yield "tasks__list_requests", {}
+    plan: list[Json] = [{"title": f"Module {i}", "description": "Write it"} for i in range(10)]
+    yield "tasks__request_planning", {"originalRequest": "Write ten modules", "tasks": plan}
+    yield "git__git_create_branch", {**repository, "branch_name": "modules"}
+    yield "git__git_checkout", {**repository, "branch_name": "modules"}
+    for number in range(10):
+        yield from one_task(app, number)
+    yield "filesystem__create_directory", {"path": f"{app}/docs"}
+    yield "filesystem__write_file", {"path": f"{app}/docs/a.md", "content": "# docs\n"}
+    yield (
+        "filesystem__move_file",
+        {"source": f"{app}/docs/a.md", "destination": f"{app}/docs/b.md"},
+    )
+    yield "git__git_show", {**repository, "revision": "HEAD"}
+    yield "memory__search_nodes", {"query": "app"}
+    yield "memory__open_nodes", {"names": ["app"]}
+    yield "git__git_reset", repository
+    yield "tasks__approve_request_completion", request
+    yield "tasks__update_task", {**request, "taskId": "task-1", "title": "Done"}
+    yield "tasks__list_requests", {}
+    yield "git__git_status", repository
+
+
+def one_task(app: str, number: int) -> Iterator[tuple[str, Message]]:
+    file, task = f"{app}/src/mod{number}.py", f"task-{number + 1}"
+    named: Message = {"requestId": "req-1", "taskId": task}
+    repository: Message = {"repo_path": app}
+    yield "tasks__get_next_task", {"requestId": "req-1"}
+    yield "filesystem__list_directory", {"path": f"{app}/src"}
+    yield "filesystem__read_text_file", {"path": f"{app}/src/calc.py"}
+    yield "filesystem__search_files", {"path": app, "pattern": "**/*.py"}
+    yield "filesystem__write_file", {"path": file, "content": f"def f(a):\n    a - {number}\n"}
+    yield (
+        "filesystem__edit_file",
+        {"path": file, "edits": [{"oldText": "a -", "newText": "return a +"}]},
+    )
+    yield (
+        "editor__get_text_file_contents",
+        {"files": [{"file_path": file, "ranges": [{"start": 1, "end": None}]}]},
+    )
+    patch: Message = {"start": 1, "contents": "def g(a):\n", "range_hash": "5d41402a"}
+    yield (
+        "editor__edit_text_file_contents",
+        {"files": [{"path": file, "file_hash": "9b74c989", "patches": [patch]}]},
+    )
+    yield "filesystem__read_multiple_files", {"paths": [file, f"{app}/src/calc.py"]}
+    yield "git__git_status", repository
+    yield "git__git_diff_unstaged", repository
+    yield "git__git_add", {**repository, "files": [f"src/mod{number}.py"]}
+    yield "git__git_diff_staged", repository
+    yield "git__git_commit", {**repository, "message": f"Add module {number}"}
+    yield "git__git_log", {**repository, "max_count": 3}
+    yield "tasks__mark_task_done", {**named, "completedDetails": f"Wrote module {number}."}
+    yield "tasks__approve_task_completion", named
+    observed: list[Json] = [{"entityName": "app", "contents": [f"module {number} is there"]}]
+    yield "memory__add_observations", {"observations": observed}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("is_confined", [True, False], ids=["in sandboxes", "without a sandbox"])
+def test_a_first_session_of_200_calls_asks_at_most_ten_questions(
+    tmp_path: Path, is_confined: bool
+) -> None:
+    if is_confined:
+        require_sandbox()
+    who = Newcomer(tmp_path, PATH if is_confined else os.environ["PATH"])
+    done = who.run("init", "--yes", "--seconds", "50")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert who.cursor.read_bytes() != who.before
+    who.work()
+    assert who.failed == []
+    assert who.calls == 200
+    assert "filesystem/read_text_file" in who.questions  # of .env: the person is there
+    assert len(who.questions) <= MOST_QUESTIONS, who.questions
+    undone = who.run("init", "--undo")
+    assert undone.returncode == 0, undone.stdout + undone.stderr
+    assert who.cursor.read_bytes() == who.before
