@@ -21,13 +21,7 @@ from ironcurtain_proxy.facts.paths import PathReader
 from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.model.annotation import ArgumentRole, RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import (
-    ListCondition,
-    PathCondition,
-    Policy,
-    ProtectedPath,
-    Rule,
-)
+from ironcurtain_proxy.model.policy import ListCondition, PathCondition, Policy, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, TextValue
 
 BENCH_PROXY = Path(__file__).resolve().parents[2] / "shared" / "tools" / "bench_proxy.py"

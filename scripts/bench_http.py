@@ -52,7 +52,7 @@ async def app(scope, receive, send):
     await Response(answer, media_type="application/json")(scope, receive, send)
 
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="critical", ws="none",
-            timeout_keep_alive=300)
+            http="h11", loop="asyncio", timeout_keep_alive=300)
 """
 
 

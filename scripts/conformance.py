@@ -1,11 +1,15 @@
 """The conformance suite of MCP against a server, alone and behind the proxy.
 
-    scripts/conformance [--json] [--scenario NAME]
+    scripts/conformance [--json | --check] [--scenario NAME] [--side server|client]
 
-The suite speaks HTTP, so the server and the proxy stand behind the same bridge
-(`conformance_bridge.py`); the proxy is measured once more at its own HTTP. The server is the
+On the side of servers the suite speaks HTTP, so the server and the proxy stand behind the same
+bridge (`conformance_bridge.py`); the proxy is measured once more at its own HTTP. The server is the
 everything server of the Python SDK, from its source distribution. The proxy has a policy that
 allows everything, and the table has what the proxy loses.
+
+On the side of clients the suite is the server, and the client is the SDK's own, or an agent of a
+proxy (`conformance_client.py`). How many checks pass depends on how many requests a client sends:
+what fails counts. `--check` compares the tables with those of docs/protocol.md.
 """
 
 import argparse
@@ -24,6 +28,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from conformance_client import NOT_OFFERED_NAMES
+
 ROOT: Final = Path(__file__).parents[1]
 REVISION: Final = "2025-11-25"
 SUITE: Final = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
@@ -33,7 +39,9 @@ CACHE: Final = (
     Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ironcurtain-conformance"
 )
 _DEADLINE: Final = 30.0
-_LINE: Final = re.compile(r"(\d+) passed, (\d+) failed")
+_CLIENT_MILLISECONDS: Final = 60_000
+_MORE_RUNS: Final = 2
+DOCUMENT: Final = ROOT / "docs" / "protocol.md"
 
 Scores = dict[str, tuple[int, int]]
 
@@ -222,12 +230,49 @@ def _scores(url: str, scenario: str | None, token: str = "") -> Scores:
         suite_run = [*node, str(suite()), "server", "--url", url, *chosen, "-o", results]
         environ = {**os.environ, "CONFORMANCE_TOKEN": token}
         subprocess.run(suite_run, check=False, capture_output=True, env=environ)
-        found: Scores = {}
-        for file in sorted(Path(results).rglob("checks.json")):
-            checks = Counter(check["status"] for check in json.loads(file.read_text("utf-8")))
-            name = re.sub(r"^server-|-\d{4}-\d\d-\d\dT.*$", "", file.parent.name)
-            found[name] = (checks["SUCCESS"], checks["FAILURE"])
-        return found
+        return _found(Path(results))
+
+
+def _found(results: Path) -> Scores:
+    found: Scores = {}
+    for file in sorted(results.rglob("checks.json")):
+        checks = Counter(check["status"] for check in json.loads(file.read_text("utf-8")))
+        place = str(file.parent.relative_to(results))
+        name = re.sub(r"^server-|-\d{4}-\d\d-\d\dT.*$", "", place)
+        found[name] = (checks["SUCCESS"], checks["FAILURE"])
+    return found
+
+
+def measure_client(command: list[str], scenario: str | None) -> Scores:
+    """Checks passed and failed by a client, in the scenarios that the revision has."""
+    with tempfile.TemporaryDirectory() as results:
+        chosen = ["--scenario", scenario] if scenario else ["--requirements", REVISION]
+        run = [str(NODE), str(suite()), "client", "--command", " ".join(command), *chosen]
+        more = ["--timeout", str(_CLIENT_MILLISECONDS), "-o", results]
+        subprocess.run([*run, *more], check=False, capture_output=True)
+        found = _found(Path(results))
+    return {name: score for name, score in found.items() if name not in NOT_OFFERED_NAMES}
+
+
+def clients() -> dict[str, list[str]]:
+    """The command of each client."""
+    own = everything().parents[2] / ".github" / "actions" / "conformance" / "client.py"
+    ours = [sys.executable, str(Path(__file__).with_name("conformance_client.py"))]
+    return {"sdk": [*ours, "--sdk", str(own)], "proxy": ours}
+
+
+def client_table(scores: dict[str, Scores]) -> list[str]:
+    """The scenarios in which other checks fail, as a table; then the sums of failed checks."""
+    lines = ["| scenario, as a client | the SDK's client | the proxy |", "|---|---|---|"]
+    names = sorted({name for one in scores.values() for name in one})
+    for name in names:
+        found = [one.get(name) for one in scores.values()]
+        failed = [None if score is None else score[1] for score in found]
+        if len({*failed}) > 1:
+            cells = " | ".join("-" if one is None else f"{one} failed" for one in failed)
+            lines.append(f"| {name} | {cells} |")
+    sums = " | ".join(f"{sum(one[1] for one in s.values())} failed" for s in scores.values())
+    return [*lines, f"| all {len(names)} | {sums} |"]
 
 
 def table(scores: dict[str, Scores]) -> list[str]:
@@ -246,35 +291,90 @@ def _sum(scores: Scores) -> str:
     return f"{sum(one[0] for one in scores.values())}/{sum(one[1] for one in scores.values())}"
 
 
-def main() -> int:
-    """Measure all variants. 0: the proxy loses nothing."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="write JSON")
-    parser.add_argument("--scenario", help="one scenario alone")
-    options = parser.parse_args()
+def measure_servers(scenario: str | None) -> dict[str, Scores]:
+    """The everything server, alone and behind the proxy, and the proxy's own HTTP."""
     with tempfile.TemporaryDirectory() as directory:
         command, variables = proxy(Path(directory))
         threading.Thread(target=approve, args=[Path(directory)], daemon=True).start()
-        scores = {
-            "server": measure(server(), {}, options.scenario),
-            "proxy": measure(command, variables, options.scenario),
-            "front": measure_front(variables, options.scenario),
+        return {
+            "server": measure(server(), {}, scenario),
+            "proxy": measure(command, variables, scenario),
+            "front": measure_front(variables, scenario),
         }
+
+
+def measure_clients(scenario: str | None) -> dict[str, Scores]:
+    """The SDK's client, and an agent of a proxy."""
+    return {name: measure_client(command, scenario) for name, command in clients().items()}
+
+
+SIDES: Final = {"server": (measure_servers, table), "client": (measure_clients, client_table)}
+
+
+def check(side: str) -> bool:
+    """Whether the documents have the table that is measured. Says so where they have not."""
+    measured, shown = SIDES[side]
+    written = DOCUMENT.read_text("utf-8")
+    scores = measured(None)
+    for _ in range(_MORE_RUNS):
+        if "\n".join(shown(scores)) in written:
+            return True
+        # Of a busy machine: each scenario that differs is measured once more, alone.
+        for name in _differing(scores):
+            for variant, again in measured(name).items():
+                scores[variant] |= again
+    if "\n".join(shown(scores)) in written:
+        return True
+    sys.stdout.write("\n".join([f"{DOCUMENT.name} has another table:", *shown(scores)]) + "\n")
+    return False
+
+
+def _differing(scores: dict[str, Scores]) -> list[str]:
+    names = sorted({name for one in scores.values() for name in one})
+    return [name for name in names if len({one.get(name) for one in scores.values()}) > 1]
+
+
+def main() -> int:
+    """Measure all variants. 0: the proxy loses nothing, or the documents are as measured.
+
+    1: otherwise. 2: the suite cannot be installed.
+    """
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="write JSON")
+    parser.add_argument("--check", action="store_true", help="compare with the documents")
+    parser.add_argument("--scenario", help="one scenario alone")
+    parser.add_argument("--side", choices=SIDES, help="one side alone")
+    options = parser.parse_args()
+    sides = [options.side] if options.side else [*SIDES]
+    try:
+        suite(), everything()
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(f"the suite cannot be installed: {error}\n")
+        return 2
+    if options.check:
+        return int(not all(check(side) for side in sides))
+    found = {side: SIDES[side][0](options.scenario) for side in sides}
     if options.json:
-        found = {
-            name: {
-                "passed": sum(p for p, _ in one.values()),
-                "failed": sum(f for _, f in one.values()),
-            }
-            for name, one in scores.items()
-        }
-        sys.stdout.write(json.dumps({REVISION: found, "scenarios": scores}, indent=2) + "\n")
+        sums = {side: {name: _as_json(one) for name, one in s.items()} for side, s in found.items()}
+        sys.stdout.write(json.dumps({REVISION: sums, "scenarios": found}, indent=2) + "\n")
     else:
-        sys.stdout.write("\n".join(table(scores)) + "\n")
-    is_less = scores["server"] != scores["proxy"] or any(
-        failed for _, failed in scores["front"].values()
-    )
-    return int(is_less)
+        for side, scores in found.items():
+            sys.stdout.write("\n".join([*SIDES[side][1](scores), ""]) + "\n")
+    return int(any(_is_less(side, scores) for side, scores in found.items()))
+
+
+def _as_json(scores: Scores) -> dict[str, int]:
+    return {
+        "passed": sum(passed for passed, _ in scores.values()),
+        "failed": sum(failed for _, failed in scores.values()),
+    }
+
+
+def _is_less(side: str, scores: dict[str, Scores]) -> bool:
+    if side == "client":
+        return any(failed for _, failed in scores["proxy"].values())
+    fails = any(failed for _, failed in scores["front"].values())
+    return fails or scores["server"] != scores["proxy"]
 
 
 if __name__ == "__main__":

@@ -27,21 +27,30 @@ PACKAGE: Final = "ironcurtain_proxy"
 EXPLAINED: Final = ROOT / "scripts" / "mutate_explained.txt"
 _RULES: Final = (
     "decision/test_matching", "decision/test_authorizer", "decision/test_names",
+    "decision/test_excepting", "decision/test_gravest_first", "decision/test_operations",
+    "decision/test_unknown_tools", "decision/test_uris", "decision/test_explanation",
+    "decision/test_explained_steps",
     "decision/test_properties", "decision/test_left_out_values", "properties/test_authorizer",
 )  # fmt: skip
-_ALL: Final = (*_RULES, "decision/test_explanation", "decision/test_gravest_first")
 _CALLS: Final = (
     "mediation/test_mediator", "mediation/test_mediation_guards", "mediation/test_approved_calls",
     "mediation/test_ended_calls", "mediation/test_plans", "mediation/test_asked_again",
-    "mediation/test_policy_change",
+    "mediation/test_policy_change", "mediation/test_containing",
 )  # fmt: skip
 _GRANTS: Final = ("grants/test_book", "grants/test_granted", "grants/test_grant_reach",
-    "grants/test_grant_settlement", "grants/test_grant_properties")  # fmt: skip
+    "grants/test_grant_settlement", "grants/test_grant_properties", "grants/test_family_settlement",
+    "grants/test_whole_calls")  # fmt: skip
 MODULES: Final[dict[str, tuple[str, ...]]] = {
     "decision.authorizer": _RULES, "decision.breaker": ("decision/test_breaker",),
-    "decision.combining": _ALL, "decision.explanation": _ALL, "decision.invariants": _ALL,
-    "decision.matching": _RULES, "decision.prior_consent": ("decision/test_prior_consent",),
-    "decision.rules": _ALL,
+    "decision.combining": _RULES,
+    "decision.explanation": (
+        "decision/test_explanation", "decision/test_explained_steps", "decision/test_names",
+        "decision/test_operations", "decision/test_unknown_tools", "decision/test_uris",
+    ), "decision.invariants": (*_RULES, "decision/test_questions"),
+    "decision.matching": _RULES, "decision.prior_consent": (
+        "decision/test_prior_consent", "decision/test_containment", "decision/test_names",
+    ),
+    "decision.rules": _RULES,
     "mediation.mediator": _CALLS, "mediation.judge": _CALLS, "mediation.refusals": _CALLS,
     "mediation.escalated": _CALLS,
     "grants.patterns": _GRANTS, "grants.matching": _GRANTS, "grants.grant_settlement": _GRANTS,

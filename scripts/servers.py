@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -393,6 +394,10 @@ def main() -> int:
         sys.stdout.write(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n")
         for row in rows:
             sys.stdout.write(f"| {' | '.join([row[one] for one in columns])} |\n")
+        kinds = Counter(one for row in rows for one in row["calls"].split(", "))
+        own = kinds["differs from itself"]
+        note = f", {own} differ between two answers of the server alone as well" if own else ""
+        sys.stdout.write(f"{kinds['same']} of {kinds.total()} calls are equal{note}\n")
     differs = any("iffers" in value.replace("differs from itself", "") for row in rows
                   for value in row.values())  # fmt: skip
     return failed or int(differs)

@@ -60,7 +60,10 @@ def fetched(server: Mapping[str, object], scratch: Path) -> dict[str, object]:
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "PYENV_ROOT": os.environ.get("PYENV_ROOT", ""),
-        **{str(key): str(value) for key, value in dict(server.get("env", {})).items()},  # type: ignore[call-overload]
+        **{
+            str(key): str(value).replace("@scratch", str(scratch))
+            for key, value in dict(server.get("env", {})).items()  # type: ignore[call-overload]
+        },
     }
     started = [*command[0], *given]
     with (scratch / "stderr.txt").open("wb") as errors:
