@@ -131,8 +131,13 @@ class Servers(End, Protocol):
 class ToolFinder(Protocol):
     """Resolves the tool names that the agent uses."""
 
-    async def ready(self, exposed_name: str) -> None:
-        """Wait until the tool can be found, for a limited time."""
+    async def ready(self, exposed_name: str) -> str:
+        """Wait until the tool can be found, for a limited time.
+
+        Returns:
+            Why it may be missing, in a sentence for the agent: its server has not started. Empty:
+            every server that may have it has started.
+        """
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         """The (server, tool) of a name that the agent uses; None: there is no such tool."""

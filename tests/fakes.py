@@ -49,8 +49,8 @@ class FakeTools:
 
     digest: str = "d1"
 
-    async def ready(self, exposed_name: str) -> None:
-        return
+    async def ready(self, exposed_name: str) -> str:
+        return ""
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         return self.known.get(exposed_name)

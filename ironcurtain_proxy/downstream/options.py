@@ -28,7 +28,9 @@ class DownstreamOptions:
     call_timeout: float = 300.0
     """The deadline of one call."""
     start_deadline: float = 10.0
-    """The wait of `tools` for servers that are starting."""
+    """The wait of a list for servers that are starting."""
+    call_start_deadline: float = 50.0
+    """The wait of a call for its server; below the 60 seconds after which clients give up."""
     initialize_timeout: float = 60.0
     """Seconds for `initialize`, and for each page of tools."""
     list_timeout: float = 30.0

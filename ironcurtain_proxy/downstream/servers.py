@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, assert_never
 
 import anyio
 from anyio.abc import TaskStatus
@@ -65,7 +65,8 @@ class DownstreamServers:
         self._log = SessionLog(options.session_log)
         if self._log.fault:
             _LOGGER.warning("no session log: %s", self._log.fault)
-        self._wait_until: float | None = None
+        self._first_wait: float | None = None
+        """The loop's time of the first wait for a server."""
         self.twins = Twins(options, lambda: self.hooks, self._log)
         """Second instances, for approved calls."""
         self._supervisors = {
@@ -130,19 +131,46 @@ class DownstreamServers:
         return {name: supervisor.tools for name, supervisor in self._supervisors.items()}
 
     async def until_settled(self, server: str) -> None:
-        """Wait until a server is ready or has failed.
-
-        All waits end at one deadline, which begins with the first wait: a server that hangs delays
-        calls only once.
+        """Wait until a server is ready or has failed, as long as a list waits.
 
         Raises:
             ServerUnavailableError: there is no such server.
         """
-        settled = self._supervisor(server).settled
-        if self._wait_until is None:
-            self._wait_until = anyio.current_time() + self._options.start_deadline
-        with anyio.CancelScope(deadline=self._wait_until):
-            await settled.wait()
+        await self._wait_for(self._supervisor(server), self._options.start_deadline)
+
+    async def until_started(self, server: str) -> str:
+        """Wait until a server is ready or has failed, as long as a call waits.
+
+        A call waits longer than a list: the list is announced again when a late server has started,
+        but a call that is refused is lost.
+
+        Returns:
+            What the agent is told when the server has not started; empty: it has.
+
+        Raises:
+            ServerUnavailableError: there is no such server.
+        """
+        supervisor = self._supervisor(server)
+        await self._wait_for(supervisor, self._options.call_start_deadline)
+        match supervisor.status().state:
+            case "starting":
+                return f'The server "{server}" is still starting: call again in a few seconds.'
+            case "failed":
+                return (
+                    f'The server "{server}" did not start, and is tried again;'
+                    ' for the operator, "ironcurtain-proxy status" says why.'
+                )
+            case "ready" | "restarting" | "stopped":
+                return ""
+            case unexpected:
+                assert_never(unexpected)
+
+    async def _wait_for(self, supervisor: Supervisor, seconds: float) -> None:
+        # The time runs from the first wait for any server: one that hangs delays calls only once.
+        if self._first_wait is None:
+            self._first_wait = anyio.current_time()
+        with anyio.CancelScope(deadline=self._first_wait + seconds):
+            await supervisor.settled.wait()
 
     async def introductions(self, seconds: float) -> Mapping[str, Greeted]:
         """The descriptions of the servers that start within some seconds."""

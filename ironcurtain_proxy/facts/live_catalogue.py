@@ -23,6 +23,9 @@ class ToolLists(Protocol):
     async def until_settled(self, server: str) -> None:
         """Wait, up to a deadline, until a server has started or failed."""
 
+    async def until_started(self, server: str) -> str:
+        """Wait as a call does. Returns what the agent is told when it has not started."""
+
 
 ToolPins: TypeAlias = Callable[[str, Mapping[str, Json]], Mapping[str, str]]
 """By server and its tools by name: why tools are held until a person accepts them, by name."""
@@ -85,17 +88,19 @@ class LiveCatalogue:
         self._judged[server] = tools, held
         return held
 
-    async def ready(self, exposed_name: str) -> None:
+    async def ready(self, exposed_name: str) -> str:
         """Wait for the server of a tool: a call may come before its server is ready.
 
-        Waits only for the server to which the name points.
+        Waits only for the server to which the name points. Returns why the tool may be missing.
         """
         if self.find(exposed_name) is not None:
-            return
+            return ""
+        why: list[str] = []
         for spec in self._servers:
             if exposed_name.startswith(self.exposed(spec.name, "")):
-                await self._source.until_settled(spec.name)
+                why.append(await self._source.until_started(spec.name))
                 self.refresh()
+        return " ".join(filter(None, why))
 
     async def listing(self) -> list[Json]:
         """Every tool's object as its server wrote it, apart from its name and that of its view."""

@@ -228,6 +228,13 @@ class Journal:
         await self.end(case, ResultSummary(status="denied", error=ground.reason))
         return Refused(by=by, ground=ground, note=note)
 
+    async def refuse_unknown(self, case: Case, why: str) -> Refused:
+        """Record a call of a tool that is not there; `why` may say that its server is missing."""
+        ground = case.decision.ground
+        if why:
+            ground = Ground(ground.rule, f"{ground.reason}. {why}")
+        return await self.refuse(case, "unknown-tool", ground)
+
     def _record(self, case: Case, result: ResultSummary | None) -> AuditRecord:
         record = case.record(
             result,

@@ -74,10 +74,10 @@ class Mediator:
 
     async def _find(self, case: Case, on_progress: ProgressListener | None) -> Reply:
         """Wait for a server that may have the tool and has not started yet."""
-        await self.world.tools.ready(case.call.exposed_name)
+        why = await self.world.tools.ready(case.call.exposed_name)
         found = self.world.tools.find(case.call.exposed_name)
         if found is None:
-            return await self.journal.refuse(case, "unknown-tool", case.decision.ground)
+            return await self.journal.refuse_unknown(case, why)
         case.locate(*found)
         return await self._decide(case, on_progress)
 

@@ -73,6 +73,9 @@ class Lists(Protocol):
     async def until_settled(self, server: str) -> None:
         """Wait, but not for ever, until a server has started or failed."""
 
+    async def until_started(self, server: str) -> str:
+        """Wait as a call does. Returns what the agent is told when it has not started."""
+
     async def entries(
         self, server: str, method: str, keys: tuple[str, str]
     ) -> Sequence[Mapping[str, Json]]:
@@ -109,7 +112,7 @@ class Operations:
         asked = self._asked(method, params)
         case = self.session.journal.open_operation(asked)
         if asked.server != _NOBODY:
-            await self.lists.until_settled(asked.server)
+            await self.lists.until_started(asked.server)
         if (held := await self._held(asked)) is not None:
             refusal = self.session.journal.refuse(case, "arguments", held)
             return await self.session.journal.guard(case, refusal)

@@ -70,7 +70,7 @@ class OwnTools:
     budgets: BudgetBook
     clock: Clock
     desk: Questions
-    ready: Callable[[str], Awaitable[None]]
+    ready: Callable[[str], Awaitable[object]]
     """Waits until the tool can be found, for a limited time."""
     plans: bool
     """Whether plans are offered. Without a profile that asks about capabilities they save no

@@ -322,6 +322,19 @@ async def test_a_server_that_does_not_answer_initialize_holds_nobody_up() -> Non
         assert servers.status()["deaf"].state == "starting"
 
 
+async def test_a_call_waits_longer_than_a_list_and_hears_why_its_server_is_missing() -> None:
+    options = DownstreamOptions(start_deadline=0.0, call_start_deadline=0.2)
+    async with running(scripted("deaf", {"deaf": True}), options=options) as servers:
+        assert await servers.tools() == {"deaf": ()}
+        assert "is still starting: call again" in await servers.until_started("deaf")
+    gone = dataclasses.replace(scripted("gone"), command="no-such-command-here")
+    options = DownstreamOptions(start_deadline=0.0)
+    async with running(scripted(), gone, options=options) as servers:
+        assert "did not start, and is tried again" in await servers.until_started("gone")
+        assert await servers.until_started("one") == ""
+        assert await text_of(servers, "echo", {"text": "on"}) == "on"
+
+
 async def test_tools_waits_no_longer_than_the_start_deadline_and_late_comers_are_announced(
     tmp_path: Path,
 ) -> None:

@@ -31,6 +31,10 @@ class Starting:
         self.waited_for.append(server)
         await self.begun.setdefault(server, anyio.Event()).wait()
 
+    async def until_started(self, server: str) -> str:
+        await self.until_settled(server)
+        return "" if self.listed.get(server) else f"{server} did not start."
+
 
 def catalogue_of(source: Starting, *names: str) -> LiveCatalogue:
     specs = [ServerSpec(name=name, annotations=name, command="x") for name in names]
@@ -57,6 +61,15 @@ async def test_a_call_that_comes_before_its_server_finds_it_later() -> None:
             assert catalogue.find("read") is None
             source.start("only", "read")
     assert catalogue.find("read") == ("only", "read")
+
+
+async def test_who_calls_a_tool_of_a_server_that_did_not_start_is_told_so() -> None:
+    source = Starting()
+    catalogue = catalogue_of(source, "one", "two")
+    source.start("one")
+    source.start("two", "read")
+    assert await catalogue.ready("one__read") == "one did not start."
+    assert await catalogue.ready("two__write") == ""
 
 
 async def test_a_name_of_no_server_waits_for_none() -> None:

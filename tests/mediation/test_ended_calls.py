@@ -68,9 +68,10 @@ async def test_a_call_that_is_withdrawn_before_its_server_listed_its_tools_is_re
     made.tools.known = {}
     waits = anyio.Event()
 
-    async def ready(exposed_name: str) -> None:
+    async def ready(exposed_name: str) -> str:
         waits.set()
         await anyio.sleep_forever()
+        return ""
 
     made.tools.ready = ready  # type: ignore[method-assign]
     await cancelled_when(made, waits)
@@ -84,8 +85,9 @@ async def test_a_call_may_come_before_its_server_has_listed_its_tools() -> None:
     grant(made, "fs.write")
     made.tools.known = {}
 
-    async def ready(exposed_name: str) -> None:
+    async def ready(exposed_name: str) -> str:
         made.tools.known = TOOLS
+        return ""
 
     made.tools.ready = ready  # type: ignore[method-assign]
     assert isinstance(await call(made), Answered)

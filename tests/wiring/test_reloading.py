@@ -35,6 +35,9 @@ class NoTools:
     async def until_settled(self, server: str) -> None:
         return
 
+    async def until_started(self, server: str) -> str:
+        return ""
+
 
 class Place:
     def __init__(self, home: Path) -> None:
