@@ -16,7 +16,14 @@ from ironcurtain_proxy.model.decision import Escalate, Ground
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
-from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, may_be_a_place, sql_of
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    ArgumentFact,
+    Facts,
+    PathValue,
+    may_be_a_place,
+    sql_of,
+)
 from ironcurtain_proxy.model.sql import SqlEffect
 from ironcurtain_proxy.model.walls import Walls
 
@@ -192,8 +199,7 @@ def _by_values(request: AccessRequest, workspace: RealPath | None) -> EffectFoun
     for fact in request.arguments:
         if not fact.values:
             continue
-        is_odd = "identifier" in fact.roles and any(map(may_be_a_place, fact.values))
-        if is_odd or ("unclear" in fact.roles and request.effect is None):
+        if _is_odd(fact) or ("unclear" in fact.roles and request.effect is None):
             return EffectFound(effect="beyond", reason=f"what {fact.name[:60]} names is not clear")
         if any(_leads_outside(role) for role in fact.roles):
             return EffectFound(effect="outward", reason="it names a host or an account")
@@ -206,6 +212,18 @@ def _by_values(request: AccessRequest, workspace: RealPath | None) -> EffectFoun
             if not inside:
                 return EffectFound(effect="beyond", reason="it names a path outside the workspace")
     return None
+
+
+def _is_odd(fact: ArgumentFact) -> bool:
+    """Whether what should name a thing of the server's own may name a file or a host.
+
+    A server that nobody knows may open what it calls an identifier: `.env` would be shown.
+    """
+    if not {"identifier", "unclear"} & {*fact.roles}:
+        return False
+    from ironcurtain_proxy.shell.secrets import names_a_secret_file  # noqa: PLC0415  as above
+
+    return any(may_be_a_place(value) or names_a_secret_file(value.text) for value in fact.values)
 
 
 def _leads_outside(role: ArgumentRole) -> bool:

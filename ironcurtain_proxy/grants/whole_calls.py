@@ -15,7 +15,8 @@ from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.grant import CallPattern, Grant
 from ironcurtain_proxy.model.question import visible
-from ironcurtain_proxy.model.request import may_be_a_place, sql_of
+from ironcurtain_proxy.model.request import ArgumentFact, may_be_a_place, sql_of
+from ironcurtain_proxy.shell.secrets import names_a_secret_file
 
 _NO_PATTERN: Final[frozenset[ArgumentRole]] = frozenset({"sql", "unclear"})
 _OWN: Final[frozenset[ArgumentRole]] = frozenset({"identifier", "unclear", "none"})
@@ -75,16 +76,25 @@ def _whole_tool(call: EscalatedCall, identical: CallPattern) -> CallPattern:
 def names_only_its_own(call: EscalatedCall) -> bool:
     """Whether a described call names nothing but things of its server's own.
 
-    Nothing in it is, or looks like, a path, a URL, a person or a statement, and its tool is not
-    known to send, to run or to delete.
+    Nothing in it is, or looks like, a path, a URL, a person or a statement, no name is that of a
+    secret file, and its tool is not known to send, to run or to delete.
     """
     request = call.request
     return (
         request.annotated
         and request.effect not in _GRAVE
         and all(_OWN.issuperset(fact.roles) for fact in request.arguments)
-        and not any(map(may_be_a_place, (one for fact in request.arguments for one in fact.values)))
+        and not any(map(_names_a_place, request.arguments))
     )
+
+
+def _names_a_place(fact: ArgumentFact) -> bool:
+    """Whether a server that nobody knows may open what it is given, and that is not its own."""
+    if any(map(may_be_a_place, fact.values)):
+        return True
+    # A text without a role, such as the body of a note, may mention a secret's name.
+    is_name = not {"identifier", "unclear"}.isdisjoint(fact.roles)
+    return is_name and any(names_a_secret_file(value.text) for value in fact.values)
 
 
 def is_granted_whole(grant: Grant, call: EscalatedCall) -> bool:

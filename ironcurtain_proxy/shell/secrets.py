@@ -20,6 +20,8 @@ _LOCAL: Final = re.compile(r"\.env\.(?!example$|sample$|template$|dist$|defaults
 _KEYS: Final = re.compile(
     r".+\.(?:key|p12|pfx|kdbx|jks|keystore|ppk|pkcs12|asc|gpg|ovpn)|.*private.*\.pem|.*key.*\.pem"
 )
+_GLOBS: Final = ("*", "?", "[")
+_GLOB_PART: Final = re.compile(r"[*?]+|\[[^\]]*\]")
 _SEPARATORS: Final = re.compile(r"[/\\=:@,;'\"\s]+")
 
 
@@ -34,6 +36,14 @@ _AS_FILE: Final = re.compile(
 def names_a_secret(words: Iterable[Word]) -> bool:
     """Whether a word names a file that commonly holds keys or passwords, or may match one."""
     return any(_names_one(word) for word in words)
+
+
+def names_a_secret_file(text: str) -> bool:
+    """Whether a text that a server may open as a file, or as a glob, names a secret."""
+    if any(sign in text for sign in _GLOBS):
+        pattern = _GLOB_PART.sub("*", text)
+        return _names_one(Word(text=None, pattern=pattern)) or _names_one(Word(text=text))
+    return _names_one(Word(text=text))
 
 
 def may_match_a_secret(name: str) -> bool:
