@@ -156,10 +156,8 @@ class DownstreamServers:
             case "starting":
                 return f'The server "{server}" is still starting: call again in a few seconds.'
             case "failed":
-                return (
-                    f'The server "{server}" did not start, and is tried again;'
-                    ' for the operator, "ironcurtain-proxy status" says why.'
-                )
+                # The reason is for the operator, who has it in `status` and on stderr.
+                return f'The server "{server}" did not start, and is tried again.'
             case "ready" | "restarting" | "stopped":
                 return ""
             case unexpected:
