@@ -1,7 +1,6 @@
 """Secrets do not reach the log; everything else does, unharmed."""
 
 import random
-import time
 from typing import Final
 
 import orjson
@@ -363,16 +362,10 @@ def test_a_beginning_shows_nothing_that_the_whole_would_not(text: str, limit: in
      "Basic ", "xox", "AKIA", "authorization:", "4111 1111 1111 1112 ", "123-45-678 ", "ssn ",
      '\\"', "token\\", "://a:b", "password='\\"],
 )  # fmt: skip
-def test_time_is_linear_in_the_length_of_a_hostile_text(unit: str) -> None:
-    def seconds(size: int) -> float:
-        text = unit * (size // len(unit))
-        began = time.process_time()
-        redact_text(text)
-        return time.process_time() - began
-
-    # Eight times the text: quadratic time would be 64 times as long.
-    small = max(min(seconds(25_000) for _ in range(3)), 0.002)
-    assert seconds(200_000) < 30 * small
+def test_a_long_hostile_text_is_read_within_the_limit_of_a_test(unit: str) -> None:
+    # Linear time is a second; quadratic time is some 10^11 steps, which the limit of a test ends.
+    text = unit * (500_000 // len(unit))
+    assert redact_text(text)
 
 
 def test_no_time_stamp_is_ever_taken_for_a_card() -> None:
