@@ -2,7 +2,7 @@
 
 - `server`: the methods that are served. `handshake`: versions, and the answer to `initialize`.
 - `transport`, `messages`: the connection, and the messages read from it.
-- `requests`, `lanes`, `capacity`: requests in progress, the tasks that answer them, and the
+- `requests`, `capacity`: requests in progress, the tasks that answer them, and the
   limit on their bytes.
 - `introductions`: servers' instructions, quoted under their names.
 - `own_tools`, `guidance`: the proxy's own tools, and the instructions on approvals.

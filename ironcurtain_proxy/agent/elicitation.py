@@ -89,7 +89,7 @@ def _form(escalation: Escalation) -> "dict[str, Json]":
                 "note": {
                     "type": "string",
                     "title": "Note",
-                    "description": "A word to the agent, if you like",
+                    "description": "Message to the agent (optional)",
                     "maxLength": MAX_NOTE,
                 },
             },

@@ -1,5 +1,6 @@
 """The agent's requests in progress: answered concurrently, cancelled or abandoned."""
 
+import asyncio  # noqa: TID251  the tasks of lanes
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -10,8 +11,77 @@ import anyio
 from msgspec import Struct
 
 from ironcurtain_proxy.agent.capacity import RequestCapacity
-from ironcurtain_proxy.agent.lanes import Lane, Lanes
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_REQUEST
+from ironcurtain_proxy.jsonrpc.batch import Prompt
+
+Work: TypeAlias = Callable[["Lane"], Awaitable[None]]
+"""Work for a lane. It raises nothing but a cancellation."""
+
+_MOST_IDLE: Final = 64
+
+
+class Lane:
+    """A task with its cancel scope, reused for one call after another.
+
+    A new task and cancel scope for each call cost as much as its decision. An idle lane takes the
+    next call at once: the call runs where its line was read, until it first has to wait. A
+    cancelled lane ends, and the next call gets another one.
+    """
+
+    __slots__ = ("_next", "_task", "scope")
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        """Cancels the lane's current work."""
+        self._next: Prompt[Work | None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, work: Work, idle: "list[Lane]") -> None:
+        """Do the first work, then what `take` brings.
+
+        Args:
+            work: the first work.
+            idle: the list that the lane joins whenever it is idle.
+        """
+        # Kept here: the event loop holds tasks by weak references only.
+        self._task = asyncio.get_running_loop().create_task(self._run(work, idle))
+
+    def take(self, work: Work | None) -> None:
+        """Give work to an idle lane. None: end."""
+        if self._next is not None:
+            self._next.set_result(work)
+
+    async def _run(self, first: Work, idle: "list[Lane]") -> None:
+        loop = asyncio.get_running_loop()
+        work: Work | None = first
+        with self.scope:
+            while work is not None:
+                await work(self)
+                if self.scope.cancel_called or len(idle) >= _MOST_IDLE:
+                    return
+                self._next = Prompt(loop=loop)
+                idle.append(self)
+                work = await self._next
+
+
+class Lanes:
+    """The lanes of one agent. The owner of this object ends them."""
+
+    def __init__(self) -> None:
+        self._idle: list[Lane] = []
+
+    def begin(self, work: Work) -> None:
+        """Do work concurrently with all other work."""
+        if self._idle:
+            self._idle.pop().take(work)
+        else:
+            Lane().begin(work, self._idle)
+
+    def end(self) -> None:
+        """End the idle lanes."""
+        while self._idle:
+            self._idle.pop().take(None)
+
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.jsonrpc.codec import MessageId

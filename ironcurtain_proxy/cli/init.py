@@ -3,7 +3,7 @@
 import argparse
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 from ironcurtain_proxy.cli.init_clients import Wish, set_up
 from ironcurtain_proxy.cli.init_files import planned_files, write_files
@@ -14,9 +14,9 @@ from ironcurtain_proxy.cli.init_servers import (
     read_servers,
     settings_for,
 )
-from ironcurtain_proxy.cli.init_talk import Talk
-from ironcurtain_proxy.cli.init_undo import put_back
-from ironcurtain_proxy.cli.init_workspace import proposed_workspace
+from ironcurtain_proxy.cli.init_showing import short
+from ironcurtain_proxy.cli.init_talk import Talk, clean
+from ironcurtain_proxy.config.clients.journal import Undone, only_one, read_journal, undo
 from ironcurtain_proxy.config.presets.preset import PRESETS, preset
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
@@ -153,3 +153,73 @@ def _would(talk: Talk, settings: Settings, *, is_asked: bool) -> int:
     talk.say(f"would write below {settings.state_dir}")
     talk.say("nothing was started or written: pass --yes to start and write")
     return talk.end(int(not is_asked))
+
+
+def proposed_workspace(given: Path | None, here: Path, home: Path) -> tuple[Path, str]:
+    """The workspace and where it comes from, in words.
+
+    Raises:
+        ConfigurationError: no directory can be proposed.
+    """
+    if given is not None:
+        return given.expanduser().resolve(), "as given"
+    root = next((one for one in (here, *here.parents) if (one / ".git").exists()), None)
+    if root is not None and _is_fit(root, home):
+        return root, "the repository around this directory" if root != here else "this repository"
+    if _is_fit(here, home):
+        return here, "this directory"
+    raise ConfigurationError(
+        f"{here} is too much for an agent: run init in a project, or name one with --workspace"
+    )
+
+
+def _is_fit(place: Path, home: Path) -> bool:
+    return place != place.parent and not home.is_relative_to(place)
+
+
+_NEVER: Final = "nothing to undo: `init` has changed no client's file, or everything is put back"
+
+
+def put_back(talk: Talk, home: Path, state: Path) -> int:
+    """Restore all clients' files. 1 if a file could not be restored.
+
+    Raises:
+        ConfigurationError: the record cannot be read, or another `init` is running.
+    """
+    if not read_journal(state).entries:
+        talk.say(_NEVER)
+        talk.answer["undone"] = []
+        return talk.end(0)
+    with only_one(state):
+        results, _ = undo(state, read_journal(state))
+    for result in results:
+        talk.say(_line(result, home))
+    talk.answer["undone"] = [
+        {"file": str(one.entry.file), "state": one.state, "why": one.why} for one in results
+    ]
+    clients = sorted({one.entry.client for one in results if one.state != "refused"})
+    if clients:
+        talk.say(f"Restart {', '.join(clients)}. Policy, record and servers stay in "
+                 f"{short(state, home)}.")  # fmt: skip
+    return talk.end(int(any(one.state == "refused" for one in results)))
+
+
+def _line(result: Undone, home: Path) -> str:
+    file = short(result.entry.file, home)
+    match result.state:
+        case "restored":
+            return f"{file}: as it was, byte for byte"
+        case "same":
+            return f"{file}: was as it was already"
+        case "merged":
+            return (
+                f"{file}: was changed since: its servers are back, and your changes are kept; "
+                f"as it was before: {result.backup}"
+            )
+        case "refused":
+            return (
+                f"{file}: left as it is: {clean(result.why)}; put its servers back by hand, "
+                f"from {result.backup}"
+            )
+        case _:
+            assert_never(result.state)

@@ -4,7 +4,7 @@
 - `connection`, `greeting`, `listing`, `roots`, `open_questions`, `listeners`, `wire_params`: the
   JSON-RPC conversation, and who is told of it.
 - `remote`: servers that are reached over HTTP. `resending`: a call whose session they forgot.
-- `process`, `guardian`, `orphans`, `bereaved`: processes, and what is left when one is killed.
+- `process`, `guardian`, `orphans`: processes, and what is left when one is killed.
 - `gate`: the proxy of a sandbox that reaches nothing.
 - `twins`: second instances, for what was approved.
 - `probing`: what the process of a server can touch.

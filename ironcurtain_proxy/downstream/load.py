@@ -5,7 +5,7 @@ bound what all of them use, unless a session manager lends a control group. So t
 
     memory   beyond the limit: the largest processes are killed, until the rest is within it
     processes beyond the limit (root's, which the kernel does not count): the sandbox is ended
-    disk     less room left than the reserve: the sandbox is ended
+    disk     less space left than the reserve: the sandbox is ended
 
 A look reads three small tables of the kernel. Processes are looked at one by one only when the
 machine as a whole uses so much that this sandbox could be the cause. The nearer a limit is, the
@@ -42,7 +42,7 @@ _COUNTED: Final = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DiskReserve:
     """The space to keep free on one file system."""
 
     directory: str
@@ -56,7 +56,7 @@ class Load:
 
     guardian: int
     limits: SandboxLimits
-    rooms: tuple[Room, ...]
+    reserves: tuple[DiskReserve, ...]
     ended: int = 0
     """The number of killed processes."""
     last: str = ""
@@ -65,14 +65,14 @@ class Load:
 
     def look(self) -> float:
         """End what is too much. Returns the seconds until the next look. Blocks."""
-        short = [room for room in self.rooms if _left(room) < 0]
+        short = [reserve for reserve in self.reserves if _left(reserve) < 0]
         if short:
             self._end(
                 f"less than {short[0].bytes // MEBIBYTE:,} MiB, or {short[0].files:,} files, are "
                 f"left free in {short[0].directory}"
             )
             return SOONEST
-        until = [_left(room) for room in self.rooms]
+        until = [_left(reserve) for reserve in self.reserves]
         used, threads = _machine()
         most = self._most_memory
         if used >= most or threads >= self.limits.processes:
@@ -134,30 +134,30 @@ def load_of(guardian: int, limits: SandboxLimits, writable: Sequence[str]) -> Lo
     """
     if sys.platform != "linux":
         return None
-    rooms: dict[int, Room] = {}
+    reserves: dict[int, DiskReserve] = {}
     for directory in writable if limits.free_disk_mb else ():
         with suppress(OSError):
             device, free = os.stat(directory).st_dev, os.statvfs(directory)  # noqa: PTH116  a string is at hand
-            rooms.setdefault(
+            reserves.setdefault(
                 device,
-                Room(
+                DiskReserve(
                     directory,
                     min(limits.free_disk_mb * MEBIBYTE, free.f_bavail * free.f_frsize // 2),
                     min(_RESERVED_FILES, free.f_favail // 2),
                 ),
             )
-    return Load(guardian, limits, tuple(rooms.values()))
+    return Load(guardian, limits, tuple(reserves.values()))
 
 
-def _left(room: Room) -> float:
-    """Seconds that the room lasts at best; negative: it is used up."""
+def _left(reserve: DiskReserve) -> float:
+    """Seconds that the reserve lasts at best; negative: it is used up."""
     try:
-        free = os.statvfs(room.directory)
+        free = os.statvfs(reserve.directory)
     except OSError:
         return LATEST
-    size = free.f_bavail * free.f_frsize - room.bytes
+    size = free.f_bavail * free.f_frsize - reserve.bytes
     # Some file systems make places for files as they need them, and say that they have none.
-    files = free.f_favail - room.files if free.f_files else _FILES_RATE * LATEST
+    files = free.f_favail - reserve.files if free.f_files else _FILES_RATE * LATEST
     return min(size / _DISK_RATE, files / _FILES_RATE)
 
 

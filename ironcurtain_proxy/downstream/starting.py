@@ -5,6 +5,7 @@ Needs no event loop.
 
 import logging
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -14,7 +15,6 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from ironcurtain_proxy.downstream.allowance import Ration
-from ironcurtain_proxy.downstream.bereaved import end_if_bereaved
 from ironcurtain_proxy.downstream.environment import (
     child_environment,
     missing_container_variables,
@@ -23,6 +23,7 @@ from ironcurtain_proxy.downstream.environment import (
 from ironcurtain_proxy.downstream.load import Load, load_of
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.downstream.orphans import kill_orphans
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
 from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 from ironcurtain_proxy.downstream.stderr import StderrDrain
@@ -204,3 +205,28 @@ def start_server(
         if confinement is None
         else load_of(process.pid, confinement.profile.limits, confinement.writable),
     )
+
+
+_ORPHANS = 1.0
+"""Seconds to look for remaining processes."""
+
+
+async def end_if_bereaved(process: ServerProcess, limiter: CapacityLimiter) -> None:
+    """Wait for the guardian's end, then end the remaining processes if it was killed.
+
+    A server dies with its guardian, but the processes that it started do not: a sandbox keeps the
+    pipes open and would continue to answer. At their end the pipes close. Linux only.
+    """
+    if sys.platform != "linux":
+        return
+    try:
+        guardian = os.pidfd_open(process.pid)
+    except OSError:
+        return
+    try:
+        await anyio.wait_readable(guardian)
+    finally:
+        os.close(guardian)
+    status = process.exit_status
+    if status is not None and status < 0:
+        await run_sync(kill_orphans, _ORPHANS, limiter=limiter)

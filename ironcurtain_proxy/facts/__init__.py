@@ -8,7 +8,6 @@
   agent's names of prompts and resources.
 - `git`, `git_process`, `remotes`, `repositories`, `branches`: repositories and their remotes.
 - `commands`: the shell command of a call, and where it runs.
-- `strays`: links that lead out of the workspace.
 - `meanings`, `entries`, `pushes`: the files and remotes that give a command its meaning.
 - `hosts`: the hosts that a command is known to reach.
 - `context`, `fingerprint`, `grant_facts`: facts of a session, and of a call as a whole.

@@ -14,7 +14,6 @@ from starlette.types import Receive, Scope, Send
 
 from ironcurtain_proxy.agent.handshake import VERSIONS
 from ironcurtain_proxy.agent.messages import Complaint, read
-from ironcurtain_proxy.front.bodies import read_body
 from ironcurtain_proxy.front.events import MEDIA_TYPE, accepts, event_place, event_stream
 from ironcurtain_proxy.front.guard import Guard
 from ironcurtain_proxy.front.messages import SESSION, deliver, initialize
@@ -112,3 +111,47 @@ def _stream(headers: Headers, session: AgentSession) -> Response:
         raise RefusalError(409, "this stream is open already")
     follower = stream.follow(stream.sent if place[1] is None else place[1])
     return event_stream(stream, follower, session.version, {SESSION: session.name})
+
+
+_SMALL: Final = 64 * 1024
+_SLOWEST: Final = 60.0
+"""Seconds for a body, however large."""
+
+
+async def read_body(request: Request, limit: int, large: anyio.Lock) -> bytes:
+    """The whole body.
+
+    Args:
+        request: of which nothing was read yet.
+        limit: bytes.
+        large: held while one is read that is not small, so that many cannot fill the memory.
+
+    Raises:
+        RefusalError: it is larger than the limit, or takes too long.
+        ClientDisconnect: the client has gone.
+    """
+    said = request.headers.get("content-length", "")
+    if said.isdecimal() and int(said) > limit:
+        raise _too_large(limit)
+    parts: list[bytes] = []
+    size, holds = 0, False
+    try:
+        with anyio.fail_after(_SLOWEST):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                parts.append(part)
+                if size > _SMALL and not holds:
+                    await large.acquire()
+                    holds = True
+    except TimeoutError:
+        raise RefusalError(408, "the message did not come to its end") from None
+    finally:
+        if holds:
+            large.release()
+    return b"".join(parts)
+
+
+def _too_large(limit: int) -> RefusalError:
+    return RefusalError(413, f"message is larger than {limit} bytes")

@@ -5,7 +5,7 @@
   `policy_changes`: what becomes of calls on their way when it changes.
 - `journal`: the records.
 - `server_questions`: what servers ask of the user. `unserved`: requests that nobody serves.
-- `operations`: resources, prompts, completions and subscriptions. `views`: the HTML of MCP Apps.
+- `operations`: resources, prompts, completions and subscriptions.
 - `outcome`: answers of servers. `results`: what is changed of them.
 - `escalated`, `question`, `refusals`, `unattended`: a call that somebody is asked about, what is
   asked, what becomes of a call that is not approved, and who hears that nobody reviews.

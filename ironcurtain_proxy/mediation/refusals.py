@@ -1,19 +1,19 @@
 """Calls that end without a forwarded result: their record, and the reply to the agent."""
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.settlements import by_refusal, decider_of, held, refused_by
 from ironcurtain_proxy.errors import DownstreamError, UnansweredError
 from ironcurtain_proxy.mediation.journal import Journal
-from ironcurtain_proxy.mediation.views import changed_view
 from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable
-from ironcurtain_proxy.model.grounds import asking_answer
+from ironcurtain_proxy.model.grounds import asking_answer, held_part
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Failed, Refused, Withheld
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import Pins
@@ -67,3 +67,21 @@ async def unanswered(journal: Journal, case: Case, error: DownstreamError) -> Fa
         put_back=case.put_back,
         allowed=case.allowed,
     )
+
+
+_VIEW: Final = "ui:"
+
+
+def changed_view(pins: Pins, operation: Operation, answer: ToolResult) -> Ground | None:
+    """Why the answer to a read is not passed on; None: it is no view, or the same as before.
+
+    A view of MCP Apps runs in the agent's client. Its URI is declared by a tool, which is pinned;
+    its content is seen only when it is read.
+    """
+    if operation.method != "resources/read" or answer.result is None:
+        return None
+    uri = operation.arguments.get("uri")
+    if not isinstance(uri, str) or uri[: len(_VIEW)].lower() != _VIEW:
+        return None
+    why = pins.seen(operation.server, "views", uri, answer.result.get("contents"))
+    return None if why is None else held_part("view", why)

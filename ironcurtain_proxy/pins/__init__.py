@@ -3,7 +3,6 @@
 - `pinned`: the parts of a server that are pinned, as values.
 - `format`, `store`: their files in the state directory.
 - `book`: those of one session: what is trusted at first sight, and what waits for a person.
-- `workspace`: the workspace, taken out of what a server says.
 - `difference`: what changed, was added or renamed, in words.
 - `scan`: signs of an attack in what servers say of themselves.
 """

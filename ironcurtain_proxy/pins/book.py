@@ -12,7 +12,9 @@ Where a file cannot be read or a first listing not be written, everything of its
 server that is trusted anew each time is not trusted at all. `warn` holds nothing and says the same.
 """
 
+import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,7 +24,6 @@ from ironcurtain_proxy.model.pinning import PinMode, Section
 from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Part, Parts, ServerPins
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore, StoredPins
-from ironcurtain_proxy.pins.workspace import without_workspace
 from ironcurtain_proxy.ports import Holds
 
 _log: Final = logging.getLogger(__name__)
@@ -197,3 +198,32 @@ def _unknown(pins: ServerPins, section: Section, parts: Mapping[str, Part]) -> b
 def _findings(parts: Mapping[str, Part], others: Iterable[str]) -> list[Finding]:
     names = tuple(others)
     return [finding for name, part in parts.items() for finding in scan(name, part.value, names)]
+
+
+WORD: Final = "@workspace"
+_FEWEST: Final = 2
+"""Components of a path that stands for something: `/` and `/home` are everywhere."""
+
+
+def without_workspace(value: Json, workspace: str | None) -> Json:
+    """A value with `@workspace` in the place of the path.
+
+    The same server says another path in each workspace. What names the word itself stays.
+
+    Args:
+        value: what a server said.
+        workspace: its path; None: there is none.
+    """
+    if workspace is None or len(workspace.strip("/").split("/")) < _FEWEST:
+        return value
+    try:
+        text = json.dumps(value)
+        spelled = json.dumps(workspace)[1:-1]
+        if spelled not in text or WORD in text:
+            return value
+        found: Json = json.loads(
+            re.sub(rf"(?<![\w.-]){re.escape(spelled)}(?![\w-]|\.\w)", WORD, text)
+        )
+    except (RecursionError, ValueError):
+        return value
+    return found

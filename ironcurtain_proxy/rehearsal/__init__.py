@@ -8,6 +8,5 @@ carries out no call.
 - `client_tools`: a client's own tools as calls of servers.
 - `scene`: the policy and settings of a preset at the place of a recorded session.
 - `playing`: the calls of a recording, judged. `memory`: the grants of simulated approvals.
-  `containment`: calls without a question.
 - `tally`, `text`: the questions, as numbers and as text.
 """

@@ -9,19 +9,23 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import anyio
+from msgspec import structs
 
+from ironcurtain_proxy.approval.containment import Considered, why_asked, why_not_held
 from ironcurtain_proxy.config.presets.preset import preset
+from ironcurtain_proxy.decision.containment import rule_for_reviewers
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.model.decision import Deny, Escalate
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
+from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.rehearsal.client_tools import FETCH, FILES, SHELL, ServerCall, as_server_call
-from ironcurtain_proxy.rehearsal.containment import is_contained, is_held
 from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Memory, given
 from ironcurtain_proxy.rehearsal.recorded import RecordedCall, Recording
 from ironcurtain_proxy.rehearsal.scene import RULES, Scene, SceneRules, Stage
 from ironcurtain_proxy.rehearsal.tally import Tally, Way
+from ironcurtain_proxy.sandbox.private_tmp import PLACES
 
 _HOME: Final = re.compile(r"(/home/[^/]+|/Users/[^/]+|/root)(?=/|\Z)")
 _TOOLS: Final = tuple(
@@ -170,3 +174,30 @@ class _Player:
             workspace = RealPath.from_text(key[1])
             self._given[key] = given(self.assumed.kept, workspace, _TOOLS)
         return self._given[key].spares(asked)
+
+
+def is_contained(asked: EscalatedStep) -> bool:
+    """Whether the call needs no question on a machine with a sandbox.
+
+    Assumes a timeline that holds the workspace, and a confined server without network that may
+    write there and in its own `/tmp`.
+    """
+    return why_asked(_considered(asked)) is None
+
+
+def is_held(asked: EscalatedStep) -> bool:
+    """Whether the sandbox would hold the local parts of the command."""
+    return asked.facts.command is not None and why_not_held(_considered(asked)) is None
+
+
+def _considered(asked: EscalatedStep) -> Considered:
+    place = asked.facts.place
+    facts = structs.replace(asked.facts, place=replace(place, writable=(*place.writable, *PLACES)))
+    return Considered(
+        facts=facts,
+        judged=asked.judged,
+        workspace=asked.workspace,
+        walls=Walls(writable=(asked.workspace,), temporary=None, is_offline=True),
+        for_reviewers=rule_for_reviewers(facts.request, asked.policy),
+        tried="",
+    )

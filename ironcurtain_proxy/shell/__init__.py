@@ -4,7 +4,6 @@
 - `effects`: what a command can do, the worst of its parts.
 - `reads`, `readers`, `git_readers`, `find_reader`, `test_reader`, `options`: what only reads.
 - `outward`, `beyond`, `places`, `secrets`, `targets`: what leaves the sandbox, and where to.
-- `messages`: texts for people, which name no files.
 - `wrappers`: programs that run others.
 - `capabilities`, `operations`, `branches`: what a profile and the engine ask of a command.
 - `families`, `family_options`, `family_table`, `family_words`, `kinds`: what an approval of a

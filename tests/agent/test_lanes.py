@@ -6,7 +6,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.agent.lanes import Lane, Lanes
+from ironcurtain_proxy.agent.requests import Lane, Lanes
 
 pytestmark = pytest.mark.anyio
 

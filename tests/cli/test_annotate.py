@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.cli.annotate_screen import reviewed
+from ironcurtain_proxy.cli.annotate import reviewed
 from ironcurtain_proxy.cli.annotate_showing import OPENS, shown_tool
 from ironcurtain_proxy.cli.init_talk import Talk
 from ironcurtain_proxy.config.annotating.described import DescribedServer, described

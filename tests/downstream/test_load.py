@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.downstream.load import Load, Room, load_of
+from ironcurtain_proxy.downstream.load import DiskReserve, Load, load_of
 from ironcurtain_proxy.sandbox.limits import SandboxLimits
 from tests.downstream.scripted_servers import is_alive
 
@@ -98,9 +98,9 @@ def test_more_processes_than_may_be_are_ended_with_all_others() -> None:
 @pytest.mark.parametrize("what", ["bytes", "files"])
 def test_a_disk_that_fills_ends_what_may_write_there(tmp_path: Path, what: str) -> None:
     free = os.statvfs(tmp_path)
-    room = {"bytes": 0, "files": 0, what: 1 << 60}
+    reserve = {"bytes": 0, "files": 0, what: 1 << 60}
     with guarded(HOLDS) as (guardian, pids):
-        load = Load(guardian, SandboxLimits(**GENEROUS), (Room(str(tmp_path), **room),))
+        load = Load(guardian, SandboxLimits(**GENEROUS), (DiskReserve(str(tmp_path), **reserve),))
         load.look()
         if what == "bytes" or free.f_files:
             assert gone(pids)
@@ -111,8 +111,8 @@ def test_a_disk_that_is_nearly_full_at_the_start_keeps_half_of_what_is_left(tmp_
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
     load = load_of(os.getpid(), SandboxLimits(free_disk_mb=1 << 30), [str(tmp_path)])
     assert load is not None
-    (room,) = load.rooms
-    assert 0 < room.bytes < free
+    (reserve,) = load.reserves
+    assert 0 < reserve.bytes < free
 
 
 def test_one_disk_is_looked_at_once_and_a_missing_directory_never(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_one_disk_is_looked_at_once_and_a_missing_directory_never(tmp_path: Path
     places = [str(tmp_path), str(tmp_path / "below"), str(tmp_path / "absent")]
     load = load_of(os.getpid(), SandboxLimits(), places)
     assert load is not None
-    assert [room.directory for room in load.rooms] == places[:1]
+    assert [reserve.directory for reserve in load.reserves] == places[:1]
     off = load_of(os.getpid(), SandboxLimits(free_disk_mb=0), places)
     assert off is not None
-    assert off.rooms == ()
+    assert off.reserves == ()

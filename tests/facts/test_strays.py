@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.facts import strays
-from ironcurtain_proxy.facts.strays import strays_among
+from ironcurtain_proxy.facts import commands
+from ironcurtain_proxy.facts.commands import strays_among
 
 
 def test_only_links_that_lead_out_are_strays(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_the_way_to_the_directory_counts_too(tmp_path: Path) -> None:
 def test_of_too_many_files_none_counts_as_inside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strays, "_MAX_ENTRIES", 3)
+    monkeypatch.setattr(commands, "_MAX_ENTRIES", 3)
     for name in "abcd":
         (tmp_path / name).touch()
     assert strays_among([], str(tmp_path), globs=[str(tmp_path)]) == (str(tmp_path),)

@@ -7,8 +7,8 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from ironcurtain_proxy.front import bodies
-from ironcurtain_proxy.front.bodies import read_body
+from ironcurtain_proxy.front import app
+from ironcurtain_proxy.front.app import read_body
 from ironcurtain_proxy.front.refusals import RefusalError
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +46,7 @@ async def test_the_parts_of_a_body_are_put_together() -> None:
 async def test_a_body_that_does_not_come_to_its_end_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bodies, "_SLOWEST", 0.02)
+    monkeypatch.setattr(app, "_SLOWEST", 0.02)
     lock = anyio.Lock()
     with pytest.raises(RefusalError) as refused:
         await read_body(a_request(bytes(100_000), is_whole=False), LIMIT, lock)
@@ -68,7 +68,7 @@ async def test_a_body_over_the_limit_is_refused_before_its_end(request_: Request
 async def test_a_large_body_waits_for_another_and_a_small_one_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bodies, "_SLOWEST", 0.05)
+    monkeypatch.setattr(app, "_SLOWEST", 0.05)
     lock = anyio.Lock()
     await lock.acquire()
     assert await read_body(a_request(b"small"), LIMIT, lock) == b"small"
