@@ -13,7 +13,6 @@ were judged and approved. When containment ends, instances get no new calls; eac
 last call.
 """
 
-import logging
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -33,8 +32,6 @@ from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.twin import widened
-
-_LOGGER: Final = logging.getLogger(__name__)
 
 IDLE: Final = 60.0
 """Seconds that a second instance lives without a call."""

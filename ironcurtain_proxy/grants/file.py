@@ -25,7 +25,6 @@ KEPT_NAME: Final = "grants.json"
 """In the state directory."""
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
 
-_PRIVATE: Final = 0o600
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOCK_SECONDS: Final = 2.0

@@ -19,7 +19,6 @@ from ironcurtain_proxy.private_files import append_line
 _log = logging.getLogger(__name__)
 
 STEP: Final = "auto-approve"
-FILE_NAME: Final = "auto-approve-llm.jsonl"
 MAX_BYTES: Final = 64 << 20
 """The most bytes of the file."""
 

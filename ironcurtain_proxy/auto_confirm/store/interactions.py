@@ -108,21 +108,6 @@ def insert_interaction(
     return _inserted(connection, INTERACTIONS, values)
 
 
-def insert_decision(
-    connection: Connection, interaction_id: int, decision: PermissionDecision, now: datetime
-) -> int:
-    """Write one line of the trail; its id.
-
-    Raises:
-        AlreadyDecidedError: the interaction has another end.
-        StoreError: there is no such interaction.
-    """
-    status, held_at = _locked(connection, interaction_id)
-    _refuse_other_end(decision, status)
-    _update(connection, interaction_id, {"decided_by": decision.decided_by})
-    return _insert_line(connection, interaction_id, decision, held_at, now)
-
-
 def _insert_line(
     connection: Connection,
     interaction_id: int,
@@ -196,20 +181,6 @@ def settle(
         outcome = "timed_out"
     _close_tasks(connection, interaction_id, outcome, now)
     return True
-
-
-def open_task(
-    connection: Connection, interaction_id: int, task: EscalationTask, now: datetime
-) -> int:
-    """Put the question to a reviewer: task, trail and status together. The task's id.
-
-    Raises:
-        AlreadyDecidedError: the interaction has ended.
-        StoreError: there is no such interaction.
-    """
-    found = _locked(connection, interaction_id)
-    _refuse_other_end(task, found[0])
-    return _put_question(connection, interaction_id, task, found, now)
 
 
 def _put_question(
@@ -318,17 +289,6 @@ def recent_work(connection: Connection) -> InteractionHistory:
         operations=Counter(row.operation for row in rows),
         directories=frozenset(RealPath(RealPath.from_text(path).parts[:-1]) for path in paths),
     )
-
-
-def _locked(connection: Connection, interaction_id: int) -> tuple[Status, datetime | None]:
-    found = connection.execute(
-        sa.select(INTERACTIONS.c.status, INTERACTIONS.c.held_at)
-        .where(INTERACTIONS.c.id == interaction_id)
-        .with_for_update()
-    ).first()
-    if found is None:
-        raise StoreError(f"there is no interaction {interaction_id}")
-    return found.status, found.held_at
 
 
 def _close_tasks(

@@ -7,6 +7,7 @@ import orjson
 import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.store import interactions, patterns
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     EscalationTask,
     InteractionRow,
@@ -53,7 +54,7 @@ def record_interaction(
     def work(connection: sa.Connection) -> int:
         identifier = interactions.insert_interaction(connection, row, now)
         if decision is not None:
-            interactions.insert_decision(connection, identifier, decision, now)
+            _insert_decision(connection, identifier, decision, now)
         return identifier
 
     return store._database.write(work)
@@ -61,14 +62,12 @@ def record_interaction(
 
 def record_decision(store: Store, identifier: int, decision: PermissionDecision) -> int:
     now = store._clock.now()
-    return store._database.write(
-        lambda c: interactions.insert_decision(c, identifier, decision, now)
-    )
+    return store._database.write(lambda c: _insert_decision(c, identifier, decision, now))
 
 
 def open_task(store: Store, identifier: int, task: EscalationTask) -> int:
     now = store._clock.now()
-    return store._database.write(lambda c: interactions.open_task(c, identifier, task, now))
+    return store._database.write(lambda c: _open_task(c, identifier, task, now))
 
 
 def use_pattern(store: Store, pattern: int) -> bool:
@@ -96,3 +95,31 @@ def trail(store: Store, identifier: int) -> tuple[PermissionDecision, ...]:
         )
         for row in store.read(lambda c: c.execute(found).all())
     )
+
+
+def _insert_decision(
+    connection: sa.Connection, interaction_id: int, decision: PermissionDecision, now: datetime
+) -> int:
+    status, held_at = _locked(connection, interaction_id)
+    interactions._refuse_other_end(decision, status)
+    interactions._update(connection, interaction_id, {"decided_by": decision.decided_by})
+    return interactions._insert_line(connection, interaction_id, decision, held_at, now)
+
+
+def _open_task(
+    connection: sa.Connection, interaction_id: int, task: EscalationTask, now: datetime
+) -> int:
+    found = _locked(connection, interaction_id)
+    interactions._refuse_other_end(task, found[0])
+    return interactions._put_question(connection, interaction_id, task, found, now)
+
+
+def _locked(connection: sa.Connection, interaction_id: int) -> tuple[Status, datetime | None]:
+    found = connection.execute(
+        sa.select(INTERACTIONS.c.status, INTERACTIONS.c.held_at)
+        .where(INTERACTIONS.c.id == interaction_id)
+        .with_for_update()
+    ).first()
+    if found is None:
+        raise StoreError(f"there is no interaction {interaction_id}")
+    return found.status, found.held_at
