@@ -8,5 +8,5 @@
 - `notify`, `approval_tally`: notices.
 - `windows`: testing windows and deployments that the operator announces.
 - `lazy_store`, `owed`: a store that is missing, and writes that wait for it.
-- `owner`, `upkeep`: the process that owns a row, and the removal of rows.
+- `upkeep`: the process that owns a row, and the removal of rows.
 """

@@ -31,7 +31,6 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory
 from ironcurtain_proxy.auto_confirm.engine_memory_rows import pattern_of, row_of, task_of
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.owed import Owed
-from ironcurtain_proxy.auto_confirm.owner import this_owner
 from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Findings, LedgerError
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.rows import (
@@ -41,7 +40,7 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
     FinalStatus,
     PermissionDecision,
 )
-from ironcurtain_proxy.auto_confirm.upkeep import QUIET, Upkeep
+from ironcurtain_proxy.auto_confirm.upkeep import QUIET, Upkeep, this_owner
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.escalation import (

@@ -5,16 +5,20 @@ Each step is a transaction in the background, because the session may end in bet
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 import anyio
 
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
-from ironcurtain_proxy.auto_confirm.owner import is_gone
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
 from ironcurtain_proxy.auto_confirm.store.retention import BATCH
+from ironcurtain_proxy.mailbox.messages import Owner
+from ironcurtain_proxy.mailbox.processes import is_alive, this_process
+from ironcurtain_proxy.steady_clock import boot_id
 
 _log: Final = logging.getLogger(__name__)
 
@@ -94,3 +98,36 @@ class Upkeep:
         if total:
             days = keep / timedelta(days=1)
             _log.info("%d interactions older than %g days were removed", total, days)
+
+
+_PARTS: Final = 4
+
+
+def this_owner() -> str | None:
+    """This process, with its boot and PID namespace; None: the system does not identify it.
+
+    Machines and containers may share a store, and a process id is meaningful in one boot and one
+    PID namespace only. Outside of these, an owner never counts as gone.
+    """
+    place, process = _place(), this_process()
+    if place is None or not process.start_time:
+        return None
+    return f"{place} {process.pid} {process.start_time}"
+
+
+def is_gone(owner: str) -> bool:
+    """Whether a process has certainly ended; False for values of other programs."""
+    *place, number, started = owner.split(" ") if owner.count(" ") == _PARTS - 1 else ("", "", "")
+    if " ".join(place) != _place() or not (number.isascii() and number.isdigit() and started):
+        return False
+    try:
+        return not is_alive(Owner(int(number), started))
+    except (OverflowError, ValueError):
+        return False
+
+
+def _place() -> str | None:
+    with suppress(OSError):
+        namespace = Path("/proc/self/ns/pid").readlink()
+        return f"{boot_id()} {namespace}" if boot_id() else None
+    return None

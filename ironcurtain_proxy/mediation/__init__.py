@@ -4,7 +4,7 @@
 - `judge`: policy and overlay, asked together. `in_force`: the policy that they ask;
   `policy_changes`: what becomes of calls on their way when it changes.
 - `journal`: the records.
-- `server_questions`: what servers ask of the user. `unserved`: requests that nobody serves.
+- `server_questions`: what servers ask of the user, and requests that nobody serves.
 - `operations`: resources, prompts, completions and subscriptions.
 - `outcome`: answers of servers. `results`: what is changed of them.
 - `escalated`, `question`, `refusals`, `unattended`: a call that somebody is asked about, what is

@@ -5,7 +5,7 @@ facts were gathered. An attempt ends without a reply where another policy came i
 call was sent. What a reviewer said of the old policy's question is not used.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +24,7 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.model.grounds import CHANGED
-from ironcurtain_proxy.model.progress import pulse
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Refused, Reply
 from ironcurtain_proxy.ports import ProgressListener, World
 
@@ -90,3 +90,32 @@ class PolicyChanges:
                 await self.journal.unused(ruling.question or question.id)
             return None
         return ruling
+
+
+def sign_of_life(token: Json, seconds: float) -> Mapping[str, Json]:
+    """The `params` of a progress notification of a call that waits for its approval.
+
+    Progress values must grow, and those of the server begin at 0 or 1, so that these stay close
+    to zero.
+    """
+    return {
+        "progressToken": token,
+        "progress": seconds / 1e9,
+        "message": f"waiting for approval ({seconds:.0f} s)",
+    }
+
+
+def pulse(
+    params: Mapping[str, Json], tell: Callable[[Mapping[str, Json]], Awaitable[None]] | None
+) -> Callable[[float], Awaitable[None]] | None:
+    """A function that reports a call's waiting seconds to the client; None: it asked for none.
+
+    Args:
+        params: the call's, with the client's token in `_meta`.
+        tell: sends a progress notification.
+    """
+    meta = params.get("_meta")
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    if tell is None or token is None:
+        return None
+    return lambda seconds: tell(sign_of_life(token, seconds))

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.session import Session
-from ironcurtain_proxy.mediation.unserved import note_unserved
 from ironcurtain_proxy.model.asked import asked_by
-from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.decision import Deny, Ground
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
@@ -79,3 +79,28 @@ def _answer(method: Method, reply: Reply) -> Mapping[str, object]:
     if method == "elicitation/create":
         return {"result": {"action": "decline"}}
     return {"error": {"code": _REJECTED, "message": "the request was rejected"}}
+
+
+UNKNOWN: Final = "unknown"
+"""The server of a request of the agent's."""
+
+_METHOD_LENGTH: Final = 128
+
+
+async def note_unserved(
+    journal: Journal, method: str, ground: Ground, server: str = UNKNOWN
+) -> None:
+    """Record a request that was refused by its method or shape: no policy decides on it.
+
+    The log holds whatever was asked for. The parameters are not recorded: only a request that is
+    decided on has parameters of a known meaning.
+
+    Args:
+        journal: of the session.
+        method: untrusted; stands in the record in the place of a tool.
+        ground: why.
+        server: who asked, if it was a server.
+    """
+    named = method[:_METHOD_LENGTH]
+    case = journal.open(named, {}, (server, named), decision=Deny(ground))
+    await journal.guard(case, journal.refuse(case, "arguments", ground))

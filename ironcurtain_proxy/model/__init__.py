@@ -1,7 +1,7 @@
 """The nouns that all folders share, frozen.
 
 - An operation: `operation`, `request`, `case`, `path`, `command`, `place`, `json`, `composite`,
-  `progress`, `reply`.
+  `reply`.
 - A decision: `policy`, `annotation`, `capability`, `argument_capability`, `judgement`, `decision`,
   `grounds`, `authorized`.
 - A question: `escalation`, `question`, `grant`, `family`.

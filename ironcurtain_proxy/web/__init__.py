@@ -1,7 +1,7 @@
 """The reviewer's page in a browser: questions, answers, the record, the day.
 
 - `app`: the addresses of the page and of its data. `server`: the socket and the running server.
-- `access`: tickets and keys. `guard`: checks of every request, and headers of every answer.
-- `questions`: open questions for the page. `record`: calls of the audit log.
+- `guard`: tickets and keys, checks of every request, and headers of every answer.
+- `record`: calls of the audit log.
 - `static`: the page itself: markup, style and script, with no resource from elsewhere.
 """

@@ -12,7 +12,7 @@ of an open page (`guard`), except the exchange of a ticket for such a key:
 - `GET /api/calls`, `/api/call` and `/api/day` read the audit log.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -36,13 +36,22 @@ from ironcurtain_proxy.mailbox.answering import (
     objection,
     still_waits,
 )
+from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.credential import Credential
-from ironcurtain_proxy.mailbox.display import summary, visible
+from ironcurtain_proxy.mailbox.display import (
+    Field,
+    arguments_of,
+    metadata_of,
+    reasons_of,
+    summary,
+    visible,
+)
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
-from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
+from ironcurtain_proxy.mailbox.requests import PendingRequest, seconds_left, utc_now
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.sessions.asker import asker_of
 from ironcurtain_proxy.strict_json import strict_json
-from ironcurtain_proxy.web.access import Access
-from ironcurtain_proxy.web.questions import shown_question
+from ironcurtain_proxy.web.guard import Access
 from ironcurtain_proxy.web.record import Record
 
 _LOOK_SECONDS: Final = 0.2
@@ -292,3 +301,33 @@ def _file(name: str, kind: str) -> Callable[[Request], Response]:
         return Response(content, media_type=kind)
 
     return respond
+
+
+def shown_question(one: PendingRequest, credential: Credential | None, now: datetime) -> Json:
+    """One question, in full.
+
+    Args:
+        one: the question.
+        credential: the answering reviewer; None: a person.
+        now: aware.
+    """
+    request = one.request
+    left = seconds_left(request, now)
+    return {
+        "id": one.id,
+        "digest": request.digest,
+        "headline": summary(one),
+        "asker": asker_of(one).told(),
+        "secondsLeft": None if left is None else max(0, round(left)),
+        "arguments": _fields(arguments_of(one)),
+        "changes": [*changes_of(request.tool, request.arguments)],
+        "reasons": _fields(reasons_of(one)),
+        "candidates": [visible(words) for words in request.candidates],
+        "record": _fields(metadata_of(one)),
+        "together": request.may_be_answered_together,
+        "objection": objection(request, credential),
+    }
+
+
+def _fields(fields: Sequence[Field]) -> list[Json]:
+    return [{"name": field.name, "lines": [*field.lines]} for field in fields]

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import uvicorn
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.web.access import Access
 from ironcurtain_proxy.web.app import ReviewPage
-from ironcurtain_proxy.web.guard import Guard
+from ironcurtain_proxy.web.guard import Access, Guard
 
 LOOPBACK = "127.0.0.1"
 

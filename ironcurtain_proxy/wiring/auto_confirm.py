@@ -47,8 +47,7 @@ from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.config.auto_confirm.model_access import model_access
 from ironcurtain_proxy.config.auto_confirm.notification_settings import NotificationSettings
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
-from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmConfig
-from ironcurtain_proxy.config.auto_confirm.work_context_settings import PROVIDER_VARIABLE
+from ironcurtain_proxy.config.auto_confirm.settings import PROVIDER_VARIABLE, AutoConfirmConfig
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError

@@ -12,8 +12,11 @@ import sqlalchemy as sa
 from ironcurtain_proxy.auto_confirm.briefing import Briefing
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
-from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
+from ironcurtain_proxy.auto_confirm.engine.settings import (
+    AutoConfirmSettings,
+    NightMode,
+    SafetyRule,
+)
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, Findings, Ledger, SessionSituation

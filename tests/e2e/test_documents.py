@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli.reviewing import TOKEN_FILE
-from ironcurtain_proxy.config.auto_confirm.work_context_settings import PROVIDER_VARIABLE
+from ironcurtain_proxy.config.auto_confirm.settings import PROVIDER_VARIABLE
 from ironcurtain_proxy.config.clients.finding import find
 from ironcurtain_proxy.config.clients.known import CLIENTS, Client
 from ironcurtain_proxy.config.reading import environment

@@ -1,7 +1,7 @@
 """Composites, and the words about calls that wait."""
 
+from ironcurtain_proxy.mediation.policy_changes import sign_of_life
 from ironcurtain_proxy.model.composite import CompositeSpec, CompositeStep
-from ironcurtain_proxy.model.progress import sign_of_life
 
 
 def test_a_composite_keeps_its_steps_in_the_order_in_which_they_are_made() -> None:

@@ -8,9 +8,8 @@ import httpx
 import pytest
 
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
-from ironcurtain_proxy.web.access import Access
 from ironcurtain_proxy.web.app import ReviewPage, Surroundings
-from ironcurtain_proxy.web.guard import MAX_BODY, Guard
+from ironcurtain_proxy.web.guard import MAX_BODY, Access, Guard
 from ironcurtain_proxy.web.record import Record
 
 pytestmark = pytest.mark.anyio

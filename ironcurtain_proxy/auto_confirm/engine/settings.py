@@ -6,14 +6,56 @@ refused with its key when the object is made.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS, RowKey
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
-from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
-from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.errors import ConfigurationError, KernelError
+
+NightAction: TypeAlias = Literal["escalate", "hold"]
+"""The action at night for calls that nothing approved."""
+
+_LAST_HOUR: Final = 23
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightMode:
+    """The hours in which a reviewer decides instead of the engine's default."""
+
+    enabled: bool = True
+    start_hour: int = 21
+    """0 to 23, inclusive."""
+    end_hour: int = 6
+    """0 to 23, exclusive. Before `start_hour`: the night goes over midnight. Equal: all day."""
+    action: NightAction = "escalate"
+
+    def __post_init__(self) -> None:
+        for key, hour in (("start_hour", self.start_hour), ("end_hour", self.end_hour)):
+            if not 0 <= hour <= _LAST_HOUR:
+                raise ConfigurationError(
+                    f"auto_confirm.night_mode.{key} is not an hour from 0 to 23"
+                )
+
+    def is_on(self, moment: datetime) -> bool:
+        """Whether it is night.
+
+        Args:
+            moment: aware, in the operator's own time zone.
+
+        Raises:
+            KernelError: the moment has no time zone.
+        """
+        if moment.utcoffset() is None:
+            raise KernelError("the engine was handed a time without a zone")
+        if not self.enabled:
+            return False
+        if self.start_hour < self.end_hour:
+            return self.start_hour <= moment.hour < self.end_hour
+        return moment.hour >= self.start_hour or moment.hour < self.end_hour
+
 
 RuleAction: TypeAlias = Literal["auto_approve", "escalate", "conditional"]
 UnknownAction: TypeAlias = Literal["escalate", "conditional"]

@@ -18,26 +18,51 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
     NO_REVIEWER,
     AutoConfirmSettings,
     EscalationTargets,
+    NightAction,
+    NightMode,
     ReviewerSetting,
     RuleAction,
     SafetyRule,
     TimeoutAction,
     UnknownAction,
 )
-from ironcurtain_proxy.auto_confirm.engine.windows import NightAction, NightMode
 from ironcurtain_proxy.config.auto_confirm.notification_settings import (
     NotificationSettings,
     read_notifications,
 )
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec, read_reviewer
-from ironcurtain_proxy.config.auto_confirm.work_context_settings import (
-    RequiredContext,
-    read_context,
-)
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.errors import ConfigurationError
+
+PROVIDER_VARIABLE: Final = "IRONCURTAIN_PROVIDER"
+"""Set by the program that starts the proxy: the provider of the session's model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredContext:
+    """The environment that the operator expects. An absent setting requires nothing."""
+
+    directory: Path | None = None
+    """The expected workspace."""
+    branch: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The expected variables of the proxy's environment."""
+    provider: str | None = None
+    """The expected value of `IRONCURTAIN_PROVIDER`."""
+
+
+def read_context(layers: Layers, spot: Spot) -> RequiredContext:
+    """Read the section; paths are relative to the file that holds them."""
+    members = spot.object(("directory", "branch", "environment", "provider"))
+    return RequiredContext(
+        directory=members.read("directory", layers.as_path, None),
+        branch=members.read("branch", Spot.name, None),
+        environment=members.read("environment", Spot.texts_by_name, {}),
+        provider=members.read("provider", Spot.name, None),
+    )
+
 
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
 _OPERATIONS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)

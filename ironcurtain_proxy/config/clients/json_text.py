@@ -106,38 +106,52 @@ def _blanked(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else re.sub(r"[^\r\n]", " ", found[0])
 
 
+def with_first(text: str, place: Place, key: str, value: Json) -> str:
+    """A text that was parsed, with a new first member of the object at a place."""
+    at = _start(_plain(text), place) + 1
+    rest = _skip(text, at)
+    blanks, member = text[at:rest], f"{_compact(key)}: {_compact(value)}"
+    if text[rest] == "}":
+        return f"{text[:at]}\n  {member}\n{text[rest:]}"
+    return f"{text[:at]}{blanks}{member},{blanks or ' '}{text[rest:]}"
+
+
 def _members(text: str, place: Place) -> list[_Member]:
     """The members of the object at a place of a text that was parsed."""
     plain, commas = _plain(text), _uncommented(text)
-    try:
-        at = _skip(plain, 0)
-        for key in place:
-            inner = {name: value for name, _, value, _ in _pairs(plain, at)}
-            at = inner[key]
-        return [
-            _Member(name, start, end, after if commas[after : after + 1] == "," else None)
-            for name, start, _, end in _pairs(plain, at)
-            for after in (_skip(commas, end),)
-        ]
-    except (KeyError, ValueError, IndexError, RecursionError):
-        raise NotUnderstoodError("has no such table") from None
+    return [
+        _Member(name, start, end, after if commas[after : after + 1] == "," else None)
+        for name, start, _, end in _pairs(plain, _start(plain, place))
+        for after in (_skip(commas, end),)
+    ]
+
+
+def _start(plain: str, place: Place) -> int:
+    """The position of the brace that opens the object at a place."""
+    at = _skip(plain, 0)
+    for key in place:
+        at = next((value for name, _, value, _ in _pairs(plain, at) if name == key), len(plain))
+    return at
 
 
 def _pairs(plain: str, at: int) -> list[tuple[str, int, int, int]]:
     """For each member: its name, its start, and the start and end of its value."""
-    if plain[at] != "{":
-        raise ValueError("no object")
     found: list[tuple[str, int, int, int]] = []
-    at = _skip(plain, at + 1)
-    while plain[at] != "}":
-        start = at
-        name, at = _DECODER.raw_decode(plain, at)
-        value = _skip(plain, _skip(plain, at) + 1)
-        _, end = _DECODER.raw_decode(plain, value)
-        found.append((str(name), start, value, end))
-        at = _skip(plain, end)
-        if plain[at] == ",":
-            at = _skip(plain, at + 1)
+    try:
+        if plain[at] != "{":
+            raise NotUnderstoodError("has no such table")
+        at = _skip(plain, at + 1)
+        while plain[at] != "}":
+            start = at
+            name, at = _DECODER.raw_decode(plain, at)
+            value = _skip(plain, _skip(plain, at) + 1)
+            _, end = _DECODER.raw_decode(plain, value)
+            found.append((str(name), start, value, end))
+            at = _skip(plain, end)
+            if plain[at] == ",":
+                at = _skip(plain, at + 1)
+    except (ValueError, IndexError, RecursionError):
+        raise NotUnderstoodError("has no such table") from None
     return found
 
 

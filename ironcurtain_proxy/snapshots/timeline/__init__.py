@@ -3,7 +3,7 @@
 The workspace is hostile: a call can leave any names, links, modes and times there.
 
 - `entry`, `history`, `planning`: states, changes, and plans of rollbacks. Pure.
-- `opening`, `events`, `reading`, `caches`, `scanning`: the workspace as it is. `known`: as it was
+- `opening`, `events`, `reading`, `scanning`: the workspace as it is. `known`: as it was
   seen.
 - `blobs`, `log`, `rows`, `places`: copies, the history, and their directories.
 - `bounds`: the limits of a timeline. `keeper`: makes points. `workspace_timeline`: the port.

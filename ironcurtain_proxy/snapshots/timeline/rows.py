@@ -2,19 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, get_args
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.snapshots.timeline.entry import Entry, Kind
 
-_KINDS: Final[Mapping[str, Kind]] = {
-    "file": "file",
-    "directory": "directory",
-    "link": "link",
-    "pipe": "pipe",
-    "special": "special",
-    "lost": "lost",
-}
+_KINDS: Final[Mapping[str, Kind]] = {kind: kind for kind in get_args(Kind)}
 
 
 def encoded(text: str) -> str:

@@ -8,10 +8,10 @@ is scanned after missed events, and from time to time.
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.snapshots.timeline.caches import is_cache
 from ironcurtain_proxy.snapshots.timeline.entry import Entry, parent_of, without
 from ironcurtain_proxy.snapshots.timeline.events import Events
 from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined
@@ -330,3 +330,39 @@ class Scanner:
 def _is_control(path: str) -> bool:
     hidden = path.startswith(".") or "/." in path
     return hidden and "objects" not in path.split("/")
+
+
+_BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
+    "target": (
+        *("Cargo.toml", "pom.xml", "build.sbt", "project.clj", "dbt_project.yml"),
+        *("target/CACHEDIR.TAG", "target/.rustc_info.json"),
+    ),
+    "venv": ("venv/pyvenv.cfg", "venv/CACHEDIR.TAG"),
+}
+"""The files that prove an ambiguous name to be a cache: one of them lies beside it."""
+
+
+def is_cache(path: str, name: str, parent: int, caches: frozenset[str]) -> bool:
+    """Whether a directory is a cache, whose content can be made again; it is not scanned.
+
+    A name alone does not show it. Below a repository it is the name of a branch (`target/x` is a
+    file of `.git/refs/heads/target`), and `target` and `venv` are names that people give to
+    sources.
+
+    Args:
+        path: where it lies, below the workspace; empty: in the workspace itself.
+        name: what it is called.
+        parent: a descriptor of the directory that it lies in.
+        caches: the names of caches.
+    """
+    if name not in caches or any(one.lower().endswith(".git") for one in path.split("/")):
+        return False
+    signs = _BESIDE.get(name)
+    return signs is None or any(_is_there(sign, parent) for sign in signs)
+
+
+def _is_there(name: str, parent: int) -> bool:
+    with suppress(OSError):
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+        return True
+    return False

@@ -18,8 +18,11 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
     SessionHealth,
 )
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
-from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
-from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
+from ironcurtain_proxy.auto_confirm.engine.settings import (
+    AutoConfirmSettings,
+    NightMode,
+    SafetyRule,
+)
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.path import RealPath
 from tests.auto_confirm.engine import calls

@@ -10,7 +10,7 @@ from ironcurtain_proxy.auto_confirm.engine.context_score import (
     WorkContext,
 )
 from ironcurtain_proxy.auto_confirm.engine.places import SafePath, SessionPlaces, in_temporary
-from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
+from ironcurtain_proxy.auto_confirm.engine.settings import NightMode
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 from ironcurtain_proxy.model.path import RealPath
 

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
-from ironcurtain_proxy.auto_confirm.owner import is_gone, this_owner
 from ironcurtain_proxy.auto_confirm.store import abandoned
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import TASKS
+from ironcurtain_proxy.auto_confirm.upkeep import is_gone, this_owner
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from tests import program
 from tests.auto_confirm.store.direct import record_interaction, recorded

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from ironcurtain_proxy.mediation.policy_changes import pulse
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.progress import pulse
 
 pytestmark = pytest.mark.anyio
 
