@@ -15,9 +15,8 @@ from starlette.types import Receive, Scope, Send
 from ironcurtain_proxy.agent.handshake import VERSIONS
 from ironcurtain_proxy.agent.messages import Complaint, read
 from ironcurtain_proxy.front.events import MEDIA_TYPE, accepts, event_place, event_stream
-from ironcurtain_proxy.front.guard import Guard
+from ironcurtain_proxy.front.guard import JSON, Guard, RefusalError
 from ironcurtain_proxy.front.messages import SESSION, deliver, initialize
-from ironcurtain_proxy.front.refusals import JSON, RefusalError
 from ironcurtain_proxy.front.session import OWN, AgentSession
 from ironcurtain_proxy.front.sessions import Sessions
 

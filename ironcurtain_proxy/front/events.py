@@ -12,7 +12,7 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
-from ironcurtain_proxy.front.refusals import JSON
+from ironcurtain_proxy.front.guard import JSON
 from ironcurtain_proxy.front.stream import Follower, Stream
 
 MEDIA_TYPE: Final = "text/event-stream"

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, GivenAnswer, Message
 from ironcurtain_proxy.front.events import event_stream, prefers_events, whole_answer
-from ironcurtain_proxy.front.refusals import JSON, RefusalError
+from ironcurtain_proxy.front.guard import JSON, RefusalError
 from ironcurtain_proxy.front.session import AgentSession
 from ironcurtain_proxy.front.sessions import Sessions, TooManyError
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id

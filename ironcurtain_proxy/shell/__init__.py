@@ -2,7 +2,7 @@
 
 - `parse`, `statements`, `words`, `constants`: a text becomes a `ParsedCommand`.
 - `effects`: what a command can do, the worst of its parts.
-- `reads`, `readers`, `git_readers`, `find_reader`, `test_reader`, `options`: what only reads.
+- `reads`, `readers`, `git_readers`, `options`: what only reads.
 - `outward`, `beyond`, `places`, `secrets`, `targets`: what leaves the sandbox, and where to.
 - `wrappers`: programs that run others.
 - `capabilities`, `operations`, `branches`: what a profile and the engine ask of a command.

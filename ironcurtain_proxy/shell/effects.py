@@ -23,11 +23,10 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.beyond import why_beyond
-from ironcurtain_proxy.shell.find_reader import why_not_find
 from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.options import options, read_options
 from ironcurtain_proxy.shell.outward import name_of, why_outward
-from ironcurtain_proxy.shell.readers import READERS, VERSIONS
+from ironcurtain_proxy.shell.readers import READERS, VERSIONS, why_not_find, why_not_test
 from ironcurtain_proxy.shell.reads import (
     assigned,
     directory_after,
@@ -36,7 +35,6 @@ from ironcurtain_proxy.shell.reads import (
     why_not_reader,
     why_not_redirect,
 )
-from ironcurtain_proxy.shell.test_reader import why_not_test
 from ironcurtain_proxy.shell.wrappers import unwrapped
 
 EffectLevel: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]

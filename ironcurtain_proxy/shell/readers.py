@@ -4,12 +4,17 @@ An option whose arity differs between implementations (GNU, BSD) stays out: a va
 operand, or the reverse, would hide a word from the check.
 """
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.shell.options import ParsedOptions
-from ironcurtain_proxy.shell.reads import LOCAL_NAME, ReadingProgram, reader
+from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.shell.options import ParsedOptions, words
+from ironcurtain_proxy.shell.places import why_not_read
+from ironcurtain_proxy.shell.reads import LOCAL_NAME, ReadingProgram, reader, shows_variables
+from ironcurtain_proxy.shell.secrets import names_a_secret
 
 
 def _jq(reading: ParsedOptions) -> str | None:
@@ -228,3 +233,84 @@ VERSIONS: Final = frozenset(
 )  # fmt: skip
 """Programs that only show their version for `--version` alone, without a look at the project.
 Programs that a version manager replaces by those of the project (go, cargo, npm, …) are missing."""
+
+
+_FLAGS: Final = words(
+    """
+    ! ( ) -a -o -and -or -not -print -print0 -prune -empty -ls -depth -xdev -mount -true -false
+    -readable -executable -writable -daystart -follow -H -L -P -E
+    """
+)
+_VALUES: Final = words(
+    """
+    -name -iname -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -amin
+    -ctime -cmin -newer -regex -iregex -perm -user -group -links -inum -regextype -printf
+    """
+)
+
+
+def why_not_find(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+    """Why a `find` is more than listing; None if it only lists."""
+    del variables  # nothing that is not known may stand there
+    if any(word.splits or word.text is None for word in rest):
+        return "an argument that is not known could be an action"
+    values = [word for before, word in itertools.pairwise(rest) if before.text in _VALUES]
+    if names_a_secret(values):
+        return "it names what commonly holds secrets"
+    at = 0
+    while at < len(rest):
+        text = rest[at].text or ""
+        if text.startswith("-") and text not in _FLAGS | _VALUES:
+            return f"{text} is not known to only list"
+        reason = None if text in _FLAGS | _VALUES else why_not_read(rest[at], place)
+        if reason is not None:
+            return reason
+        at += 2 if text in _VALUES else 1
+    return None
+
+
+_UNARY: Final = words("-e -f -d -s -r -w -x -z -n -L -h -p -S -b -c -u -g -k -O -G")
+_BINARY: Final = frozenset({"=", "==", "!="})
+_NUMERIC: Final = words("-eq -ne -lt -le -gt -ge")
+_JOINS: Final = frozenset({"!", "&&", "||"})
+
+
+def why_not_test(
+    name: str, rest: Sequence[Word], place: Place, variables: frozenset[str]
+) -> str | None:
+    """Why `test`, `[` or `[[` is more than reading; None if it only reads.
+
+    Arithmetic is more: shells evaluate an operand of `-eq`, `-v` or `-t` as an expression, and a
+    substitution in a subscript is run then: `[[ 'a[$(id)]' -eq 0 ]]`.
+    """
+    del place  # whether a file exists says little: any path may be tested
+    end = {"[": "]", "[[": "]]"}.get(name)
+    if end is not None and (not rest or rest[-1].text != end):
+        return "a test is not understood"
+    inner = rest if end is None else rest[:-1]
+    if name != "[[" and any(word.splits for word in inner):
+        return "an operand is not known"
+    clauses: list[list[Word]] = [[]]
+    for word in inner:
+        if word.text in _JOINS:
+            clauses.append([])
+        else:
+            clauses[-1].append(word)
+    plain = all(_plain(clause) for clause in clauses if clause)
+    return shows_variables(inner, variables) if plain else "a test may evaluate an operand"
+
+
+def _plain(clause: Sequence[Word]) -> bool:
+    texts = [word.text for word in clause]
+    match texts:
+        case [_]:
+            return True
+        case [operator, _]:
+            return operator in _UNARY
+        case [left, operator, right] if operator in _NUMERIC:
+            numbers = (re.fullmatch(r"-?\d+", text or "", re.ASCII) for text in (left, right))
+            return all(numbers)
+        case [_, operator, _]:
+            return operator in _BINARY
+        case _:
+            return False

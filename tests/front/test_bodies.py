@@ -9,7 +9,7 @@ from starlette.types import Message
 
 from ironcurtain_proxy.front import app
 from ironcurtain_proxy.front.app import read_body
-from ironcurtain_proxy.front.refusals import RefusalError
+from ironcurtain_proxy.front.guard import RefusalError
 
 pytestmark = pytest.mark.anyio
 

@@ -31,6 +31,7 @@ from ironcurtain_proxy.config.auto_confirm.notification_settings import (
     read_notifications,
 )
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec, read_reviewer
+from ironcurtain_proxy.config.reading.declared import members_by_key, number, one_of
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
@@ -55,13 +56,13 @@ class RequiredContext:
 
 def read_context(layers: Layers, spot: Spot) -> RequiredContext:
     """Read the section; paths are relative to the file that holds them."""
-    members = spot.object(("directory", "branch", "environment", "provider"))
-    return RequiredContext(
-        directory=members.read("directory", layers.as_path, None),
-        branch=members.read("branch", Spot.name, None),
-        environment=members.read("environment", Spot.texts_by_name, {}),
-        provider=members.read("provider", Spot.name, None),
-    )
+    readers = {
+        "directory": layers.as_path,
+        "branch": Spot.name,
+        "environment": Spot.texts_by_name,
+        "provider": Spot.name,
+    }
+    return RequiredContext(**members_by_key(spot.object(readers), readers))
 
 
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
@@ -117,46 +118,16 @@ class _SectionReader:
         self._layers = layers
 
     def config(self, spot: Spot) -> AutoConfirmConfig:
-        members = spot.object(
-            (
-                *("enabled", "intelligent_escalation", "escalation_targets", "safety_rules"),
-                *("night_mode", "escalation_timeout_minutes", "fallback_escalation"),
-                *("load_relief", "unknown", "on_timeout", "feature_branches", "reviewers"),
-                *("session_type", "store", "notifications", "context"),
-            )
-        )
+        members = spot.object((*_ENGINE, *_OTHER_KEYS))
         specs = members.read("reviewers", lambda inner: inner.each(self._reviewer), ())
         _warn_of_strangers(members, [HUMAN, *[reviewer.name for reviewer, _ in specs]])
-        standard = AutoConfirmSettings()
         engine = _made(
             spot,
             lambda: AutoConfirmSettings(
-                enabled=members.read("enabled", Spot.switch, default=False),
-                intelligent_escalation=members.read(
-                    "intelligent_escalation", Spot.switch, default=True
-                ),
-                escalation_targets=members.read(
-                    "escalation_targets", _targets, standard.escalation_targets
-                ),
-                safety_rules=members.read("safety_rules", lambda inner: inner.each(_rule), ()),
-                night_mode=members.read("night_mode", _night, standard.night_mode),
-                escalation_timeout_minutes=members.read(
-                    "escalation_timeout_minutes",
-                    lambda inner: inner.number(0, 1440),
-                    standard.escalation_timeout_minutes,
-                ),
-                fallback_escalation=members.read(
-                    "fallback_escalation", Spot.name, standard.fallback_escalation
-                ),
-                load_relief=members.read("load_relief", Spot.switch, default=False),
-                unknown=members.read("unknown", lambda inner: inner.word(_UNKNOWN), "escalate"),
-                on_timeout=members.read("on_timeout", _on_timeout, {}),
-                feature_branches=members.read(
-                    "feature_branches", Spot.texts, standard.feature_branches
-                ),
+                **members_by_key(members, _ENGINE),
                 reviewers=tuple([reviewer for reviewer, _ in specs]),
             ),
-            standard,
+            AutoConfirmSettings(),
         )
         store = members.get("store")
         kept = None if store is None else store.object(("url", "keep_days"))
@@ -204,13 +175,8 @@ def _made(spot: Spot, make: Callable[[], T], standard: T) -> T:
 
 
 def _targets(spot: Spot) -> EscalationTargets:
-    members = spot.object(("high_risk", "medium_risk", "low_risk"))
-    standard = EscalationTargets()
-    return EscalationTargets(
-        high_risk=members.read("high_risk", Spot.name, standard.high_risk),
-        medium_risk=members.read("medium_risk", Spot.name, standard.medium_risk),
-        low_risk=members.read("low_risk", _nobody, standard.low_risk),
-    )
+    readers = {"high_risk": Spot.name, "medium_risk": Spot.name, "low_risk": _nobody}
+    return EscalationTargets(**members_by_key(spot.object(readers), readers))
 
 
 def _nobody(spot: Spot) -> str:
@@ -238,14 +204,13 @@ def _rule(spot: Spot) -> SafetyRule:
 
 
 def _night(spot: Spot) -> NightMode:
-    members = spot.object(("enabled", "start_hour", "end_hour", "action"))
-    standard = NightMode()
-    return NightMode(
-        enabled=members.read("enabled", Spot.switch, standard.enabled),
-        start_hour=members.read("start_hour", _hour, standard.start_hour),
-        end_hour=members.read("end_hour", _hour, standard.end_hour),
-        action=members.read("action", lambda inner: inner.word(_NIGHT), standard.action),
-    )
+    readers = {
+        "enabled": Spot.switch,
+        "start_hour": _hour,
+        "end_hour": _hour,
+        "action": one_of(_NIGHT),
+    }
+    return NightMode(**members_by_key(spot.object(readers), readers))
 
 
 def _hour(spot: Spot) -> int:
@@ -278,3 +243,20 @@ def _days(spot: Spot) -> float:
     if -1 < days < 1 and days != 0:
         spot.error("must be at least 1 day, or 0 to keep everything")
     return days
+
+
+_ENGINE: Final[Mapping[str, Callable[[Spot], object]]] = {
+    "enabled": Spot.switch,
+    "intelligent_escalation": Spot.switch,
+    "escalation_targets": _targets,
+    "safety_rules": lambda spot: spot.each(_rule),
+    "night_mode": _night,
+    "escalation_timeout_minutes": number(0, 1440),
+    "fallback_escalation": Spot.name,
+    "load_relief": Spot.switch,
+    "unknown": one_of(_UNKNOWN),
+    "on_timeout": _on_timeout,
+    "feature_branches": Spot.texts,
+}
+"""The settings of the engine itself, whose fields have the same names."""
+_OTHER_KEYS: Final = ("reviewers", "session_type", "store", "notifications", "context")

@@ -1,10 +1,10 @@
 """Settings declared at their fields: the key, the reader and the default in one place."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from typing import Any, Protocol, TypeVar  # noqa: TID251  the values of fields of all types
 
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import Members, Spot
 
 T = TypeVar("T")
 W = TypeVar("W", bound=str)
@@ -34,6 +34,15 @@ def declared(kind: type, read: KeyReader, section: str = "") -> dict[str, Any]:
         one.name: read(section + one.metadata["key"], one.metadata["read"], one.default)
         for one in fields(kind)
         if "key" in one.metadata
+    }
+
+
+def members_by_key(
+    members: Members, readers: Mapping[str, Callable[[Spot], object]]
+) -> dict[str, Any]:
+    """The values of those members that are there, for a class whose fields have the defaults."""
+    return {
+        key: read(found) for key, read in readers.items() if (found := members.get(key)) is not None
     }
 
 
