@@ -52,17 +52,26 @@ def test_every_key_of_a_server_stands_on_the_page(keys: tuple[str, ...]) -> None
     assert [key for key in keys if key not in parts_of(code_of(SERVERS))] == []
 
 
+def keys_read_at(node: ast.AST) -> list[ast.expr]:
+    """Where keys stand: in a call of `object`, in a table of readers, in a list of keys."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".object"):
+        return node.args
+    if isinstance(node, ast.Dict):
+        return [key for key in node.keys if key is not None]
+    if isinstance(node, ast.AnnAssign) and ast.unparse(node.target).endswith("_KEYS"):
+        return [node.value] if node.value is not None else []
+    return []
+
+
 def test_every_key_of_the_engine_stands_on_its_page() -> None:
-    keys: set[str] = set()
-    for file in (ROOT / "ironcurtain_proxy/config/auto_confirm").glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".object"):
-                keys |= {
-                    one.value
-                    for argument in node.args
-                    for one in ast.walk(argument)
-                    if isinstance(one, ast.Constant) and isinstance(one.value, str)
-                }
+    keys = {
+        one.value
+        for file in (ROOT / "ironcurtain_proxy/config/auto_confirm").glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        for place in keys_read_at(node)
+        for one in ast.walk(place)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }
     assert len(keys) > 30
     assert sorted(keys - parts_of(code_of(ENGINE))) == []
 
