@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.audit.recovery import refuse_unusable
+from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.cli.pins_waiting import pins_warnings
 from ironcurtain_proxy.config.extras import lacks
@@ -173,7 +173,7 @@ def _usable(name: str, path: Path, refuse: Callable[[Path], None]) -> CheckResul
 
 
 def _writable(name: str, directory: Path) -> CheckResult:
-    place = _nearest_existing(directory)
+    place = nearest_existing(directory)
     try:
         _time_of_new_file(place)
     except OSError as error:
@@ -193,7 +193,7 @@ def clock(settings: Settings, now: datetime) -> CheckResult:
     if now.year < _OLDEST_YEAR:
         return CheckResult("clock", "fail", f"says {now:%Y-%m-%d}", _SET_CLOCK)
     try:
-        written = _time_of_new_file(_nearest_existing(settings.state_dir))
+        written = _time_of_new_file(nearest_existing(settings.state_dir))
     except OSError:
         return CheckResult(
             "clock", "warn", "not compared: no file can be written", "see state directory"
@@ -208,10 +208,6 @@ def clock_against_file(now: datetime, written: float) -> CheckResult:
         found = f"{apart:.0f} s from the time the file system gives to a new file"
         return CheckResult("clock", "warn", found, _SET_CLOCK)
     return CheckResult("clock", "ok", f"{now:%Y-%m-%d %H:%M:%S} UTC")
-
-
-def _nearest_existing(directory: Path) -> Path:
-    return next((p for p in (directory, *directory.parents) if os.path.lexists(p)), Path("/"))
 
 
 def _time_of_new_file(directory: Path) -> float:

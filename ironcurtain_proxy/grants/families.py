@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from ironcurtain_proxy.grants.matching import is_of
-from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall
+from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall, short_path
 from ironcurtain_proxy.model.annotation import same_scalar
 from ironcurtain_proxy.model.family import ONLY_READS, Family
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, SameFlag
@@ -251,7 +251,7 @@ def described(
         home: is written `~`.
     """
     said = [_phrase(one, str(workspace), home) for one in families]
-    return tuple(said or [f"commands that only read in {_short(str(workspace), home)}"])
+    return tuple(said or [f"commands that only read in {short_path(str(workspace), home)}"])
 
 
 def _phrase(family: Family, workspace: str, home: RealPath | None) -> str:
@@ -277,7 +277,7 @@ def _reading_phrase(family: Family, workspace: str, home: RealPath | None) -> st
 
 
 def _place_phrase(family: Family, workspace: str, home: RealPath | None) -> str:
-    place = _plain(_short(family.directory or workspace, home))
+    place = _plain(short_path(family.directory or workspace, home))
     return f"in {place} and other clones of its remote" if family.is_of_remote else f"in {place}"
 
 
@@ -288,8 +288,3 @@ def _reach_phrase(family: Family) -> str:
 def _plain(text: str) -> str:
     """The agent's words, escaped so that they cannot end the quotation."""
     return visible(text).replace("`", "\\u0060")
-
-
-def _short(path: str, home: RealPath | None) -> str:
-    inside = None if home is None or not home.parts else f"{home}/"
-    return f"~/{path.removeprefix(inside)}" if inside and path.startswith(inside) else path

@@ -209,10 +209,10 @@ def _phrases(constraints: tuple[Constraint, ...], home: RealPath | None) -> list
     for found in constraints:
         match found:
             case WithinDirectory(role=role, directory=directory):
-                place = f"files below {_short_path(str(directory), home)}"
+                place = f"files below {short_path(str(directory), home)}"
                 places.setdefault(place, []).append(_DOES.get(role, role))
             case ExactValue(role=role, value=value) if ROLE_TRAITS[role].category == "path":
-                place = _short_path(value, home)
+                place = short_path(value, home)
                 places.setdefault(place, []).append(_DOES.get(role, role))
             case OnHost(role=role, domain=name) | ExactValue(role=role, value=name):
                 others.append(f"{_USES.get(role, f'use the {role}')} {name}")
@@ -229,7 +229,8 @@ def _verbs(does: list[str]) -> str:
     return " or ".join(dict.fromkeys(names))
 
 
-def _short_path(path: str, home: RealPath | None) -> str:
+def short_path(path: str, home: RealPath | None) -> str:
+    """A path as a person writes it: below the home with `~`."""
     inside = None if home is None or not home.parts else f"{home}/"
     return f"~/{path.removeprefix(inside)}" if inside and path.startswith(inside) else path
 

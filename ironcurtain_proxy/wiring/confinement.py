@@ -1,7 +1,6 @@
 """The sandbox of each server, from the settings, the policy and this machine."""
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -9,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.config.policy.protection import KEYS, own_code
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.servers.recognition import recognised
 from ironcurtain_proxy.config.settings import Settings
@@ -31,11 +31,9 @@ from ironcurtain_proxy.sandbox.replaced_launchers import (
     without_launcher,
 )
 from ironcurtain_proxy.sandbox.settings import SandboxSettings as SrtSettings
-from ironcurtain_proxy.version import PACKAGE_DIRECTORY
 
 _MEMORY: Final = "MEMORY_FILE_PATH"
 """The variable with the file of the public memory server."""
-_KEYS: Final = (".ssh", ".gnupg", ".aws")
 ROOT_MEANS: Final = (
     "confined servers read every file of the machine that is not closed to them, and the kernel "
     "takes them for root; run ironcurtain-proxy as an ordinary user"
@@ -167,7 +165,7 @@ def confinements(
         with suppress(OSError):
             # What does not exist cannot be closed, and a reader of requests knows what is asked.
             mailbox.mkdir(mode=0o700, parents=True, exist_ok=True)
-    keys = _real([settings.home / key for key in _KEYS])
+    keys = _real([settings.home / key for key in KEYS])
     writable = {spec.name: _writable(spec, settings, policy) for spec in specs}
     open_ = [*_real([settings.home]), *[path for paths in writable.values() for path in paths]]
     own = [path for path in _own(settings, policy, open_) if path not in keys]
@@ -180,7 +178,7 @@ def confinements(
         around = SandboxSurroundings(
             home=str(settings.home),
             own=tuple(own),
-            code=_real(_code()),
+            code=_real(own_code()),
             keys=keys,
             real=lambda text: str(real(Path(text))),
             workspace=None if settings.workspace is None else str(settings.workspace),
@@ -242,12 +240,6 @@ def _own(settings: Settings, policy: Policy, opened: Sequence[str]) -> tuple[str
         )
         found += [*log.parent.glob(f"{log.name}*")] if shared else [log.parent]
     return _real(found)
-
-
-def _code() -> Iterable[Path]:
-    yield PACKAGE_DIRECTORY
-    if sys.prefix != sys.base_prefix:
-        yield Path(sys.prefix)
 
 
 def _writable(spec: ServerSpec, settings: Settings, policy: Policy) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def meaning_of(name: str, schema: Json) -> Meaning:
     if not isinstance(schema, Mapping):
         return "unclear"
     types = types_of(schema)
-    if _is_closed_choice(schema) or (types and types <= _NO_NAMES):
+    if is_closed_choice(schema) or (types and types <= _NO_NAMES):
         return "plain"
     found = _of_text(name, schema)
     if types - {"null"} == {"string"}:
@@ -56,7 +56,8 @@ def types_of(schema: Mapping[str, Json], depth: int = _MOST_DEPTH) -> frozenset[
     return frozenset(found)
 
 
-def _is_closed_choice(schema: Mapping[str, Json]) -> bool:
+def is_closed_choice(schema: Mapping[str, Json]) -> bool:
+    """Whether a value is one of a list of the schema."""
     choice = schema.get("enum")
     return "const" in schema or (isinstance(choice, list) and bool(choice))
 
@@ -120,7 +121,7 @@ def _leaves(schema: Mapping[str, Json], depth: int) -> Iterator[bool]:
     for name, one in inner.items() if isinstance(inner, Mapping) else ():
         if isinstance(one, Mapping):
             if "string" in types_of(one) or not types_of(one):
-                yield not _is_closed_choice(one) and _of_text(name, one) != "plain"
+                yield not is_closed_choice(one) and _of_text(name, one) != "plain"
             yield from _leaves(one, depth - 1)
     more = [schema.get("items"), schema.get("additionalProperties")]
     for word in ("anyOf", "oneOf", "allOf"):

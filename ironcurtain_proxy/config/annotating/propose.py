@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from ironcurtain_proxy.config.annotating.argument_roles import types_of
+from ironcurtain_proxy.config.annotating.argument_roles import is_closed_choice, types_of
 from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool, Roles
 from ironcurtain_proxy.config.annotating.shell_tools import runs
 from ironcurtain_proxy.config.annotating.texts import About, proposed_for
@@ -153,7 +153,7 @@ class _Walk:
         forms = _forms(schema, self.root)
         if forms:
             return _joined([self.argument(name, one, depth - 1) for one in forms])
-        if _is_closed_choice(schema):
+        if is_closed_choice(schema):
             return Proposed(roles=_NONE, why="a choice of a list")
         types = types_of(schema)
         if types and types <= _NO_TEXT:
@@ -357,11 +357,6 @@ def _objects_in(schema: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
     for one in _variants(schema):
         if isinstance(one.get("properties"), Mapping) and one["properties"]:
             yield one
-
-
-def _is_closed_choice(schema: Mapping[str, Json]) -> bool:
-    choice = schema.get("enum")
-    return "const" in schema or (isinstance(choice, list) and bool(choice))
 
 
 _CARE: Final[Mapping[str, int]] = {"none": 0, "message": 1, "email-address": 1, "identifier": 2}

@@ -24,7 +24,7 @@ _CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
 )
 _EVERY_USE: Final[frozenset[ArgumentRole]] = _CHANGES | {"read-path"}
 
-_KEYS: Final = (".ssh", ".gnupg", ".aws")
+KEYS: Final = (".ssh", ".gnupg", ".aws")
 
 _STEERING_FILES: Final = (
     # Commands that git, or an agent's own client, would run outside any policy.
@@ -82,7 +82,7 @@ def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
         # The head file, rotated logs and the log of a second process lie beside it.
         directory = real(log.parent)
         names.append(_anchored((*directory.parts, f"{log.name}*"), _EVERY_USE))
-    names.extend([_anchored(real(code).parts, _CHANGES) for code in _own_code()])
+    names.extend([_anchored(real(code).parts, _CHANGES) for code in own_code()])
     return tuple(names)
 
 
@@ -105,7 +105,7 @@ def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
         yield from settings.auto_confirm.token_files
     yield settings.audit.path
     yield settings.session_log
-    for key in _KEYS:
+    for key in KEYS:
         yield settings.home / key
     for file in (settings.config_file, settings.servers_file):
         if file is not None:
@@ -124,7 +124,7 @@ def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
             yield directory
 
 
-def _own_code() -> Iterable[Path]:
+def own_code() -> Iterable[Path]:
     """The proxy's own code: this package, and the environment it is installed in."""
     yield PACKAGE_DIRECTORY
     if sys.prefix != sys.base_prefix:
