@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.reviewing import say, say_json
+from ironcurtain_proxy.cli.output import complain, is_confirmed, say, say_json
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     found = [one for one in everything if isinstance(one, ServerPins)]
     chosen = [one for one in found if options.server in (None, one.server)]
     for fault in faults:
-        sys.stderr.write(f"ironcurtain-proxy: {visible(str(fault))}; its server is held: {_MEND}\n")
+        complain(f"{visible(str(fault))}; its server is held: {_MEND}")
     if options.server is not None and not chosen:
         raise ConfigurationError(f'nothing is pinned of a server "{visible(options.server)}"')
     match options.action:
@@ -213,7 +213,7 @@ def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Nam
             continue
         if not options.yes:
             say("\n".join(_shown(one, servers)))
-            if not _agreed(f"Accept {len(waiting)} of these for {visible(one.server)}? [y/N] "):
+            if not _agreed(f"Accept {len(waiting)} of these for {visible(one.server)}?"):
                 continue
         # What was shown is accepted, and nothing that came meanwhile.
         digests = {(c.section, c.name): c.after.digest for c in waiting}
@@ -240,9 +240,7 @@ def _is_named(change: Change, parts: Sequence[str] | None) -> bool:
 def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
         raise ConfigurationError("this is no terminal to ask on: read `pins diff`, then add --yes")
-    sys.stdout.write(question)
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    return is_confirmed(question)
 
 
 def _reset(store: PinStore, server: str, config: Path | None) -> int:

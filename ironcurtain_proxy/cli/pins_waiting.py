@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.pins.difference import changes
 from ironcurtain_proxy.pins.store import PinsFileError
@@ -16,7 +17,7 @@ def pins_warnings(state_dir: Path) -> Sequence[str]:
         if isinstance(one, PinsFileError):
             lines.append(f"{visible(str(one))}; its server is held: ironcurtain-proxy pins list")
         elif waiting := changes(one):
-            count = f"{len(waiting)} change{'' if len(waiting) == 1 else 's'}"
+            count = counted(len(waiting), "change")
             name = visible(one.server)
             lines.append(
                 f'server "{name}": {count} of what it says of itself must be accepted: '
