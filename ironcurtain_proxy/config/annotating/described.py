@@ -1,14 +1,13 @@
 """A server with a proposal for each of its tools, which its operator may change."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, cast
 
 import orjson
 
 from ironcurtain_proxy.config.annotating.annotate import LOCAL_ROLES, can_be_written
-from ironcurtain_proxy.config.annotating.known import known_servers
 from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool, Roles
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.config.packs.pack import Pack, schema_digest
@@ -52,12 +51,15 @@ class DescribedServer:
     """Each with its arguments as a schema; None: the server did not list them."""
     resources: tuple[str, ...] = ()
     """The URIs, and templates of URIs, that it lists."""
-    shipped: tuple[str, ...] = field(default=())
-    """Its tools that the shipped annotations describe."""
 
 
 def described(
-    name: str, annotations: str, tools: Sequence[Mapping[str, Json]], pack: Pack | None = None
+    name: str,
+    annotations: str,
+    tools: Sequence[Mapping[str, Json]],
+    pack: Pack | None = None,
+    *,
+    is_remote: bool = False,
 ) -> DescribedServer:
     """The tools of a server, each with a proposal.
 
@@ -66,23 +68,24 @@ def described(
         annotations: its name in policy and annotations.
         tools: objects of `tools/list`.
         pack: of the package that its command starts.
+        is_remote: whether the server runs on another machine. Then no role names a path or a
+            command: a rule about the workspace would allow what leaves with the call.
     """
     readable = [tool for tool in tools[:_MOST_TOOLS] if can_be_written(tool)]
     github = works_on_github(readable, name)
-    known = known_servers().get(annotations, {})
     found: list[DescribedTool] = []
     seen: set[str] = set()
     for tool in readable:
         proposal = propose(tool, is_github=github)
         if proposal.name not in seen:
             seen.add(proposal.name)
-            found.append(_by_pack(tool, proposal, pack))
+            one = _by_pack(tool, proposal, pack)
+            found.append(_of_another_machine(one) if is_remote else one)
     return DescribedServer(
         name=name,
         annotations=annotations,
         tools=tuple(found),
         left_out=len(tools) - len(readable),
-        shipped=tuple([tool.name for tool in found if tool.name in known]),
     )
 
 
@@ -114,20 +117,9 @@ def described_prompts(
     return tuple(found.values()), len(prompts) - len(found)
 
 
-def elsewhere(server: DescribedServer) -> DescribedServer:
-    """The tools of a server on another machine: no path and no command is one of this machine.
-
-    A role of paths would let a rule about the workspace allow what leaves with the call.
-    """
-    tools = [
-        replace(tool, proposal=replace(tool.proposal, arguments=_no_places(tool.proposal)))
-        for tool in server.tools
-    ]
-    return replace(server, tools=tuple(tools))
-
-
-def _no_places(proposal: ProposedTool) -> dict[str, Proposed]:
-    return {name: _no_place(one) for name, one in proposal.arguments.items()}
+def _of_another_machine(tool: DescribedTool) -> DescribedTool:
+    arguments = {name: _no_place(one) for name, one in tool.proposal.arguments.items()}
+    return replace(tool, proposal=replace(tool.proposal, arguments=arguments))
 
 
 def _no_place(proposed: Proposed) -> Proposed:
