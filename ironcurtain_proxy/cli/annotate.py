@@ -22,9 +22,9 @@ from ironcurtain_proxy.config.annotating.described import (
     DescribedTool,
     described,
     described_prompts,
+    with_server,
 )
 from ironcurtain_proxy.config.annotating.proposal import Proposed
-from ironcurtain_proxy.config.annotating.written import with_server
 from ironcurtain_proxy.config.packs.pack import read_pack
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, find_policy_files
 from ironcurtain_proxy.config.policy.policy_loading import load_policy

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.output import complain, is_confirmed, say, say_json
+from ironcurtain_proxy.cli.output import complain, counted, is_confirmed, say, say_json
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -262,3 +262,19 @@ def _reset(store: PinStore, server: str, config: Path | None) -> int:
 def _launches(server: str, config: Path | None) -> set[str]:
     found = pinned_servers(load_settings(dict(os.environ), config)).get(server)
     return set() if found is None else {found.launch}
+
+
+def pins_warnings(state_dir: Path) -> Sequence[str]:
+    """One line for each server. Each line ends with the command to run."""
+    lines: list[str] = []
+    for one in pin_store(state_dir).all():
+        if isinstance(one, PinsFileError):
+            lines.append(f"{visible(str(one))}; its server is held: ironcurtain-proxy pins list")
+        elif waiting := changes(one):
+            count = counted(len(waiting), "change")
+            name = visible(one.server)
+            lines.append(
+                f'server "{name}": {count} of what it says of itself must be accepted: '
+                f"ironcurtain-proxy pins diff {name}"
+            )
+    return lines

@@ -10,7 +10,7 @@ from typing import Final
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain, say, terminal_width
-from ironcurtain_proxy.cli.pins_waiting import pins_warnings
+from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.cli.review_screen.plain_review import PlainReview
 from ironcurtain_proxy.cli.reviewing import (
     add_credential,

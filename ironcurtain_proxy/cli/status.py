@@ -10,7 +10,7 @@ from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
 from ironcurtain_proxy.cli.doctor_checks import store
 from ironcurtain_proxy.cli.output import complain, say, say_json
-from ironcurtain_proxy.cli.pins_waiting import pins_warnings
+from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings

@@ -12,8 +12,7 @@ from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.cli.annotate import reviewed
 from ironcurtain_proxy.cli.annotate_showing import OPENS, shown_tool
 from ironcurtain_proxy.cli.init_talk import Talk
-from ironcurtain_proxy.config.annotating.described import DescribedServer, described
-from ironcurtain_proxy.config.annotating.written import with_server
+from ironcurtain_proxy.config.annotating.described import DescribedServer, described, with_server
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from tests.downstream.remote.site import Heard, Site, serving
