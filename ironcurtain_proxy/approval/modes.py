@@ -54,7 +54,7 @@ AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-poli
 
 
 def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None:
-    """Why a tool needs approval; None: it needs none."""
+    """The reason why a tool needs approval; None: it needs none."""
     if not tool.names.isdisjoint(config.exempt_tools):
         return None
     if not spoken_of(tool.names).isdisjoint(config.sensitive_tools):

@@ -72,7 +72,7 @@ class AuditLog:
         self.path: Final = opened.path
         """The file in use: its name may have the process id at its end."""
         self.notices: Final = opened.notices
-        """What the operator should be told of the opening, one sentence each."""
+        """Notices of the opening for the operator, one sentence each."""
         self._encoder = RecordEncoder(redaction=settings.redaction)
         self._deadline = settings.write_deadline
         group = settings.fsync == "group"
@@ -124,7 +124,7 @@ class AuditLog:
 
     @property
     def latched(self) -> str | None:
-        """Why records can no longer be written, for the operator; None: they can."""
+        """The reason why records can no longer be written, for the operator; None: they can."""
         return self._failure
 
     def summarize(self, result: ToolResult) -> ResultSummary:

@@ -26,7 +26,8 @@ _NUMBER_BYTES: Final = bytes(48 if byte in b"0123456789 -" else 32 for byte in r
 _LIKELY: Final = re.compile(
     rb"(?<!\d)(?:[2-6]\d{3}(?:[ -]?\d){9}|\d{3}(?:[ -]\d{2}[ -]?|\d{2}[ -])\d{4}(?!\d))"
 )
-"""How a card begins, of which only the last group has fewer than four digits; and the other."""
+"""The beginning of a card number: of its groups only the last has fewer than four digits. Or the
+beginning of the other number."""
 _MARGIN: Final = 64
 """More than a UUID is long, of which digits may be a part."""
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -38,7 +39,7 @@ _CARD_LENGTHS: Final = range(13, 20)
 _BRAND: Final = re.compile(
     r"4\d{12}(?:\d{3})?|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|6(?:011|4[4-9]\d|5\d\d)\d{12}|35\d{14}"
 )
-"""What a bare JSON number must look like to be taken for a card: ids are numbers, too."""
+"""The form in which a bare JSON number is taken for a card: ids are numbers, too."""
 
 _SSN: Final = re.compile(
     r"(\d{3})(?<!\w\d{3})(?<!\d[-.]\d{3})([- ]?)(\d{2})([- ]?)(\d{4})(?!\w)(?![-.]\d)", re.ASCII

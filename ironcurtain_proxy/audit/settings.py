@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 FsyncPolicy: TypeAlias = Literal["group", "always"]
-"""When a record is on the disk: at most 100 ms after `record` returned, or before it returns."""
+"""The moment at which a record is on the disk: at most 100 ms after `record` returned, or before it
+returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,7 @@ def rehearsed_operation(
 
 
 def notes_on(operation: Operation) -> list[str]:
-    """What else `serve` asks, which only a running session knows."""
+    """Notes on conditions of `serve` that only a running session knows."""
     if operation.method in QUESTION_METHODS:
         refused = "while nothing that the agent asked for is under way it is refused, and also "
         return ["", f"{refused}where the client did not declare that it takes such questions"]

@@ -163,7 +163,7 @@ class _Listed:
         }
 
     def why_void(self, validity: Validity) -> str | None:
-        """Why it does not count; None: it may count."""
+        """The reason why the grant is void; None: nothing speaks against it."""
         return None if self.kept is None or self.sessions else validity.why_void(self.kept)
 
     def unused_days(self, now: datetime) -> int:

@@ -89,7 +89,7 @@ def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 
 
 def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
-    """The same mailboxes, for a command that reads them once.
+    """The mailboxes of `mailboxes_of`, for a command that reads them once.
 
     Raises:
         ConfigurationError: a directory that was named is not there, or cannot be used.

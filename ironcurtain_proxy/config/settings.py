@@ -51,8 +51,8 @@ SandboxPolicy: TypeAlias = Literal["warn", "enforce"]
 """
 
 FsyncMode: TypeAlias = Literal["group", "always"]
-"""When records are synced to the disk: within 100 ms in groups, or each before its write returns.
-"""
+"""The moment of the sync to the disk: within 100 ms in groups, or for each record before its write
+returns."""
 
 MEBIBYTE: Final = 1024 * 1024
 _SANDBOX_POLICIES: Final[tuple[SandboxPolicy, ...]] = ("warn", "enforce")
@@ -188,7 +188,7 @@ class Settings:
 
     @property
     def session_dir(self) -> Path:
-        """This session's own directory."""
+        """The directory of this session alone."""
         return self.sessions_dir / self.session
 
     @property

@@ -1,7 +1,7 @@
-"""How well a session stands where its task should be done.
+"""The score of a session's place: its directory, branch and variables against the required ones.
 
-Points earned of the points that the stated requirements are worth; where nothing is required
-nothing is earned.
+The share of the points that the stated requirements are worth; without requirements no points are
+earned.
 """
 
 from collections.abc import Mapping

@@ -51,7 +51,7 @@ class Heard:
     reply: bytes = b""
     """Lines to send to the process."""
     failed: str = ""
-    """Why the process can never be asked. Without words of the process."""
+    """The reason why the process can never be asked, without words of the process."""
 
 
 class Dialect(Protocol):

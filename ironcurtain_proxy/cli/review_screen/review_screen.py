@@ -74,7 +74,7 @@ class ReviewScreen(App[None]):
         self._credential = credential
         self._all: dict[str, PendingRequest] = {}
         self._waiting: dict[str, PendingRequest] = {}
-        """Those of all that the search leaves. No key is about any other."""
+        """The open requests that the search leaves. Keys apply only to them."""
         self._search = Search()
         self._answered: set[str] = set()
         self._shown: PendingRequest | None = None
@@ -84,9 +84,9 @@ class ReviewScreen(App[None]):
         self._listen_at = 0.0
         self._title = ""
         self._note: PendingRequest | None = None
-        """What a word is being typed about."""
+        """The request for which a note is being typed; None: no note is being typed."""
         self._together: tuple[str, ...] = ()
-        """What the key for "together" would approve if it is pressed again."""
+        """The requests that the key "together" approves when it is pressed again."""
 
     def compose(self) -> ComposeResult:
         """The list above, one request below."""

@@ -1,4 +1,4 @@
-"""What the screen can find out besides the questions: rules, explanations, past calls."""
+"""Sources of the screen besides the questions: rules, explanations, past calls."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,9 +67,9 @@ def _no_explanation(_one: PendingRequest) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the command gives its screen."""
+    """The sources that the command gives its screen."""
 
     rule: RuleOffer = _no_rule
     explain: Callable[[PendingRequest], list[str]] = _no_explanation
-    """Why a call is asked about, in lines. Blocks, and may raise `ConfigurationError`."""
+    """Explains in lines why a call is asked about. Blocks, and may raise `ConfigurationError`."""
     history: History = History(tuple, str)

@@ -79,7 +79,7 @@ class Search:
         self._known: dict[tuple[str, str, str], bool] = {}
 
     def chosen(self, waiting: Mapping[str, PendingRequest]) -> dict[str, PendingRequest]:
-        """Those that hold all words."""
+        """The requests that hold all words."""
         words = self.words.casefold()
         if not words.strip():
             return dict(waiting)

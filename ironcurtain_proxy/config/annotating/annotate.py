@@ -47,7 +47,7 @@ names."""
 LOCAL_ROLES: Final = frozenset(
     {"read-path", "write-path", "delete-path", "write-history", "delete-history", "command"}
 )
-"""What names something of this machine, and nothing of a server on another one."""
+"""Roles that name something of this machine, and nothing of a server on another one."""
 _EVERY_USE: Final[tuple[Json, ...]] = ("read-path", "write-path", "delete-path")
 
 

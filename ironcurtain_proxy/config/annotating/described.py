@@ -30,7 +30,7 @@ class DescribedTool:
     source: str = ""
     """The pack that the proposal comes from; empty: it was derived from the list."""
     is_prompt: bool = False
-    """It is a prompt, whose effect nobody asks for."""
+    """Whether this is a prompt, which has no effect to ask for."""
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class DescribedServer:
     """The server's name in policy and annotations."""
     tools: tuple[DescribedTool, ...] = ()
     error: str = ""
-    """Why its tools are not known; empty: they are."""
+    """The reason why the tools are not known; empty: they are known."""
     left_out: int = 0
     """Tools and prompts that cannot be written into a file."""
     prompts: tuple[DescribedTool, ...] | None = ()

@@ -30,7 +30,7 @@ class Proposed:
         return {"default": [*self.roles], "inside": inside}
 
     def each(self, name: str) -> Iterator[tuple[str, "Proposed"]]:
-        """This proposal and those of all members, by name: `files`, `files.path`."""
+        """The proposals for an argument and all its members, by name: `files`, `files.path`."""
         yield name, self
         for member, one in self.inside.items():
             yield from one.each(f"{name}.{member}")

@@ -43,7 +43,7 @@ class Entry:
 
     file: Path
     client: str
-    """Its name for people."""
+    """The client's name for people."""
     format: FormatName
     backup: str
     after: str

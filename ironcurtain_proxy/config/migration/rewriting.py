@@ -38,7 +38,7 @@ def rewrite(file: Path, before: bytes, after: bytes, now: datetime) -> Path:
 
 
 def exchange(file: Path, before: bytes, after: bytes) -> None:
-    """The same without a copy.
+    """Replace the content of a file as `rewrite` does, without a copy.
 
     Raises:
         OSError: as above.

@@ -38,7 +38,7 @@ class ReadRules:
     """The user's, then those of the base."""
     floors: tuple[Floor, ...]
     places: tuple[RulePlace, ...]
-    """Where each of the user's rules stands; those of the base have no place."""
+    """The places of the user's rules; rules of the base have no place."""
     project: tuple[tuple[Rule, RulePlace], ...]
     base: BaseName
     data: tuple[bytes, ...]

@@ -94,7 +94,7 @@ class PolicyFile:
     data: bytes
     rules: tuple[Rule, ...]
     places: tuple[RulePlace, ...] = ()
-    """Where each rule stands, in the same order."""
+    """The places of the rules, in the same order."""
     base: BaseName | None = None
     """None: the file does not say."""
     command_servers: tuple[str, ...] = ()

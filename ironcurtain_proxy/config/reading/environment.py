@@ -99,7 +99,7 @@ SETTING_VARIABLES: Final = frozenset({*_VARIABLES, CONFIG_VARIABLE, SESSION_VARI
 
 
 CLIENT_VARIABLES: Final = "IRONCURTAIN_SECRET_"
-"""How the variables begin that `SERVER_CREDENTIALS` may take secrets from."""
+"""The prefix of the variables from which `SERVER_CREDENTIALS` may take secrets."""
 
 
 def _filled_in(credentials: dict[str, Json], given: Mapping[str, str], report: Report) -> Json:

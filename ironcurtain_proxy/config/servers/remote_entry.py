@@ -52,7 +52,7 @@ def is_remote(entry: object) -> bool:
 
 
 def read_remote(members: Members) -> RemoteEndpoint:
-    """Where the server of an entry is; mistakes are in the report."""
+    """The endpoint of an entry's server; mistakes are in the report."""
     addresses = members.read("addresses", lambda spot: spot.each(_network), ())
     url = _url(members.required("url"), addresses)
     proxy = members.get("proxy")

@@ -25,7 +25,7 @@ class Root:
 
 
 def roots_told(policy: Policy, server: ServerSpec) -> tuple[Root, ...]:
-    """What a server is told: a server elsewhere gets no paths of this machine."""
+    """The roots that a server is told: a server on another machine gets no paths of this one."""
     return initial_roots(policy, server.annotations) if server.remote is None else ()
 
 

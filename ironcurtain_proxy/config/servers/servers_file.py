@@ -178,7 +178,7 @@ class ServersReader:
 
 
 def asking(spot: Spot) -> tuple[AskKind, ...]:
-    """What a server may ask: one word, or a list of them; `none` is nothing."""
+    """The questions that a server may ask: one word, or a list of words; `none` allows none."""
     if spot.value == "none":
         return ()
     if isinstance(spot.value, list):
