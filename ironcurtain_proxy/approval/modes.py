@@ -46,7 +46,7 @@ class RatedTool:
 
     names: frozenset[str]
     safety_level: SafetyLevel | int | None
-    """None and any number that is no level count as dangerous."""
+    """The declared level. None and any number that is no level count as dangerous."""
 
 
 AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-policy"]

@@ -45,7 +45,7 @@ _PATIENCE: Final = 0.002
 """Seconds that the loop may block for one write; longer would delay other calls."""
 
 _WARY_TIMES: Final = 10
-"""After a slow write the loop does not stand still for so many times as long."""
+"""The multiple of a slow write's duration for which the event loop hands writes to a thread."""
 
 _HEALTHY_SECONDS: Final = 0.1
 """Seconds for which the event loop trusts a disk after a thread's write succeeded."""

@@ -25,7 +25,7 @@ class SecretFormat:
     """One kind of secret."""
 
     kind: str
-    """For people."""
+    """The kind of secret, in words for people."""
     hints: tuple[str, ...]
     """Texts of which a match needs one; empty: the pattern is always tried."""
     pattern: re.Pattern[str]

@@ -1,4 +1,4 @@
-"""The operation that `explain` is asked about, if it is no tool call. Not a command itself."""
+"""The operation, other than a tool call, that `explain` explains. Not a command itself."""
 
 import argparse
 import os
@@ -99,7 +99,7 @@ def notes_on(operation: Operation) -> list[str]:
 
 
 def show_roots(options: argparse.Namespace) -> int:
-    """Print what a server is told that asks for roots.
+    """Print the roots that a server is told.
 
     Raises:
         ConfigurationError: no such server is configured.

@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class _Listed:
-    """One grant, wherever it is remembered."""
+    """One grant of running sessions or of the file."""
 
     id: str
     kept: KeptGrant | None = None

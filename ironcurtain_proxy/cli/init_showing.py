@@ -25,7 +25,7 @@ _SHORTEST_SECRET: Final = 6
 def found_lines(
     found: Found, moving: Sequence[Moving], unconfined: Mapping[str, str], home: Path
 ) -> Iterator[str]:
-    """A paragraph for each file: the servers that move, and those that stay."""
+    """A paragraph for each file: the servers that move behind the proxy, and those that stay."""
     for file in found.files:
         here = [one for one in moving if one.file is file]
         left = [one for table in file.tables for one in table.left]

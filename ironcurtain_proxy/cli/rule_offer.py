@@ -116,7 +116,7 @@ def _write(file: Path, old: str, new: str) -> None:
 
 
 def offered_rule(request: Request, asking: SessionConfiguration) -> Proposal | None:
-    """The narrowest rule that would allow a call; None: calls of its kind are always asked about.
+    """The narrowest rule that would allow a call; None: its kind is asked about each time.
 
     Blocks, and runs an event loop of its own: call it in a thread.
 

@@ -128,7 +128,7 @@ class GrantSettings:
     """The lifetimes of remembered approvals."""
 
     ttl_seconds: int = setting("ttlSeconds", whole(0, 366 * 24 * 3600), 0)
-    """0: as long as the session."""
+    """Seconds for which a remembered approval holds; 0: as long as the session."""
     persist: bool = setting("persist.enabled", Spot.switch, default=False)
     """Keep grants when the session ends."""
     scope: GrantScope = setting("persist.scope", one_of(_SCOPES), "session")
@@ -138,7 +138,7 @@ class GrantSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlaySettings:
-    """The settings of all that asks for an approval besides the policy."""
+    """The settings of the origins besides the policy."""
 
     interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)
     capabilities: CapabilitySettings = field(default_factory=CapabilitySettings)

@@ -40,7 +40,7 @@ class ContextScore:
 
     @property
     def hundredths(self) -> int:
-        """0 to 100, rounded down."""
+        """The score from 0 to 100, rounded down."""
         return self.earned * 100 // self.possible if self.possible > 0 else 0
 
 
@@ -77,4 +77,4 @@ def _directory_points(required: RealPath, actual: RealPath | None) -> int:
 
 
 NO_CONTEXT: Final = ContextMatch(required=WorkContext(), actual=WorkContext())
-"""Nothing is required."""
+"""The score where nothing is required."""

@@ -45,7 +45,7 @@ class Heard:
     """The result of one line of the process."""
 
     answer: ProcessAnswer | NoAnswer | None = None
-    """None: the line is part of the protocol, and no answer."""
+    """The answer in the line; None: the line is part of the protocol, and no answer."""
     over: str = ""
     """The question, by id, that can no longer be answered after this line."""
     reply: bytes = b""

@@ -32,7 +32,7 @@ class RuleScreen(TextScreen):
         self._rule = rule
 
     def action_write(self) -> None:
-        """Write the rule, once its end was on the screen."""
+        """Write the rule, if its end has been on the screen."""
         if not self.was_read:
             title = self.query_one("#text-title", Static)
             title.update(Text("there is more below: space scrolls; then y writes the rule"))

@@ -52,9 +52,9 @@ class DescribedServer:
     left_out: int = 0
     """Tools and prompts that cannot be written into a file."""
     prompts: tuple[DescribedTool, ...] | None = ()
-    """Each with its arguments as a schema; None: the server did not list them."""
+    """The prompts, with their arguments as a schema; None: the server did not list them."""
     resources: tuple[str, ...] = ()
-    """The URIs, and templates of URIs, that it lists."""
+    """The URIs, and templates of URIs, of the server's resources."""
 
 
 def described(
@@ -179,7 +179,7 @@ def input_hash(server: DescribedServer) -> str:
 
 
 def with_server(path: Path, server: DescribedServer) -> dict[str, Json]:
-    """The file with the server's old annotations replaced.
+    """The document of a file with the server's annotations replaced.
 
     Raises:
         ConfigurationError: the file cannot be read, and is unchanged.

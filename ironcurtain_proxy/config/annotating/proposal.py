@@ -16,7 +16,8 @@ class Proposed:
 
     roles: Roles
     certain: bool = True
-    """False: several roles are possible, and this is the most careful one."""
+    """Whether the roles are certain; False: several are possible, and these are the most careful.
+    """
     why: str = ""
     """The evidence, in a few words."""
     inside: Mapping[str, "Proposed"] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class ProposedTool:
     name: str
     arguments: Mapping[str, Proposed]
     effect: ToolEffect | None
-    """None: the effect is not known, so containment never settles a call."""
+    """The effect; None: it is not known, so containment never settles a call."""
     why: str = ""
     """The evidence."""
 

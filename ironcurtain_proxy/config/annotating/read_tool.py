@@ -33,7 +33,8 @@ class ReadTool:
     effect: str | None = None
     """The effect by its pack or its name; None: neither says it, or the kind says it."""
     is_denied: bool = False
-    """The tool is left out and so denied: any annotation would allow something unexamined."""
+    """Whether the tool is left out and so denied: any annotation would allow something unexamined.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

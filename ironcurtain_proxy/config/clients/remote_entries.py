@@ -29,7 +29,7 @@ def is_network(entry: Mapping[str, Json]) -> bool:
 def network_entry(
     client: Client, entry: Mapping[str, Json], places: Places
 ) -> tuple[dict[str, Json], dict[str, str]] | str:
-    """The entry and the texts that only the client can fill in, or why the server stays."""
+    """The entry, and the texts that only the client can fill in; or why the server stays."""
     given = next((one for name in ADDRESSES if isinstance(one := entry.get(name), str)), "")
     url = filled(given, client, places)
     headers = next((one for name in HEADERS if (one := entry.get(name))), {})

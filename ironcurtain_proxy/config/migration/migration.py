@@ -48,7 +48,7 @@ class MigrationPlan:
     file: Path
     before: bytes
     after: bytes | None
-    """None: the keys cannot be inserted, as where an object stands twice."""
+    """The migrated text; None: the keys cannot be inserted, as where an object stands twice."""
     missing: tuple[Insertion, ...]
 
     @property

@@ -1,4 +1,4 @@
-"""Replacing a file of the operator atomically, with a copy of the old content.
+"""Atomic replacement of an operator's file, with a copy of the old content.
 
 At every moment, whatever fails, the file is complete: either the old or the new one.
 """

@@ -96,7 +96,7 @@ class PolicyFile:
     places: tuple[RulePlace, ...] = ()
     """The places of the rules, in the same order."""
     base: BaseName | None = None
-    """None: the file does not say."""
+    """The base; None: the file names none."""
     command_servers: tuple[str, ...] = ()
     """Servers that run commands; a preset has special rules about them."""
 
@@ -110,7 +110,7 @@ class PolicyReader:
     workspace: RealPath | None = None
     """The directory that `@workspace` stands for; None: such a condition never holds."""
     lists: DynamicLists | None = None
-    """None: there is no file of lists."""
+    """The lists of `dynamic-lists.json`; None: there is no such file."""
     purpose: Purpose = "enforce"
     report: Report
 

@@ -48,7 +48,7 @@ def _switch(text: str, _variable: str, _report: Report) -> Json:
 
 
 def _exactly_true(text: str, _variable: str, _report: Report) -> Json:
-    """True only for the word `true`."""
+    """Whether the text is exactly `true`."""
     return text == "true"
 
 
@@ -130,9 +130,9 @@ class Environment:
     """The settings found in the environment."""
 
     spots: Mapping[str, Spot]
-    """By key of the configuration file."""
+    """The values by key of the configuration file."""
     secrets: Mapping[str, str]
-    """Secrets by variable."""
+    """The secrets by variable."""
 
 
 def read_environment(environ: MutableMapping[str, str], report: Report) -> Environment:

@@ -113,7 +113,7 @@ def _is_spelled_out(text: str, host: str) -> bool:
 
 
 def _is_near(host: str) -> bool:
-    """Whether it is this machine, or an address of its network."""
+    """Whether a host is this machine, or an address of its network."""
     try:
         return not is_public(ip_address(host.strip("[]")))
     except ValueError:

@@ -20,7 +20,7 @@ class Root:
 
     @property
     def uri(self) -> str:
-        """As a `file:` URL; what a URL cannot hold is percent-encoded."""
+        """The directory as a `file:` URL; other characters are percent-encoded."""
         return file_uri(str(self.path))
 
 
