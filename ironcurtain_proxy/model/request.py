@@ -116,8 +116,8 @@ class AccessRequest(Struct, frozen=True, kw_only=True):
     has_arguments: bool
     """Whether the call has any argument."""
     arguments: tuple[ArgumentFact, ...]
-    """In annotation order, which decides the order of roles and so which of two equal answers wins.
-    """
+    """The arguments in annotation order, which decides the order of roles and so which of two equal
+    answers wins."""
     repository: RealPath | None = None
     """The root of the git repository that the call works in; None: the server is no git server."""
     effect: ToolEffect | None = None
@@ -147,7 +147,7 @@ class FoundSecret(Struct, frozen=True):
     argument: str
     """The name of the argument, made visible."""
     kind: str
-    """In a few words: `private key`, `key of a provider`."""
+    """The kind of secret in a few words: `private key`, `key of a provider`."""
 
 
 class Facts(Struct, frozen=True, kw_only=True):

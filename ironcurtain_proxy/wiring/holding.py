@@ -26,10 +26,10 @@ _NO_WORKSPACE: Final = "there is no workspace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Servers whose calls are asked about, whatever they do."""
+    """Servers whose calls are always asked about."""
 
     servers: tuple[str, ...]
-    """Empty: all of them."""
+    """The servers; empty: all of them."""
     why: str
     remedy: str
 

@@ -225,7 +225,7 @@ def _meant(verb: str) -> str:
 
 
 def _word(spot: Spot) -> str:
-    """The text of a value as it was written, where YAML would read another type."""
+    """The text of a value. Reports a value that YAML read as another type and that needs quotes."""
     if isinstance(spot.value, str):
         return spot.name()
     if spot.value is None or isinstance(spot.value, bool | int | float):
