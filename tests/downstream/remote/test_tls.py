@@ -95,7 +95,7 @@ async def test_an_answer_from_before_tls_is_not_taken_for_the_servers(tmp_path: 
         thread.start()
         ours = await connect("127.0.0.1", listener.getsockname()[1], 20, ())
         with anyio.fail_after(20):
-            while not ours.has_unread:
+            while not ours.has_unread:  # noqa: ASYNC110
                 await anyio.sleep(0.001)
         with pytest.raises(httpcore2.ConnectError, match="before"):
             await ours.start_tls(ssl.create_default_context(cafile=file), "localhost", 20)
