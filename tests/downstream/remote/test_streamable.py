@@ -166,7 +166,8 @@ async def test_an_answer_nested_too_deeply_fails_its_call_alone(
         if heard.said != "tools/call" or not isinstance(params, dict) or params["name"] != "deep":
             return None
         deep = b"[" * depth + b"]" * depth
-        answer = b'{"jsonrpc":"2.0","id":%d,"result":{"a":%b}}' % (heard.body["id"], deep)
+        number = str(heard.body["id"]).encode()
+        answer = b'{"jsonrpc":"2.0","id":%b,"result":{"a":%b}}' % (number, deep)
         if as_stream:
             return stream(b"data: " + answer + b"\n\n")
         return Response(answer, media_type="application/json")
