@@ -12,7 +12,7 @@ from msgspec.json import Decoder
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, Message
 from ironcurtain_proxy.front.process import ProxyProcess
 from ironcurtain_proxy.front.stream import Stream
-from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id
+from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id, recover_id
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
@@ -152,6 +152,9 @@ class AgentSession:
             found = _envelope(line)
         except (MsgspecError, ValueError):
             return  # no message: our own process writes none such
+        except RecursionError:
+            # A server nests its answer, and how deep is too deep depends on who reads it.
+            found = _Envelope(id=recover_id(line, line))
         if found.method is None:
             given = message_id(found.id)
             if given is not None and given in self._requests:

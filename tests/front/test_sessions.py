@@ -121,6 +121,18 @@ async def test_a_session_of_another_is_unknown() -> None:
         assert sessions.find("bob", session.name) is None
 
 
+@pytest.mark.parametrize("depth", [900, 1_500, 30_000])
+async def test_an_answer_is_handed_out_however_deep_a_server_nests_it(depth: int) -> None:
+    async with running(some()) as sessions:
+        session = await sessions.begin("alice")
+        follower = session.begin(a_request()).follow()
+        answer = b'{"jsonrpc":"2.0","id":1,"result":{"a":%b}}' % (b"[" * depth + b"]" * depth)
+        await session.send(answer + b"\n")
+        with anyio.fail_after(20):
+            assert await follower.next() == answer
+        assert sessions.find("alice", session.name) is session
+
+
 async def test_sessions_that_have_ended_are_none_any_more() -> None:
     async with running(some()) as sessions:
         session = await sessions.begin("alice")

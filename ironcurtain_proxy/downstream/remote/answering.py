@@ -30,7 +30,7 @@ def is_answer_to(line: bytes, request_id: MessageId) -> bool:
         return not is_request and recover_id(line[:_EDGE], line[-_EDGE:]) == request_id
     try:
         found = _envelope(line)
-    except (MsgspecError, ValueError):
+    except (MsgspecError, ValueError, RecursionError):
         return _is_odd_answer(line, request_id)
     return found.method is None and found.id == request_id
 
