@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
-from ironcurtain_proxy.cli.pins_waiting import pins_warnings
+from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Collection, Mapping
 
 import anyio
@@ -10,6 +9,7 @@ import orjson
 
 from ironcurtain_proxy.cli.explain_overlay import ExplainedCall
 from ironcurtain_proxy.cli.kernel import roots_answer
+from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -111,7 +111,7 @@ def show_roots(options: argparse.Namespace) -> int:
     words = {"decision": "allow", "rule": answer.ground.rule, "reason": answer.ground.reason}
     line = f"{options.tool}/{options.method}: allow by {answer.ground.rule}"
     text = orjson.dumps(words).decode() if options.json else f"{line}\n  {answer.ground.reason}"
-    sys.stdout.write(text + "\n")
+    say(text)
     return 0
 
 

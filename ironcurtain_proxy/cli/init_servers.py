@@ -15,6 +15,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.packs.pack import read_pack
@@ -211,8 +212,7 @@ def _heading(server: ReadServer) -> str:
     if server.error:
         return f"{server.name}: did not answer: {visible(server.error)}"
     known = "" if server.annotations == server.name else f" (as {server.annotations})"
-    count = len(server.tools)
-    return f"{server.name}{known}: {count} tool{'' if count == 1 else 's'}"
+    return f"{server.name}{known}: {counted(len(server.tools), 'tool')}"
 
 
 def _meaning(tool: ReadTool) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from ironcurtain_proxy.cli.output import encodable
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
@@ -24,7 +25,7 @@ class Talk:
     def say(self, line: str = "") -> None:
         """Print a line for people."""
         if not self.as_json:
-            sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
+            sys.stdout.write(encodable(line) + "\n")
             sys.stdout.flush()
 
     def ask(self, question: str, keys: Sequence[str] = ("y", "n")) -> str:

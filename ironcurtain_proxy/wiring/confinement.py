@@ -20,8 +20,7 @@ from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import SUFFIX, PrivateTmp, named_paths, private_tmp
-from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
-from ironcurtain_proxy.sandbox.probe_cache import recall, remember
+from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, recall, remember
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
 from ironcurtain_proxy.sandbox.replaced_launchers import (
     Machine,

@@ -6,7 +6,7 @@ from typing import Final, cast
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.argument_roles import Meaning, meaning_of
+from ironcurtain_proxy.config.annotating.argument_roles import Meaning, meaning_of, members_of
 from ironcurtain_proxy.config.annotating.documents import parts_of
 from ironcurtain_proxy.config.annotating.known import (
     KnownTool,
@@ -15,7 +15,6 @@ from ironcurtain_proxy.config.annotating.known import (
     known_servers,
     properties_of,
 )
-from ironcurtain_proxy.config.annotating.members import members_of
 from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.annotating.shell_tools import runs

@@ -10,9 +10,11 @@ policy: nothing is merged. It is never skipped silently: a policy that is missin
 named it must not be replaced by another one.
 """
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
@@ -167,3 +169,41 @@ def _note_absent(settings: Settings, key: str, file: Path, report: Report) -> No
 def _first(name: str, *directories: Path | None) -> Path | None:
     files = [directory / name for directory in directories if directory is not None]
     return next((file for file in files if is_there(file)), None)
+
+
+FileState: TypeAlias = tuple[int, ...] | None
+"""None: there is no such file."""
+
+FileStates: TypeAlias = tuple[FileState, ...]
+
+
+def file_states(paths: Iterable[Path]) -> FileStates:
+    """The state of each file, in this order, to notice that one has changed. Reads no content.
+
+    A change is what `stat` shows of a path, or of the target of a link at it: content, owner, mode,
+    or another file in its place. A path that cannot be looked at has a state of its own.
+    """
+    return tuple([_state(path) for path in paths])
+
+
+def gone(paths: Iterable[Path], before: FileStates, now: FileStates) -> list[Path]:
+    """The files that existed before and no longer do."""
+    states = zip(paths, before, now, strict=True)
+    return [path for path, was, state in states if was is not None and state is None]
+
+
+def _state(path: Path) -> FileState:
+    try:
+        own = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return (-1, error.errno or 0)
+    try:
+        target = os.stat(path)  # noqa: PTH116  beside lstat
+    except OSError as error:
+        return (-2, own.st_ino, own.st_mtime_ns, own.st_ctime_ns, error.errno or 0)
+    return (
+        *(own.st_ino, own.st_mtime_ns, own.st_ctime_ns),
+        *(target.st_dev, target.st_ino, target.st_size, target.st_mtime_ns, target.st_ctime_ns),
+    )
