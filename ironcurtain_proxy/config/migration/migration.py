@@ -7,12 +7,12 @@ the file was migrated, so only the operator's own command, `config migrate`, wri
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.migration.json_insertion import Insertion, inserted
 from ironcurtain_proxy.config.migration.rewriting import rewrite
@@ -41,8 +41,7 @@ def migrated_mode(interceptor: Mapping[str, Json]) -> MigratedMode | None:
     return "configured" if interceptor.get("sensitiveTools") else "dangerous"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationPlan:
+class MigrationPlan(Struct, frozen=True, kw_only=True):
     """The missing keys of a file, and the file with these keys."""
 
     file: Path
@@ -57,8 +56,7 @@ class MigrationPlan:
         return tuple([_words(change) for change in self.missing])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Struct, frozen=True, kw_only=True):
     """The result of a migration."""
 
     was_written: bool
