@@ -68,7 +68,7 @@ class Site:
         request = Request(scope, receive)
         body = await request.body()
         heard = Heard(request.method, request.url.path, dict(request.headers))
-        if body:
+        if body and "json" in heard.headers.get("content-type", ""):
             heard.body = orjson.loads(body)
         self.heard.append(heard)
         answer = None if self.handler is None else await self.handler(heard)
