@@ -18,7 +18,7 @@ from ironcurtain_proxy.approval.modes import (
     InterceptorConfig,
 )
 from ironcurtain_proxy.config.capability_settings import CapabilitySettings, read_capabilities
-from ironcurtain_proxy.config.migration.migration import COMMAND, migrated_mode
+from ironcurtain_proxy.config.migration.legacy_switch import COMMAND, migrated_mode
 from ironcurtain_proxy.config.reading.declared import declared, keys_of, one_of, setting, whole
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, Layers

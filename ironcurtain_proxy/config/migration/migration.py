@@ -1,44 +1,27 @@
 """Migration of the configuration file of an older version.
 
-Before `approvalPolicy` there was the switch `approvalRequired`. Its meaning is read from the
-file before defaults are applied; a default would hide it. It has the same meaning whether or not
-the file was migrated, so only the operator's own command, `config migrate`, writes.
+Only the operator's own command, `config migrate`, writes: what an old file says has the same
+meaning before and after.
 """
 
 import os
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.config.migration.json_insertion import Insertion, inserted
+from ironcurtain_proxy.config.migration.legacy_switch import migrated_mode
 from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.model.json import Json
-
-COMMAND: Final = "ironcurtain-proxy config migrate"
-"""The command that the operator runs."""
-
-MigratedMode: TypeAlias = Literal["configured", "dangerous"]
 
 INTERCEPTOR: Final = ("security", "interceptor")
 _AUTO_APPROVE: Final = Insertion(
     (), "autoApprove", {"enabled": False, "modelId": "anthropic:claude-haiku-4-5"}
 )
 _MAX_BYTES: Final = 4 * 1024 * 1024
-
-
-def migrated_mode(interceptor: Mapping[str, Json]) -> MigratedMode | None:
-    """The approval policy that a legacy section stands for; None: the section has no legacy switch.
-
-    A section that names a policy keeps it. `approvalRequired: false` never turned off all
-    questions, so it becomes the default policy, not "none".
-    """
-    if "approvalPolicy" in interceptor or interceptor.get("approvalRequired") is not True:
-        return None
-    return "configured" if interceptor.get("sensitiveTools") else "dangerous"
 
 
 class MigrationPlan(Struct, frozen=True, kw_only=True):
