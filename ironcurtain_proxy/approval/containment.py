@@ -7,9 +7,10 @@ only adds questions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Escalate, Ground
@@ -42,8 +43,7 @@ _SHOWN: Final = frozenset({"secrets.access", "data.user"})
 """The reason for reads: data shown to the agent cannot be taken back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectFound:
+class EffectFound(Struct, frozen=True, kw_only=True):
     """The effect of a call, and the reason for it."""
 
     effect: CallEffect
@@ -62,8 +62,7 @@ _DECLARED: Final[Mapping[ToolEffect, EffectFound]] = MappingProxyType(
 _BY_ROLES: Final = EffectFound(effect="local", reason="it changes files of the workspace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Considered:
+class Considered(Struct, frozen=True, kw_only=True):
     """The inputs of the decision on containment, except the timeline's."""
 
     facts: Facts

@@ -20,9 +20,10 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.sandbox.limits import MEBIBYTE, SandboxLimits
 
@@ -41,8 +42,7 @@ _COUNTED: Final = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
 """Of `smaps_rollup`: shared memory is divided among those that share it, files are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskReserve:
+class DiskReserve(Struct, frozen=True):
     """The space to keep free on one file system."""
 
     directory: str
@@ -50,8 +50,7 @@ class DiskReserve:
     files: int
 
 
-@dataclass(slots=True, eq=False)
-class Load:
+class Load(Struct, eq=False):
     """The load of one sandbox, from its start to its end."""
 
     guardian: int

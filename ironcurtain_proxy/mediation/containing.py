@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
+from msgspec import Struct
 
 from ironcurtain_proxy.approval.containment import (
     Considered,
@@ -60,8 +61,7 @@ _MOST_NAMED: Final = 50
 """The largest number of changed paths that a record names; the timeline has all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Marked:
+class _Marked(Struct, frozen=True):
     """The point of a call, and what the call may change as far as anybody knows."""
 
     point: PointId

@@ -95,8 +95,7 @@ QuestionKind: TypeAlias = Literal["form", "url", "sampling"]
 """The kind of a server's question: a form, a page to open, a text of the agent's model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerQuestion:
+class ServerQuestion(Struct, frozen=True, kw_only=True):
     """A question of a server's own, as far as the policy looks at it."""
 
     kind: QuestionKind

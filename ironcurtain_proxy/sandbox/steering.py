@@ -10,9 +10,10 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.sandbox.git_settings import is_harmless, named_files
 
@@ -40,8 +41,7 @@ NOT_SEARCHED: Final = frozenset({"node_modules"})
 """Nobody works in there, and there is most of what a large tree holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One file of a place."""
 
     content: bytes | None
@@ -59,8 +59,7 @@ class Item:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SteeringPlace:
+class SteeringPlace(Struct, frozen=True):
     """A directory with steering files."""
 
     path: str
