@@ -218,12 +218,23 @@ def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closa
     if provider == "openai":
         from openai import AsyncOpenAI  # noqa: PLC0415  comes with litellm
 
-        return AsyncOpenAI(
+        client: _Closable = AsyncOpenAI(
             api_key=api_key, base_url=base, max_retries=0, http_client=plain_client()
         )
+        return client
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-    return AsyncHTTPHandler(transport=CappedTransport(retries=0), follow_redirects=False)
+    handler: _Closable = AsyncHTTPHandler(
+        transport=CappedTransport(retries=0), follow_redirects=False
+    )
+    return handler
+
+
+_IMPORTED_LATE: Final = (
+    "litellm_core_utils.default_encoding",
+    "proxy._types",
+    "llms.fal_ai.cost_calculator",  # of images; since 1.110
+)
 
 
 def _import_the_rest(client: object) -> None:
@@ -233,10 +244,9 @@ def _import_the_rest(client: object) -> None:
     event loop would stop and the model's deadline would run. It is optional: a version without
     these modules imports others with the first question.
     """
-    with suppress(ImportError):
-        import_module("litellm.litellm_core_utils.default_encoding")
-    with suppress(ImportError):
-        import_module("litellm.proxy._types")
+    for module in _IMPORTED_LATE:
+        with suppress(ImportError):
+            import_module(f"litellm.{module}")
     # The openai client imports all its resources when this one is named.
     getattr(getattr(client, "chat", None), "completions", None)
 
