@@ -77,7 +77,7 @@ class Considered(Struct, frozen=True, kw_only=True):
 
 
 def why_asked(about: Considered) -> str | None:
-    """Why an escalated call needs a reviewer; None: containment replaces the reviewer."""
+    """The reason why an escalated call needs a reviewer; None: containment replaces one."""
     not_held = why_not_held(about)
     if not_held is not None or about.workspace is None:
         return not_held or "there is no workspace"
@@ -85,7 +85,7 @@ def why_asked(about: Considered) -> str | None:
 
 
 def why_not_held(about: Considered) -> str | None:
-    """Why the sandbox does not hold what a call does inside it; None: it does.
+    """The reason why the sandbox does not hold the effects of a call; None: it holds them.
 
     Parts of a command that leave the sandbox are another matter.
     """
@@ -103,7 +103,7 @@ def why_not_held(about: Considered) -> str | None:
 
 
 def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
-    """Why a process is not confined enough; None: it is.
+    """The reason why a process is not confined enough; None: it is confined enough.
 
     Args:
         walls: of the process; None: it is not confined.
@@ -126,7 +126,7 @@ def _why_not_local(facts: Facts, workspace: RealPath) -> str | None:
 
 
 def _why_shown(facts: Facts, judged: Judged) -> str | None:
-    """Why the data that a call would show to the agent needs a reviewer; None: it needs none."""
+    """The reason why a reviewer must see data before the agent does; None: there is none."""
     decision = judged.decision
     if isinstance(decision, Escalate):
         if any(_is_invariant(ground) for ground in (decision.ground, *decision.by_role)):

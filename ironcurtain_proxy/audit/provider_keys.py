@@ -1,4 +1,4 @@
-"""What the keys of providers begin with, and how they go on.
+"""The beginnings and the bodies of providers' keys.
 
 Data, and regular expressions made of it. The formats are those that the providers publish, or that
 scanners of repositories agree on. A key is known by its beginning; what follows is one class of

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy annotate SERVER`: what its tools and prompts take, proposed and written."""
+"""`ironcurtain-proxy annotate SERVER`: roles of arguments, proposed and written."""
 
 import argparse
 import os

@@ -44,7 +44,7 @@ _FORMATS: Final[dict[str, Callable[[Iterable[RecordedCall]], Iterator[bytes]]]] 
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of `audit export`."""
     parser.add_argument(
         "--format",
         choices=[*_FORMATS],
@@ -163,7 +163,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one of the commands. 0 if no problem was found, else 1."""
+    """Run one of the sub-commands. 0 if no problem was found, else 1."""
     logs = logs_to_read(options.log or options.path)
     log = logs.log
     try:

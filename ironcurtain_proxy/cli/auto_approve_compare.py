@@ -34,7 +34,7 @@ class Agreement:
     """The decisions of the auto-approver and of people on the calls of one tool."""
 
     outcomes: Counter[tuple[bool, bool]] = field(default_factory=Counter)
-    """(it would have approved, a person approved)."""
+    """The number of calls by (the auto-approver would have approved, a person approved)."""
 
     @property
     def total(self) -> int:
@@ -58,7 +58,7 @@ class Agreement:
 
 
 def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the sub-command."""
+    """Add the sub-command `compare`."""
     parser = commands.add_parser(
         "compare",
         help="count from the audit log how often people agree with it",

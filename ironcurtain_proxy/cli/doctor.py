@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy doctor`: whether this machine has all that the configuration needs."""
+"""`ironcurtain-proxy doctor`: the parts that the configuration needs, checked on this machine."""
 
 import argparse
 import os

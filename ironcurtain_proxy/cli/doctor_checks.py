@@ -53,7 +53,7 @@ class CheckResult:
     state: CheckState
     found: str
     remedy: str = ""
-    """The command that repairs it; empty: nothing has to be done."""
+    """The command that mends the failure; empty: nothing has to be done."""
 
 
 def without_sandbox(settings: Settings) -> CheckState:
@@ -89,7 +89,7 @@ def programs(environ: Mapping[str, str], trouble: CheckState) -> Iterator[CheckR
 
 
 def kernel(proc_sys: Path, trouble: CheckState, *, sandbox_ran: bool) -> Iterator[CheckResult]:
-    """The kernel's settings for user namespaces. A sandbox that ran is the better evidence.
+    """The kernel's settings for user namespaces. A sandbox that ran overrules them.
 
     Without one of its files, as on other systems, the kernel does not restrict that.
     """

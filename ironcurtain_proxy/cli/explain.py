@@ -118,7 +118,7 @@ class _Explained:
     notes: Sequence[str] = ()
     found: ExplainedCall | None = None
     asked: NamedCall | None = None
-    """The tool, for the decisions beside the policy; None: no configuration was read."""
+    """The tool, for the decisions besides the policy's; None: no configuration was read."""
 
     @property
     def decision(self) -> Decision:
@@ -203,7 +203,7 @@ def _by_settings(
     loaded: LoadedPolicy,
     environ: Mapping[str, str],
 ) -> _Explained:
-    """As `serve` would decide with these settings, here and now."""
+    """The explanation of a call that `serve` would decide with these settings, here and now."""
     configured = {spec.name: spec.annotations for spec in settings.servers}
     annotated = list(dict.fromkeys([server for server, _ in loaded.annotations]))
     server, tool = tool_meant(name, [*configured] or annotated, may_be_bare=len(configured) == 1)

@@ -1,4 +1,4 @@
-"""The operation that `explain` is asked about, if it is no tool call. Not a command itself."""
+"""The operation, other than a tool call, that `explain` explains. Not a command itself."""
 
 import argparse
 import os
@@ -89,7 +89,7 @@ def rehearsed_operation(
 
 
 def notes_on(operation: Operation) -> list[str]:
-    """What else `serve` asks, which only a running session knows."""
+    """Notes on conditions of `serve` that only a running session knows."""
     if operation.method in QUESTION_METHODS:
         refused = "while nothing that the agent asked for is under way it is refused, and also "
         return ["", f"{refused}where the client did not declare that it takes such questions"]
@@ -99,7 +99,7 @@ def notes_on(operation: Operation) -> list[str]:
 
 
 def show_roots(options: argparse.Namespace) -> int:
-    """Print what a server is told that asks for roots.
+    """Print the roots that a server is told.
 
     Raises:
         ConfigurationError: no such server is configured.

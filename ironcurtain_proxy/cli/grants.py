@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class _Listed:
-    """One grant, wherever it is remembered."""
+    """One grant of running sessions or of the file."""
 
     id: str
     kept: KeptGrant | None = None
@@ -163,7 +163,7 @@ class _Listed:
         }
 
     def why_void(self, validity: Validity) -> str | None:
-        """Why it does not count; None: it may count."""
+        """The reason why the grant is void; None: nothing speaks against it."""
         return None if self.kept is None or self.sessions else validity.why_void(self.kept)
 
     def unused_days(self, now: datetime) -> int:

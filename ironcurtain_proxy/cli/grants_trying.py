@@ -87,7 +87,7 @@ def _lines(workspace: str) -> int:
 
 
 def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
-    """Whether the first candidate of one command, remembered, covers another: `covered`, `family`.
+    """The answer whether an approval of one command covers another: `covered`, `family`.
 
     Args:
         row: `approved` and `then`; `workspace` and `cwd` where these are others.

@@ -17,7 +17,7 @@ from ironcurtain_proxy.model.json import Json
 
 _MOST: Final = 6
 _PLAIN: Final = re.compile(r"[\w@./=<>~^ -]+", re.ASCII)
-"""A command without quotes, so that its words can stand in another one."""
+"""A command without quotes, whose words can be joined with those of another."""
 _INSTALLERS: Final = (
     *("sudo apt-get install -y ", "npm install -g "),
     *("uv tool install ", "pipx install ", "pip install "),
@@ -76,7 +76,7 @@ def look_after(
 
 
 def joined(commands: Iterable[str]) -> list[str]:
-    """Commands that install something, those of one program as one; other texts are left out."""
+    """The commands that install something, with those of one program joined into one."""
     found: dict[str, dict[str, None]] = {}
     alone: dict[str, None] = {}
     for command in commands:

@@ -160,7 +160,7 @@ def _carry_out(
 
 
 def _reachable(talk: Talk, moving: Sequence[Moving]) -> list[Moving]:
-    """Those that can be started or reached with what is installed; the others are named."""
+    """The servers that the installed libraries can start or reach. Prints the others."""
     lack = missing("http", "a server with a url")
     far = [one for one in moving if "url" in one.taken.entry]
     for one in far if lack else ():
@@ -169,7 +169,7 @@ def _reachable(talk: Talk, moving: Sequence[Moving]) -> list[Moving]:
 
 
 def _beginning(moving: Sequence[Moving]) -> str:
-    """What is done to read the tools: `Start 2 servers and connect to 1`."""
+    """The step that reads the tools, in words: `Start 2 servers and connect to 1`."""
     far = {one.name for one in moving if "url" in one.taken.entry}
     near = {one.name for one in moving} - far
     said = [f"start {counted(len(near), 'server')}"] if near else []

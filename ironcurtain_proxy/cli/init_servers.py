@@ -1,4 +1,4 @@
-"""Reading the tools of servers for `init`, and the entries by which they are started from then on.
+"""The tools of servers, read for `init`, and the entries that start the servers from then on.
 
 Not a command itself.
 """

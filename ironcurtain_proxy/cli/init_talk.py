@@ -17,7 +17,7 @@ class Talk:
     """The dialogue of one run."""
 
     yes: bool
-    """Whether each proposal is accepted without a question."""
+    """Whether `--yes` accepts each proposal without a question."""
     as_json: bool
     answer: dict[str, Json] = field(default_factory=dict)
     """The output of `--json`."""

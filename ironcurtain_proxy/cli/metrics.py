@@ -62,7 +62,7 @@ class _SampleLine:
     value: str
     target: str = ""
     met: bool | None = None
-    """None: there is no target, or no data yet."""
+    """Whether the value meets the target; None: there is no target, or no data yet."""
 
     def text(self) -> str:
         judged = {None: "", True: "✓ ", False: "✗ missed, "}[self.met]

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy patterns`: the calls that an operator lets the engine approve.
+"""`ironcurtain-proxy patterns`: patterns of calls that the engine may approve.
 
 Nothing becomes a pattern by itself: `propose` shows what reviewers' approvals suggest, and
 `promote` is a person's decision.

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy pins`: servers' descriptions of themselves, then and now."""
+"""`ironcurtain-proxy pins`: the differences between pinned and present descriptions of servers."""
 
 import argparse
 import os
@@ -114,7 +114,7 @@ def _list(chosen: Sequence[ServerPins], *, as_json: bool) -> None:
 
 
 def _counted(section: Section, number: int) -> str:
-    """`1 tool`, `2 tools`; a server's instructions are one text, whatever their word says."""
+    """The number of parts: `1 tool`, `2 tools`; a server's instructions are one text."""
     if section == "instructions":
         return section
     return f"{number} {section[:-1] if number == 1 else section}"
@@ -265,7 +265,7 @@ def _launches(server: str, config: Path | None) -> set[str]:
 
 
 def pins_warnings(state_dir: Path) -> Sequence[str]:
-    """One line for each server. Each line ends with the command to run."""
+    """The servers with changed descriptions, one line each with the command to run."""
     lines: list[str] = []
     for one in pin_store(state_dir).all():
         if isinstance(one, PinsFileError):

@@ -77,7 +77,7 @@ def show_change(file: Path, old: str, new: str) -> None:
 
 
 def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Iterator[str]:
-    """The effects of a new first rule, in words for the operator. Pure."""
+    """The effects of a new first rule, in lines for the operator."""
     server, tool = next(iter(rule.servers or {EVERY})), next(iter(rule.tools or {EVERY}))
     verb = VERBS[rule.effect]
     yield f"from now on: {verb} {about(rule)}"

@@ -89,7 +89,7 @@ def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 
 
 def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
-    """The same mailboxes, for a command that reads them once.
+    """The mailboxes of `mailboxes_of`, for a command that reads them once.
 
     Raises:
         ConfigurationError: a directory that was named is not there, or cannot be used.
@@ -103,7 +103,7 @@ def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 
 
 def state_directory() -> Path:
-    """The directory with the numbers of the last list."""
+    """The proxy's state directory, with the numbers of the last list."""
     return sessions_directory(Path.home()).parent
 
 
@@ -148,7 +148,7 @@ def _chosen(
 def all_of(
     waiting: Sequence[PendingRequest], credential: Credential | None, *, approve: bool
 ) -> list[PendingRequest]:
-    """The requests that `all` stands for: all to deny, or those that may be approved together.
+    """The requests that `all` stands for: to deny, all; to approve, those that may go together.
 
     Requests to another reviewer are left out.
 

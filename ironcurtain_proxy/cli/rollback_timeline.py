@@ -29,7 +29,7 @@ _MOST_NAMED: Final = 6
 def take_back(
     request: RollbackRequest, limits: Limits, state: Path, *, as_json: bool
 ) -> RollbackOutcome:
-    """Undo the changes; on a terminal, ask before other changes are undone with them.
+    """Undo the changes. On a terminal, ask first if other changes would be undone with them.
 
     Args:
         request: the changes to undo.

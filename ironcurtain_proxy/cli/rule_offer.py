@@ -1,4 +1,4 @@
-"""What a reviewer may ask about a call that waits: a rule for it, and why it is asked about.
+"""A rule for a call that waits, and the explanation of its question, for a reviewer.
 
 Both are answered by the configuration of the session that asks. A rule goes to the operator's own
 layer of that session.
@@ -78,7 +78,7 @@ def rule_command(one: PendingRequest) -> str:
 
 
 def explanation_of(one: PendingRequest) -> list[str]:
-    """Why a call is asked about, step by step, as `explain` says it.
+    """The explanation of a question, step by step, as `explain` prints it.
 
     Raises:
         ConfigurationError: as `rule_for`.
@@ -102,7 +102,7 @@ def _asking(one: PendingRequest) -> SessionConfiguration:
 
 
 def _what_holds(asking: SessionConfiguration, version: str) -> Iterator[str]:
-    """What is to be said where the session decides by another policy than its files have."""
+    """A note for a session that decides by another policy than its files have."""
     if asking.policy_problem:
         yield f"  the session keeps its policy, because of its files: {asking.policy_problem}"
     elif asking.policy_version and asking.policy_version != version:
@@ -116,7 +116,7 @@ def _write(file: Path, old: str, new: str) -> None:
 
 
 def offered_rule(request: Request, asking: SessionConfiguration) -> Proposal | None:
-    """The narrowest rule that would allow a call; None: calls of its kind are always asked about.
+    """The narrowest rule that would allow a call; None: its kind is asked about each time.
 
     Blocks, and runs an event loop of its own: call it in a thread.
 

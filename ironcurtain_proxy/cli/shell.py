@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy shell`: a command's effect, and what an approval of it covers."""
+"""`ironcurtain-proxy shell`: the effect of a command, and the commands that an approval covers."""
 
 import argparse
 import os
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Describe one command, or the command in each line."""
+    """Describe one command, or the command in each line of the input."""
     place = place_at(options.workspace or Path.cwd())
     if options.jsonl:
         return _lines(place)

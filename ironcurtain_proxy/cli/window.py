@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy window`: tell the auto-confirm engine of a test or a deployment."""
+"""`ironcurtain-proxy window`: the testing and deployment windows of the auto-confirm engine."""
 
 import argparse
 import os

@@ -149,7 +149,7 @@ async def list_entries(
 
 
 def fault_of_name(name: str) -> str | None:
-    """Why a tool of this name is hidden; None: it is shown.
+    """The reason why a tool of this name is hidden; None: it is shown.
 
     A terminal obeys control characters, and bidirectional ones make a name look like another.
     """

@@ -244,7 +244,7 @@ class Containing:
     async def _why_unheld(
         self, case: Case, facts: Facts, workspace: RealPath, walls: Walls | None
     ) -> str | None:
-        """Why what a call may delete could not be brought back; None: it could."""
+        """The reason why files that the call may delete could not be restored; None: they could."""
         for path in may_change(facts, workspace):
             missing = await self._unheld(path)
             # What the process cannot write to it cannot delete.
@@ -319,7 +319,7 @@ class Containing:
 
 
 def _announced(paths: tuple[RealPath, ...], facts: Facts) -> tuple[RealPath, ...]:
-    """These paths, and the repository whose history the call says that it writes."""
+    """The paths, and the repository whose history the call says that it writes."""
     repository = facts.request.repository
     roles = {role for fact in facts.request.arguments for role in fact.roles}
     if repository is None or roles.isdisjoint({"write-history", "delete-history"}):

@@ -69,11 +69,11 @@ class SteeringLookout:
     keeper: RemovedFiles
     inotify: Inotify = field(default_factory=Inotify)
     elsewhere: tuple[str, ...] = ()
-    """Other directories that servers may write to. They are not inspected."""
+    """Further directories that servers may write to. They are not inspected."""
     is_known: Callable[[str, Item], bool] = lambda _path, _item: False
     """Whether a new item is the user's own."""
     unseen: str = ""
-    """Why not everything is looked after: the first reason; empty: everything is."""
+    """The first reason why something is not looked after; empty: everything is."""
     _known: dict[str, _Known] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _turn: int = field(default=0, init=False)

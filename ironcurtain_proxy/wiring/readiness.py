@@ -32,13 +32,13 @@ NO_SERVERS: Final = (
     "no server is configured: write one with a command or a url into this file, into "
     "mcpServers of the configuration file, or into MCP_SERVERS_CONFIG"
 )
-"""Why nothing is served."""
+"""The message that nothing is served."""
 
 NO_WORKSPACE: Final = (
     "no workspace, so every file is outside of it: write allowedDirectory into this file (a client "
     "that sets ALLOWED_DIRECTORY sets it for its own proxy alone)"
 )
-"""Why so much is asked about."""
+"""The message that every file is asked about."""
 
 
 def look_at_the_start(
@@ -161,7 +161,7 @@ _PREFIX: Final = "gitdir:"
 
 
 def outer_repository(workspace: RealPath, home: Path) -> str | None:
-    """What git cannot do in a sandbox of this workspace, and the remedy; None: git can do all.
+    """The limits of git in a sandbox of this workspace, with the remedy; None: git can do all.
 
     A worktree keeps its index and branches in the repository that it was made of, and a directory
     of a larger repository keeps them in the directory above. A sandbox writes in the workspace
@@ -203,7 +203,7 @@ def _data(place: Path) -> Path | None:
 
 
 def _common(data: Path) -> Path:
-    """What all worktrees of a repository share."""
+    """The directory that all worktrees of a repository share."""
     pointer = data / "commondir"
     if not pointer.is_file() or pointer.stat().st_size > _MOST:
         return data

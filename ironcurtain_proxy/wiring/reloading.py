@@ -87,7 +87,7 @@ class Reloading:
     on_change: Callable[[], Awaitable[None]] | None = None
     """Called after another policy took effect."""
     problem: str = ""
-    """Why the files are not what is in force; empty: they are."""
+    """The reason why the files are not in force; empty: they are."""
     _seen: FileStates = field(default=(), init=False)
     """The states of the files at the last look."""
     _taken: FileStates = field(default=(), init=False)

@@ -114,7 +114,7 @@ class Summaries:
 class _Told:
     notice: Notice
     target: str
-    """By the operator's name, as channels know it."""
+    """The reviewer by the operator's name, as channels know it."""
     alert: bool
 
 
@@ -129,10 +129,10 @@ class Notifier:
     """Sends notices in the background, while `run` runs."""
 
     channels: Sequence[NoticeChannel]
-    """None: nobody is told."""
+    """The channels; empty: nobody is told."""
     transport: Transport
     summaries: Summaries | None = None
-    """None: no summaries."""
+    """The summaries of approvals; None: no summaries are sent."""
     deadline: float = DEADLINE
     at_most: int = QUEUE
     dropped: int = field(default=0, init=False)

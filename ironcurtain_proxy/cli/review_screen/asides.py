@@ -1,4 +1,4 @@
-"""What may stand in the place of a call: its rule, its explanation, the keys."""
+"""Screens about one call, shown in its place: its rule, its explanation, the keys."""
 
 from collections.abc import Callable
 from typing import ClassVar, Final, TypeAlias
@@ -32,7 +32,7 @@ class RuleScreen(TextScreen):
         self._rule = rule
 
     def action_write(self) -> None:
-        """Write the rule, once its end was on the screen."""
+        """Write the rule, if its end has been on the screen."""
         if not self.was_read:
             title = self.query_one("#text-title", Static)
             title.update(Text("there is more below: space scrolls; then y writes the rule"))
@@ -70,7 +70,7 @@ def rule_screen(around: Surroundings, one: PendingRequest) -> ModalScreen[str] |
 
 
 def explanation_screen(around: Surroundings, one: PendingRequest) -> ModalScreen[str] | None:
-    """Why it is asked about, step by step."""
+    """The explanation of a question, step by step."""
     return TextScreen(f"Why {summary(one)}", plain_lines(around.explain(one)))
 
 

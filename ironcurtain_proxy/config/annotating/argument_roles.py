@@ -1,4 +1,4 @@
-"""Guessing the kind of one argument: a path, a URL, or nothing that rules apply to."""
+"""The kind of one argument, guessed: a path, a URL, or nothing that rules apply to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
@@ -140,7 +140,7 @@ _NOT_LISTED: Final = frozenset(
 
 
 def members_of(name: str, schema: Json, paths: Sequence[Json]) -> Json:
-    """The roles of an object, or of a list of objects; None: something in it is not clear.
+    """The roles of an object, or of a list of objects; None: a member is unclear.
 
     Args:
         name: of the argument.

@@ -30,7 +30,7 @@ class DescribedTool:
     source: str = ""
     """The pack that the proposal comes from; empty: it was derived from the list."""
     is_prompt: bool = False
-    """It is a prompt, whose effect nobody asks for."""
+    """Whether this is a prompt, which has no effect to ask for."""
 
     @property
     def name(self) -> str:
@@ -48,13 +48,13 @@ class DescribedServer:
     """The server's name in policy and annotations."""
     tools: tuple[DescribedTool, ...] = ()
     error: str = ""
-    """Why its tools are not known; empty: they are."""
+    """The reason why the tools are not known; empty: they are known."""
     left_out: int = 0
     """Tools and prompts that cannot be written into a file."""
     prompts: tuple[DescribedTool, ...] | None = ()
-    """Each with its arguments as a schema; None: the server did not list them."""
+    """The prompts, with their arguments as a schema; None: the server did not list them."""
     resources: tuple[str, ...] = ()
-    """The URIs, and templates of URIs, that it lists."""
+    """The URIs, and templates of URIs, of the server's resources."""
 
 
 def described(
@@ -179,7 +179,7 @@ def input_hash(server: DescribedServer) -> str:
 
 
 def with_server(path: Path, server: DescribedServer) -> dict[str, Json]:
-    """The file with the server's old annotations replaced.
+    """The document of a file with the server's annotations replaced.
 
     Raises:
         ConfigurationError: the file cannot be read, and is unchanged.

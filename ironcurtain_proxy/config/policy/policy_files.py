@@ -1,4 +1,4 @@
-"""Choosing the files of each layer of policy.
+"""The choice of the files of each layer of policy.
 
     project   WORKSPACE/.ironcurtain/    may narrow
     user      ~/.ironcurtain/            may narrow and widen
@@ -45,16 +45,16 @@ class PolicyFiles:
     """The files of one policy."""
 
     policy: Path
-    """The operator's, or the shipped one where the operator wrote none in full."""
+    """The file of rules: the operator's, or the shipped one where the operator has none in full."""
     annotations: Path | None
-    """The operator's; None: only the shipped ones."""
+    """The operator's annotations; None: only the shipped ones are used."""
     lists: Path | None
     short: Path | None = None
     """The operator's rules in short; None: there are none."""
     project: ProjectFiles | None = None
-    """None: there is no project layer."""
+    """The files of the project layer; None: there is no project layer."""
     alone: bool = False
-    """The operator named a directory: nothing is merged."""
+    """Whether the operator named a directory, so that nothing is merged."""
     absent: frozenset[Path] = frozenset()
     """Files that do not exist. They are reported and not read."""
     possible: tuple[Path, ...] = ()
@@ -106,7 +106,7 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
 
 
 def _policy(settings: Settings, usual: Path) -> Path:
-    """The rules in full. A named directory with rules in short needs none."""
+    """The file of the rules in full. A named directory with rules in short needs none."""
     named = settings.generated_dir
     if named is None:
         return _first(POLICY_NAME, usual) or SHIPPED / POLICY_NAME
@@ -173,7 +173,7 @@ def _first(name: str, *directories: Path | None) -> Path | None:
 
 
 FileState: TypeAlias = tuple[int, ...] | None
-"""None: there is no such file."""
+"""The state of one file; None: there is no such file."""
 
 FileStates: TypeAlias = tuple[FileState, ...]
 
@@ -188,7 +188,7 @@ def file_states(paths: Iterable[Path]) -> FileStates:
 
 
 def gone(paths: Iterable[Path], before: FileStates, now: FileStates) -> list[Path]:
-    """The files that existed before and no longer do."""
+    """The files that existed before and are gone now."""
     states = zip(paths, before, now, strict=True)
     return [path for path, was, state in states if was is not None and state is None]
 

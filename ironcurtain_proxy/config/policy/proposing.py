@@ -1,4 +1,4 @@
-"""The rule in the short form that would make the question about a call unnecessary.
+"""The rule in the short form that would make a question unnecessary.
 
 Some kinds of calls are never general: what deletes, runs, pushes, publishes, merges or deploys is
 asked about each time, so that no rule is proposed for it.

@@ -86,7 +86,7 @@ class ShortReader(Struct, frozen=True, kw_only=True):
 
     reader: PolicyReader
     relative_to: RealPath | None = None
-    """The directory that relative ones are relative to; None: relative ones are refused."""
+    """The directory that relative paths start from; None: relative paths are refused."""
     may_have_base: bool = True
 
     def read(self, path: Path) -> PolicyFile | None:
@@ -224,7 +224,7 @@ def _meant(verb: str) -> str:
 
 
 def _word(spot: Spot) -> str:
-    """The text of a value that was written as text: YAML reads some words as other types."""
+    """The text of a value as it was written, where YAML would read another type."""
     if isinstance(spot.value, str):
         return spot.name()
     if spot.value is None or isinstance(spot.value, bool | int | float):
