@@ -124,6 +124,9 @@ class Rule:
     principle: str = ""
     contained: bool = True
     """False: containment never replaces the reviewer where this rule escalates."""
+    contained_reads: bool = False
+    """True: containment may also settle a read that this rule alone asks about, and that the other
+    rules allow."""
     everywhere: bool = False
     """A rule that does not allow is asked before the workspace settles any path."""
     layer: LayerName = "user"

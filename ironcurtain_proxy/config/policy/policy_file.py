@@ -79,7 +79,7 @@ _MOST_STARS: Final = 3
 """The most `*` in a pattern: each multiplies the time for a long name that an agent may choose."""
 _RULE_KEYS: Final = (
     *("name", "description", "principle", "if", "then", "reason"),
-    *("contained", "everywhere"),
+    *("contained", "containedReads", "everywhere"),
 )
 _CONDITION_KEYS: Final = (
     *("roles", "server", "tool", "paths", "names", "domains", "lists", "sql"),
@@ -224,6 +224,7 @@ class _RulesReader(Struct, frozen=True):
             description=description,
             principle=members.read("principle", Spot.text, ""),
             contained=members.read("contained", Spot.switch, default=True),
+            contained_reads=members.read("containedReads", Spot.switch, default=False),
             everywhere=members.read("everywhere", Spot.switch, default=False),
         )
 
