@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import (
     CAPABILITIES,
@@ -176,8 +178,7 @@ def described(capability: Capability) -> str:
     return f"{words} ({capability})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileAnswer:
+class ProfileAnswer(Struct, frozen=True, kw_only=True):
     """A profile's answer to a call."""
 
     level: Level

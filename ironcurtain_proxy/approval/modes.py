@@ -7,6 +7,8 @@ still decides on calls that the mode does not ask about.
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.capability import SafetyLevel, spoken_of
 
 ApprovalPolicy: TypeAlias = str
@@ -40,8 +42,7 @@ class InterceptorConfig:
         return self.approval_policy or APPROVAL_POLICY_DANGEROUS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatedTool:
+class RatedTool(Struct, frozen=True, kw_only=True):
     """A tool with its names and its safety level."""
 
     names: frozenset[str]

@@ -6,7 +6,6 @@ of a thousand digits and lone surrogates. Every value is recorded in some form, 
 
 import json  # noqa: TID251  orjson refuses integers beyond 64 bits and lone surrogates
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
@@ -27,8 +26,7 @@ _INTEGER_LIMIT: Final = 1 << 1023
 refuse the line; `verify` does, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordLimits:
+class RecordLimits(Struct, frozen=True):
     """The limits of one record."""
 
     value: int = VALUE_LIMIT

@@ -9,8 +9,9 @@ import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.keys import redact_keys
 
@@ -20,8 +21,7 @@ MASKED_PRIVATE_KEY: Final = "[redacted private key]"
 Replacement = Callable[[re.Match[str]], str]
 
 
-@dataclass(frozen=True, slots=True)
-class SecretFormat:
+class SecretFormat(Struct, frozen=True):
     """One kind of secret."""
 
     kind: str

@@ -30,7 +30,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
 from ironcurtain_proxy.cli.output import encodable, say, say_json
 from ironcurtain_proxy.config.auto_confirm.model_access import model_access, provider_of
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
-from ironcurtain_proxy.config.migration.migration import COMMAND
+from ironcurtain_proxy.config.migration.legacy_switch import COMMAND
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.review_settings import PROVIDER_KEYS

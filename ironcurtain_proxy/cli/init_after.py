@@ -17,11 +17,11 @@ from ironcurtain_proxy.model.json import Json
 
 _MOST: Final = 6
 _PLAIN: Final = re.compile(r"[\w@./=<>~^ -]+", re.ASCII)
-"""A command without quotes, whose words can be joined with those of another."""
-_INSTALLERS: Final = (
-    *("sudo apt-get install -y ", "npm install -g "),
-    *("uv tool install ", "pipx install ", "pip install "),
-)
+"""A command without quotes, so that its words can stand in another one."""
+_SEVERAL: Final = ("sudo apt-get install -y ", "npm install -g ", "pip install ")
+"""Commands that take several packages."""
+_ONE: Final = ("uv tool install ", "pipx install ")
+"""Commands that take one package."""
 
 
 def look_after(
@@ -76,12 +76,15 @@ def look_after(
 
 
 def joined(commands: Iterable[str]) -> list[str]:
-    """The commands that install something, with those of one program joined into one."""
+    """Commands that install something, of one program as one where it takes several packages.
+
+    Other texts are left out.
+    """
     found: dict[str, dict[str, None]] = {}
     alone: dict[str, None] = {}
     for command in commands:
-        start = next((one for one in _INSTALLERS if command.startswith(one)), None)
-        if start is not None and _PLAIN.fullmatch(command):
+        start = next((one for one in (*_SEVERAL, *_ONE) if command.startswith(one)), None)
+        if start in _SEVERAL and _PLAIN.fullmatch(command):
             found.setdefault(start, {}).update(dict.fromkeys(command.removeprefix(start).split()))
         elif start is not None:
             alone[command] = None

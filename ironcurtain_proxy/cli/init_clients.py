@@ -132,7 +132,7 @@ def _carry_out(
     servers = with_logins(talk, settings, read_servers(settings, wish.seconds), wish.seconds)
     later = wanting_login(settings, servers)
     silent = {one.name for one in servers if one.error} - present.keys() - {*later}
-    for line in summed_up(servers):
+    for line in summed_up(servers, preset(wish.preset)):
         talk.say(f"  {clean(line, 200)}")
     for name in sorted(silent):
         talk.say(f"{clean(name)} stays where it is: run init again when it starts")

@@ -22,6 +22,8 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
     }
     if not rule.contained:
         found["contained"] = False
+    if rule.contained_reads:
+        found["containedReads"] = True
     if rule.everywhere:
         found["everywhere"] = True
     if rule.excepting is not None:

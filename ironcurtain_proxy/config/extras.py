@@ -5,10 +5,11 @@ no library; it looks whether one is installed, and its error message names the e
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -32,8 +33,7 @@ distributions."""
 _POSTGRESQL: Final = "postgres"
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
+class Lack(Struct, frozen=True):
     """A setting whose library is not installed."""
 
     setting: str

@@ -5,8 +5,10 @@ Sections `security.interceptor`, `capabilities`, `grants` and `composites`.
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.modes import (
     APPROVAL_POLICY_ALL,
@@ -16,7 +18,7 @@ from ironcurtain_proxy.approval.modes import (
     InterceptorConfig,
 )
 from ironcurtain_proxy.config.capability_settings import CapabilitySettings, read_capabilities
-from ironcurtain_proxy.config.migration.migration import COMMAND, migrated_mode
+from ironcurtain_proxy.config.migration.legacy_switch import COMMAND, migrated_mode
 from ironcurtain_proxy.config.reading.declared import declared, keys_of, one_of, setting, whole
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, Layers
@@ -136,9 +138,8 @@ class GrantSettings:
     """Days for which kept grants hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverlaySettings:
-    """The settings of the origins besides the policy."""
+class OverlaySettings(Struct, frozen=True, kw_only=True):
+    """The settings of all that asks for an approval besides the policy."""
 
     interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)
     capabilities: CapabilitySettings = field(default_factory=CapabilitySettings)

@@ -20,9 +20,10 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.sandbox.limits import MEBIBYTE, SandboxLimits
 
@@ -42,8 +43,7 @@ _COUNTED: Final = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
 left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskReserve:
+class DiskReserve(Struct, frozen=True):
     """The space to keep free on one file system."""
 
     directory: str
@@ -51,8 +51,7 @@ class DiskReserve:
     files: int
 
 
-@dataclass(slots=True, eq=False)
-class Load:
+class Load(Struct, eq=False):
     """The load of one sandbox, from its start to its end."""
 
     guardian: int

@@ -9,8 +9,9 @@ for it is judged when it comes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.facts.catalogue import SEPARATOR
 from ironcurtain_proxy.model.json import Json
@@ -22,8 +23,7 @@ _VIEW_KEY: Final = "ui/resourceUri"
 """The key in `_meta` with which a tool names its view; or `resourceUri` under `ui`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """The names of one configuration. Server names are unambiguous, as their file's reader sees."""
 
     servers: Sequence[str]

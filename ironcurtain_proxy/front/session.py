@@ -3,6 +3,7 @@
 Knows JSON-RPC, and of methods only what says where a message goes; the proxy behind it decides.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -12,7 +13,8 @@ from msgspec.json import Decoder
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, Message
 from ironcurtain_proxy.front.process import ProxyProcess
 from ironcurtain_proxy.front.stream import Stream
-from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id
+from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id, recover_id
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
@@ -37,6 +39,7 @@ _ASIDE: Final = frozenset(
 """Notifications that belong to no request."""
 
 _GONE: Final = {"code": INTERNAL_ERROR, "message": "the session ended before the answer"}
+_TOO_LARGE: Final = {"code": INTERNAL_ERROR, "message": "the answer is too large"}
 
 
 class _Envelope(Struct):
@@ -138,20 +141,30 @@ class AgentSession:
         """Distribute the proxy's messages until it has ended."""
         try:
             while (line := await self.process.lines.receive()) is not None:
-                if isinstance(line, bytes):
+                if isinstance(line, Oversize):
+                    self._fail(recover_id(line.head, line.tail), _TOO_LARGE)
+                else:
                     self._hand_out(line)
                     await self._until_it_fits()
         finally:
             for request_id in [*self._requests]:
-                error = {"jsonrpc": "2.0", "id": request_id, "error": _GONE}
-                self._finish(request_id).put(encode(error).rstrip(b"\n"), is_last=True)
+                self._fail(request_id, _GONE)
             self._own.end()
+
+    def _fail(self, request_id: MessageId | None, error: Mapping[str, object]) -> None:
+        """Answer a request that gets no answer of the proxy's."""
+        if request_id is not None and request_id in self._requests:
+            answer = {"jsonrpc": "2.0", "id": request_id, "error": error}
+            self._finish(request_id).put(encode(answer).rstrip(b"\n"), is_last=True)
 
     def _hand_out(self, line: bytes) -> None:
         try:
             found = _envelope(line)
         except (MsgspecError, ValueError):
             return  # no message: our own process writes none such
+        except RecursionError:
+            # A server nests its answer, and how deep is too deep depends on who reads it.
+            found = _Envelope(id=recover_id(line, line))
         if found.method is None:
             given = message_id(found.id)
             if given is not None and given in self._requests:

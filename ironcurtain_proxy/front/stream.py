@@ -78,8 +78,10 @@ class Stream:
         """Take messages from now on, in place of the previous follower.
 
         Args:
-            after: the number of the last message that the client has.
+            after: the number of the last message that the client has. One that was never given out
+                counts for nothing: what was not sent follows.
         """
+        after = after if after <= self.last else self._sent
         self._follower = Follower(self, max(after + 1, self._first))
         self._wake()
         return self._follower

@@ -9,12 +9,13 @@ always withdraws it.
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 from ironcurtain_proxy.mailbox.credential import Credential
@@ -73,8 +74,7 @@ _MOST_LEFT: Final = 10_000
 _GONE: Final = "the escalation directory disappeared while waiting"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailboxSettings:
+class MailboxSettings(Struct, frozen=True, kw_only=True):
     """The location of the mailbox, and the assumptions about it."""
 
     directory: Path

@@ -8,9 +8,10 @@ all that it could run.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+
+class Piece(Struct, frozen=True):
     """A part of a word: known text, or a variable."""
 
     text: str
@@ -50,16 +51,14 @@ class Word:
         return self.pattern.partition("*")[0] if self.text is None else self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """`NAME=value`, before a command or alone; also the variable of a `for`."""
 
     name: str
     value: Word
 
 
-@dataclass(frozen=True, slots=True)
-class Redirection:
+class Redirection(Struct, frozen=True):
     """A redirection of input or output."""
 
     operator: str

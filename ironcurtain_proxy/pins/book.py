@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode, Section
 from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Part, Parts, ServerPins
@@ -33,8 +35,7 @@ _NEW: Final = "is new, and nobody has accepted it"
 _UNUSABLE: Final = "cannot be compared with what was accepted"
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedServer:
+class PinnedServer(Struct, frozen=True):
     """The settings of one server's pins."""
 
     name: str

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import anyio
+from msgspec import Struct
 
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
@@ -37,8 +38,7 @@ def _tell_nobody(_escalation: Escalation) -> None:
     """No notices."""
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """Asks its channels in turn until one answers. Implements `ports.Reviewer`."""
 
     channels: Sequence[Channel]

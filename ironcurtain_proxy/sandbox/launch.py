@@ -4,8 +4,10 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
@@ -46,8 +48,7 @@ class Confinement:
         return (*self.profile.allow_write, *own)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """The command to run instead of a server's own."""
 
     argv: tuple[str, ...]

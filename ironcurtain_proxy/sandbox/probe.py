@@ -8,11 +8,11 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.private_files import write_whole
 from ironcurtain_proxy.sandbox.abandoned import kill_all_with
@@ -41,8 +41,7 @@ _NAMESPACES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """One thing that stands between this machine and a sandbox."""
 
     name: str
@@ -51,16 +50,14 @@ class Missing:
     """The command to run, or the thing to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Available:
+class Available(Struct, frozen=True):
     """A sandbox works on this machine."""
 
     command: tuple[str, ...]
     """Runs srt: the beginning of a command line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(Struct, frozen=True):
     """No sandbox works, with the reasons."""
 
     missing: tuple[Missing, ...]

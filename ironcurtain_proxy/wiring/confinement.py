@@ -105,11 +105,7 @@ def with_own_place(spec: ServerSpec, settings: Settings, *, make: bool = True) -
     The place does not depend on a sandbox of this machine, so that its files are found again. A
     trusted server, and one with a configured place, stay as they are.
     """
-    if (
-        spec.sandbox is False
-        or _MEMORY in spec.env
-        or recognised(spec.command, spec.args) != "memory"
-    ):
+    if _MEMORY in spec.env or not keeps_own_place(spec):
         return spec
     place = _own_place(spec, settings)
     if make:
@@ -117,6 +113,11 @@ def with_own_place(spec: ServerSpec, settings: Settings, *, make: bool = True) -
             # A server that cannot write there says so itself.
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
     return replace(spec, env={**spec.env, _MEMORY: str(place / "memory.jsonl")})
+
+
+def keeps_own_place(spec: ServerSpec) -> bool:
+    """Whether a confined server has to write in a directory of its own outside the workspace."""
+    return spec.sandbox is not False and recognised(spec.command, spec.args) == "memory"
 
 
 def _own_place(spec: ServerSpec, settings: Settings) -> Path:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.operation import RequestId
@@ -70,8 +71,7 @@ class SessionContainment:
         return self._identity is not None and _identity(self.workspace) == self._identity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """A session whose containment has ended."""
 
     session: str

@@ -9,7 +9,7 @@ import pytest
 from ironcurtain_proxy.grants.matching import covers
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.grant import Grant, GrantId
+from ironcurtain_proxy.model.grant import ExactValue, Grant, GrantId, WithinDirectory
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
@@ -230,12 +230,26 @@ def test_a_pattern_says_what_it_remembers(
             a_call(
                 fact("path", "read-path", path("/etc/hosts")), arguments={"mode": [{"deep": True}]}
             ),
-            id="a flag that is no scalar",
+            id="a flag that is a list",
+        ),
+        pytest.param(
+            a_call(
+                fact("path", "read-path", path("/etc/hosts")), arguments={"mode": {"deep": True}}
+            ),
+            id="a flag that is an object",
         ),
     ],
 )
 def test_what_no_pattern_can_hold_cannot_be_remembered(call: EscalatedCall) -> None:
     assert candidates(call, places()) == ()
+
+
+def test_a_path_is_remembered_by_its_directory_unless_it_goes_by_its_name() -> None:
+    asked = RealPath.from_text("/usr/share/x/file")
+    (found,) = places().constraints("read-path", asked)
+    assert found == WithinDirectory("read-path", RealPath.from_text("/usr/share/x"))
+    (alone,) = replace(places(), alone=True).constraints("read-path", asked)
+    assert alone == ExactValue("read-path", "/usr/share/x/file")
 
 
 # --- what a grant speaks of ------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Final, cast
 import orjson
 
 from ironcurtain_proxy.config.annotating.argument_roles import Meaning, meaning_of, members_of
+from ironcurtain_proxy.config.annotating.documents import parts_of
 from ironcurtain_proxy.config.annotating.known import (
     KnownTool,
     fits,
@@ -200,12 +201,17 @@ def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) ->
         return _runner(name, schema, properties, command.argument if command.is_shell else None)
     roles = _roles_of_paths(tool, name)
     meanings = {one: meaning_of(one, inner) for one, inner in properties.items()}
-    inside = {
+    inside: dict[str, Json] = {
         one: spec
         for one, meaning in meanings.items()
         if meaning == "unclear" and (spec := members_of(one, properties[one], roles)) is not None
     }
-    kind, why = _kind(tool, name, {**meanings, **dict.fromkeys(inside, "path")})
+    told: dict[str, Meaning] = {**meanings, **dict.fromkeys(inside, "path")}
+    if "path" in told.values():
+        unclear = [one for one, meaning in told.items() if meaning == "unclear"]
+        for one, spec in (parts_of(tool, unclear, roles) or {}).items():
+            inside[one], told[one] = spec, "plain"
+    kind, why = _kind(tool, name, told)
     if kind == "unknown":
         return _proposed(tool, name, schema, why)
     paths = roles if kind == "files" else _EVERY_USE

@@ -7,10 +7,10 @@ of the rest of the program. No library edits such a text without writing it anew
 import json  # noqa: TID251  orjson does not say where a value ends
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.clients.text_format import (
     Edit,
@@ -33,8 +33,7 @@ _BOM: Final = "\N{ZERO WIDTH NO-BREAK SPACE}"
 _DECODER: Final = json.JSONDecoder(parse_int=str)
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(Struct, frozen=True):
     name: str
     start: int
     end: int

@@ -1,8 +1,9 @@
 """`tool-annotations.json`: the operator's annotations of all tools, read strictly."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.policy_file import role
 from ironcurtain_proxy.config.reading.document import Members, Spot
@@ -34,8 +35,7 @@ _MOST_DEPTH: Final = 16
 _PRESENCES: Final[tuple[Presence, ...]] = get_args(Presence)
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationsFile:
+class AnnotationsFile(Struct, frozen=True):
     """The annotations, and the bytes they were read from."""
 
     data: bytes

@@ -6,9 +6,11 @@ a stranger's file: its rules are marked with its name, its reasons are cut, and 
 left out.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.lists_file import DynamicLists, ListsFile, read_lists_file
 from ironcurtain_proxy.config.policy.policy_file import BaseName, PolicyFile, PolicyReader
@@ -30,8 +32,7 @@ _REASON: Final = 200
 _SHIPPED_FILE: Final = SHIPPED / POLICY_NAME
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadRules:
+class ReadRules(Struct, frozen=True, kw_only=True):
     """The rules of all layers."""
 
     rules: tuple[Rule, ...]
@@ -45,8 +46,7 @@ class ReadRules:
     """The bytes of all files, for the version."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerReader:
+class LayerReader(Struct, frozen=True, kw_only=True):
     """Reads the layers of one policy."""
 
     reader: PolicyReader

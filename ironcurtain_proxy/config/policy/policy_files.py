@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report, shown
@@ -29,8 +31,7 @@ LISTS_NAME: Final = "dynamic-lists.json"
 SHIPPED: Final = Path(__file__).parent / "shipped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectFiles:
+class ProjectFiles(Struct, frozen=True, kw_only=True):
     """The files of the project's layer."""
 
     directory: Path

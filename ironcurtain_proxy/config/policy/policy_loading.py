@@ -1,10 +1,11 @@
 """Joining policy, annotations and lists into the kernel's input."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.config.packs.pack import pack_file
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
@@ -30,8 +31,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 SHIPPED_ANNOTATIONS: Final = SHIPPED / ANNOTATIONS_NAME
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedPolicy:
+class LoadedPolicy(Struct, frozen=True, kw_only=True):
     """The loaded policy with its warnings."""
 
     policy: Policy
@@ -49,8 +49,7 @@ class LoadedPolicy:
         return self.policy.version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleFiles:
+class RuleFiles(Struct, frozen=True, kw_only=True):
     """The files of a policy, read."""
 
     rules: ReadRules

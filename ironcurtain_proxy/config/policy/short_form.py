@@ -13,12 +13,13 @@ so that `no`, `on`, `1:30` and `2026-01-01`, which YAML 1.1 reads as something e
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct, field
 
 from ironcurtain_proxy.config.policy.policy_file import (
     BASES,
@@ -80,8 +81,7 @@ _PATHS: Final = _roles_of("path")
 _URLS: Final = _roles_of("url")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortReader:
+class ShortReader(Struct, frozen=True, kw_only=True):
     """Reads the short form into rules."""
 
     reader: PolicyReader
@@ -108,8 +108,7 @@ class ShortReader:
         return _FileReader(self, report).file(data, Spot(document, source, report))
 
 
-@dataclass(slots=True)
-class _FileReader:
+class _FileReader(Struct):
     """Reads one file."""
 
     short: ShortReader

@@ -52,13 +52,14 @@ def base_document(name: PresetName, command_servers: Sequence[str]) -> tuple[byt
 
 def as_rule(template: PresetRule, name: str, condition: dict[str, Json]) -> Json:
     """A rule of a preset as it stands in a policy file."""
-    return {
+    rule: dict[str, Json] = {
         "name": name,
         "description": template.reason,
         "if": condition,
         "then": template.then,
         "reason": template.reason,
     }
+    return rule | {"containedReads": True} if template.contained_reads else rule
 
 
 def _filled(condition: Mapping[str, Json]) -> dict[str, Json]:

@@ -27,6 +27,7 @@ class PresetRule:
     condition: Mapping[str, Json]
     then: str
     reason: str
+    contained_reads: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ def preset(name: PresetName) -> Preset:
                     condition=rule["if"],
                     then=rule["then"],
                     reason=rule["reason"],
+                    contained_reads=rule.get("containedReads", False),
                 )
                 for rule in data["rules"]
             ]

@@ -5,9 +5,10 @@ An empty variable counts as unset: many clients write all variables they know.
 
 import re
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import Report, shown
@@ -125,8 +126,7 @@ def _filled_in(credentials: dict[str, Json], given: Mapping[str, str], report: R
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """The settings found in the environment."""
 
     spots: Mapping[str, Spot]

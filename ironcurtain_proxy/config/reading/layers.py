@@ -5,9 +5,10 @@ Defaults, meanings and keys of settings are in `config.settings`.
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, Environment
@@ -26,8 +27,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """One source of settings."""
 
     spots: Mapping[str, Spot]
@@ -36,8 +36,7 @@ class Layer:
     """The directory that relative paths are relative to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(Struct, frozen=True):
     """All sources, the environment first."""
 
     environment: Layer

@@ -5,8 +5,9 @@ these lines are printed.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError
 
@@ -19,8 +20,7 @@ PathPart: TypeAlias = str | int
 _SHOWN_CHARACTERS = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One mistake in a file or variable."""
 
     source: str

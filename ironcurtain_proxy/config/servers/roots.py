@@ -4,15 +4,14 @@ Roots come from the policy, never from the agent: servers such as npm's filesyst
 themselves these directories.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath, file_uri
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.server import ServerSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """A directory that the server may use."""
 
     name: str

@@ -2,9 +2,11 @@
 
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import Layers
@@ -23,8 +25,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 SERVERS_NAME: Final = "mcp-servers.json"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerChoice:
+class ServerChoice(Struct, frozen=True):
     """The servers to run."""
 
     servers: tuple[ServerSpec, ...]

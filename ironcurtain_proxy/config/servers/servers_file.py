@@ -7,10 +7,11 @@ that want to know the workspace ask with `roots/list`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.operator_paths import rooted
@@ -69,8 +70,7 @@ def parse_servers(root: Spot, home: Path) -> tuple[ServerSpec, ...]:
     return ServersReader(home).servers(root)
 
 
-@dataclass(frozen=True, slots=True)
-class ServersReader:
+class ServersReader(Struct, frozen=True):
     """Reads the entries of one document."""
 
     home: Path

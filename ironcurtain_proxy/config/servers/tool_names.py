@@ -1,14 +1,14 @@
 """Tool names as the operator writes them: `server/tool`, or the tool's own name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 
 
-@dataclass(frozen=True, slots=True)
-class ToolNames:
+class ToolNames(Struct, frozen=True):
     """Reads tool names. A name that no tool can have is reported, since it would never match."""
 
     servers: tuple[str, ...]

@@ -94,6 +94,10 @@ class Connection(asyncio.Protocol, AsyncNetworkStream):
         """The connection with TLS."""
         if self._transport is None:
             raise httpcore2.ConnectError("the connection was closed")
+        if self.has_unread:
+            # Attack: whoever is on the way adds an answer, which would be read as the server's.
+            await self.aclose()
+            raise httpcore2.ConnectError("bytes came before the connection was secured")
         try:
             transport = await asyncio.get_running_loop().start_tls(
                 self._transport,
@@ -121,6 +125,11 @@ class Connection(asyncio.Protocol, AsyncNetworkStream):
             return None
         names = {"server_addr": "peername", "client_addr": "sockname"}
         return self._transport.get_extra_info(names.get(info, info))
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes have arrived that nobody has read."""
+        return bool(self._received)
 
     # --- from the event loop
 

@@ -156,6 +156,6 @@ class LoginFile:
     def _read(self) -> Login | None:
         try:
             login = _read(read_private(self.path, _LARGEST, "the login"))
-        except (ConfigurationError, MsgspecError, ValueError):
+        except (ConfigurationError, MsgspecError, ValueError, RecursionError):
             return None
         return login if login.url == self._url else None

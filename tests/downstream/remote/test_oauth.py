@@ -202,6 +202,35 @@ async def test_an_authorization_server_elsewhere_in_the_network_is_not_asked(
     assert not authority.asked
 
 
+@pytest.mark.parametrize("what", ["metadata", "token"])
+async def test_an_authorization_server_that_nests_its_answer_too_deeply_gives_no_token(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    deep = b'{"a":' + b"[" * 3000 + b"]" * 3000 + b',"issuer":"x"}'
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.path == "/mcp":
+            return Response(status_code=401)
+        if what == "token" and heard.path.startswith("/.well-known/"):
+            here = f"http://{heard.headers['host']}"
+            return JSONResponse({"issuer": here, "token_endpoint": f"{here}/token"})
+        return Response(deep, media_type="application/json")
+
+    with serving(Site(handler=handler)) as site:
+        here = f"http://127.0.0.1:{site.port}"
+        own: Json = {
+            "clientId": "me",
+            "clientSecret": "${SECRET}",
+            "issuer": here,
+            "grant": "client-credentials",
+        }
+        async with using(site, tmp_path, {"SECRET": "secret"}, oauth=own) as servers:
+            with pytest.raises(DownstreamError):
+                await text_of(servers, "echo")
+    assert "authorization server" in caplog.text
+    assert "defect" not in caplog.text
+
+
 async def test_the_page_takes_the_state_of_this_login_only(site: Site) -> None:
     async def attack(url: str) -> None:
         there = httpx2.URL(httpx2.URL(url).params["redirect_uri"])

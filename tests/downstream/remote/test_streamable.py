@@ -156,6 +156,28 @@ async def test_a_request_of_the_server_with_our_own_number_is_no_answer() -> Non
     assert {"roots": []} in answers
 
 
+@pytest.mark.parametrize("as_stream", [False, True])
+@pytest.mark.parametrize("depth", [1_500, 30_000])
+async def test_an_answer_nested_too_deeply_fails_its_call_alone(
+    depth: int, *, as_stream: bool
+) -> None:
+    async def handler(heard: Heard) -> Response | None:
+        params = heard.body.get("params")
+        if heard.said != "tools/call" or not isinstance(params, dict) or params["name"] != "deep":
+            return None
+        deep = b"[" * depth + b"]" * depth
+        number = str(heard.body["id"]).encode()
+        answer = b'{"jsonrpc":"2.0","id":%b,"result":{"a":%b}}' % (number, deep)
+        if as_stream:
+            return stream(b"data: " + answer + b"\n\n")
+        return Response(answer, media_type="application/json")
+
+    async with talking_to(Site(handler=handler, tools=["deep", "echo"])) as servers:
+        with pytest.raises(UnansweredError):
+            await text_of(servers, "deep")
+        assert await text_of(servers, "echo") == "done"
+
+
 async def test_what_the_server_says_of_its_own_accord_comes_through_a_stream_of_its_own() -> None:
     more = threading.Event()  # the site has a loop of its own
 
