@@ -35,7 +35,7 @@ def read_transcripts(paths: Iterable[Path]) -> Recording:
     reader = _TranscriptReader()
     for path in paths:
         if not path.exists():
-            raise ConfigurationError(f"{path}: is not there")
+            raise ConfigurationError(f"{path}: no such file or directory")
         for file in _files(path):
             reader.read(file)
     return reader.finished()

@@ -24,7 +24,8 @@ def refuse_closed_hosts(settings: Settings, policy: Policy) -> None:
         rule = next((one for one in policy.rules if _closes(one, spec, endpoint)), None)
         if rule is not None:
             raise ConfigurationError(
-                f'server "{spec.name}": rule {rule.name} of the policy denies {endpoint.host}'
+                f'server "{spec.name}": rule {rule.name} of the policy denies {endpoint.host}: '
+                "change the rule, or remove the server"
             )
         headers_of(spec, endpoint)
         if endpoint.oauth is not None:
