@@ -286,8 +286,8 @@ class StreamableHttp(Sending):
             except ServerUnavailableError:
                 pass  # as above
             except DownstreamError:
-                # Too large, or no answer: it is not asked for again.
-                place = _Place()
+                # Too large, or no stream: the same event is not asked for again.
+                place.last_event = ""
             await anyio.sleep(place.pause())
 
     def _has_no_stream(self, status: int) -> bool:
