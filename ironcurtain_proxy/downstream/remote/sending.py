@@ -13,6 +13,10 @@ from ironcurtain_proxy.downstream.remote.requests import Requester
 REPLIES_AT_ONCE: Final = 16
 """The most answers to the server's own requests that are sent at a time."""
 
+REQUESTS_AT_ONCE: Final = 160
+"""The most requests of ours that a server works on at a time. The others wait for their turn, and
+leave connections for what withdraws a request and for answers."""
+
 _METHOD: Final = b'"method":'
 _HEAD: Final = 128
 """Bytes of a line in which the proxy writes the method, if there is one."""
