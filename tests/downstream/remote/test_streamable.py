@@ -2,6 +2,7 @@
 
 import gzip
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import anyio
@@ -9,7 +10,8 @@ import orjson
 import pytest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from ironcurtain_proxy.downstream.remote import streamable
+from ironcurtain_proxy.downstream.remote import sending, streamable
+from ironcurtain_proxy.downstream.remote.sending import REPLIES_AT_ONCE
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import (
     CallLostError,
@@ -138,6 +140,69 @@ async def test_a_connection_that_breaks_loses_its_call_as_one_that_may_have_been
     async with talking_to(Site(handler=torn)) as servers:
         with pytest.raises(CallLostError, match="broke before it answered"):
             await servers.forward(a_call("echo"))
+
+
+async def test_a_call_that_is_withdrawn_before_its_turn_is_never_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sending, "REQUESTS_AT_ONCE", 4)
+    released = threading.Event()  # the site has a loop of its own
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said == "tools/call":
+            await anyio.to_thread.run_sync(released.wait, 20)
+        return None
+
+    def names() -> list[Json]:
+        return [one.body["params"]["name"] for one in site.said("tools/call")]  # type: ignore[index, call-overload]
+
+    site = Site(handler=handler, tools=["first", "late", "last"])
+    async with talking_to(site) as servers, anyio.create_task_group() as calls:
+        for _ in range(4):
+            calls.start_soon(text_of, servers, "first")
+        await until(lambda: len(names()) == 4)
+        with anyio.move_on_after(0.2):
+            await text_of(servers, "late")
+        calls.start_soon(text_of, servers, "last")
+        released.set()
+    assert names() == ["first"] * 4 + ["last"]
+    assert site.said("notifications/cancelled") == []
+
+
+async def test_a_server_that_asks_much_at_once_is_answered_by_few_requests_at_a_time() -> None:
+    asked = 400
+    replied, most, now = 0, 0, 0
+    first, every = anyio.Event(), anyio.Event()
+
+    async def send() -> AsyncIterator[bytes]:
+        for number in range(asked):
+            yield event({"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"})
+        with anyio.fail_after(20):
+            await every.wait()
+        yield event(done(call))
+
+    call: Heard
+
+    async def handler(heard: Heard) -> Response | None:
+        nonlocal call, replied, most, now
+        if heard.said == "tools/call":
+            call = heard
+            return StreamingResponse(send(), media_type="text/event-stream")
+        if "method" not in heard.body and heard.method == "POST":
+            now += 1
+            most = max(most, now)
+            if now == REPLIES_AT_ONCE:
+                first.set()
+            with anyio.fail_after(20):
+                await first.wait()
+            now, replied = now - 1, replied + 1
+            if replied == asked:
+                every.set()
+        return None
+
+    async with talking_to(Site(handler=handler)) as servers:
+        assert await text_of(servers, "echo") == "done"
+    assert (replied, most) == (asked, REPLIES_AT_ONCE)
 
 
 async def test_a_request_of_the_server_with_our_own_number_is_no_answer() -> None:
