@@ -72,7 +72,7 @@ _PLACE: Final = re.compile(
     r"|.*(?:://|[/\\]\.\.(?:[/\\]|\Z)|%2[Ff]|%5[Cc]|\x00)",
     re.IGNORECASE | re.DOTALL,
 )
-"""What a server may open: a path of any system, its own way of naming one, or a URL."""
+"""Text that a server may open: a path of any system, its own way of naming one, or a URL."""
 
 
 def may_be_a_place(value: Value) -> bool:
