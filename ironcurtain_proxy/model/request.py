@@ -72,8 +72,7 @@ _PLACE: Final = re.compile(
     r"|.*(?:://|[/\\]\.\.(?:[/\\]|\Z)|%2[Ff]|%5[Cc]|\x00)",
     re.IGNORECASE | re.DOTALL,
 )
-"""The beginning of a text that a server may open: a path of any system, its own way of naming one,
-or a URL."""
+"""Text that a server may open: a path of any system, its own way of naming one, or a URL."""
 
 
 def may_be_a_place(value: Value) -> bool:
@@ -121,8 +120,8 @@ class AccessRequest(Struct, frozen=True, kw_only=True):
     has_arguments: bool
     """Whether the call has any argument."""
     arguments: tuple[ArgumentFact, ...]
-    """The arguments in annotation order, which decides the order of roles and so which of two equal
-    answers wins."""
+    """In annotation order, which decides the order of roles and so which of two equal answers wins.
+    """
     repository: RealPath | None = None
     """The root of the git repository that the call works in; None: the server is no git server."""
     effect: ToolEffect | None = None
@@ -152,7 +151,7 @@ class FoundSecret(Struct, frozen=True):
     argument: str
     """The name of the argument, made visible."""
     kind: str
-    """The kind of secret in a few words: `private key`, `key of a provider`."""
+    """In a few words: `private key`, `key of a provider`."""
 
 
 class Facts(Struct, frozen=True, kw_only=True):

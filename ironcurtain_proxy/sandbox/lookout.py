@@ -161,7 +161,7 @@ class SteeringLookout:
                     yield one.path
 
     def _led_by(self, place: SteeringPlace) -> Iterable[SteeringPlace]:
-        """The places that a new or moved repository leads to."""
+        """Places that a new or moved repository leads to."""
         former = self._former(_inode(place.path))
         return self._leads.of_place(place, former.items if former else {})
 
