@@ -174,8 +174,8 @@ class Reviewer(Protocol):
         """
 
 
-class ReviewDesk(Protocol):
-    """Settles escalated calls by asking reviewers."""
+class Questioner(Protocol):
+    """Asks reviewers about escalated calls."""
 
     async def settle(
         self,
@@ -331,7 +331,7 @@ class World:
 
     tools: ToolFinder
     facts: FactGatherer
-    desk: ReviewDesk
+    questions: Questioner
     servers: Servers
     recorder: Recorder
     clock: Clock

@@ -226,7 +226,7 @@ class Harness:
     policy: Policy
     tools: FakeTools = field(default_factory=FakeTools)
     facts: FakeFacts = field(default_factory=FakeFacts)
-    desk: FakeDesk = field(default_factory=FakeDesk)
+    questions: FakeDesk = field(default_factory=FakeDesk)
     servers: FakeServers = field(default_factory=FakeServers)
     recorder: FakeRecorder = field(default_factory=FakeRecorder)
     clock: FakeClock = field(default_factory=FakeClock)
@@ -242,7 +242,7 @@ class Harness:
         world = World(
             tools=self.tools,
             facts=self.facts,
-            desk=self.desk,
+            questions=self.questions,
             servers=self.servers,
             recorder=self.recorder,
             clock=self.clock,

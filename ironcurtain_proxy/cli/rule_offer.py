@@ -20,7 +20,7 @@ from ironcurtain_proxy.cli.policy_change import (
     replace_policy,
     text_of,
 )
-from ironcurtain_proxy.cli.review_screen.surroundings import OfferedRule
+from ironcurtain_proxy.cli.review_screen.screen_sources import OfferedRule
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.policy.proposing import Proposal, is_directory, proposal_for

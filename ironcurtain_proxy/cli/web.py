@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve the page until the person stops the command."""
     require("web", "web")
     # Only this command needs a web server.
-    from ironcurtain_proxy.web.app import ReviewPage, Surroundings  # noqa: PLC0415
+    from ironcurtain_proxy.web.app import PageSources, ReviewPage  # noqa: PLC0415
     from ironcurtain_proxy.web.guard import Access  # noqa: PLC0415
     from ironcurtain_proxy.web.record import Record  # noqa: PLC0415
     from ironcurtain_proxy.web.server import loopback_socket, origins_of, serve_page  # noqa: PLC0415
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
             Record(logs.members, local_time),
             access,
             credential,
-            Surroundings(
+            PageSources(
                 opened=show_link, complain=complain, rule=rule_command, explain=explanation_of
             ),
         )

@@ -69,7 +69,7 @@ class OwnTools(Struct, frozen=True, kw_only=True):
     planner: Planner
     budgets: BudgetBook
     clock: Clock
-    desk: Questions
+    questions: Questions
     ready: Callable[[str], Awaitable[object]]
     """Waits until the tool can be found, for a limited time."""
     plans: bool
@@ -93,7 +93,7 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         if not exposed_name.startswith(PREFIX):
             return False
         return (
-            (exposed_name == STATUS and self.desk.holds)
+            (exposed_name == STATUS and self.questions.holds)
             or (exposed_name == PREFLIGHT and self.plans)
             or exposed_name.removeprefix(COMPOSITE) in self.composites
         )
@@ -109,7 +109,7 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         arguments = given if isinstance(given, dict) else {}
         case = self.journal.open(exposed_name, params, (SERVER, exposed_name), decision=OWN_TOOL)
         if exposed_name == STATUS:
-            return await self._answer(case, status(self.desk.open(), arguments))
+            return await self._answer(case, status(self.questions.open(), arguments))
         if exposed_name == PREFLIGHT:
             return await self.journal.guard(case, self._announced(case, arguments))
         if arguments:
@@ -153,7 +153,7 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         opened = await self.planner.open(case, calls, private=True)
         if isinstance(opened, Refused):
             return opened
-        if opened.asked_later and self.desk.holds:
+        if opened.asked_later and self.questions.holds:
             # A held step would be reported as done by halves, and be repeated.
             self.budgets.close(opened.budget.id)
             text = f"Make these calls one by one: {'; '.join(opened.asked_later)}"

@@ -168,7 +168,7 @@ class Planner(Struct, frozen=True, kw_only=True):
         while True:
             question = self._question(case, steps, asking)
             case.judge(Judged(decision=Escalate(question.ground), reasons=question.reasons))
-            ruling = await self.world.desk.settle(question)
+            ruling = await self.world.questions.settle(question)
             if isinstance(ruling, Superseded):
                 return await self.journal.refuse(case, "policy", CHANGED)
             if not isinstance(ruling, Approved | Taken):

@@ -81,7 +81,7 @@ class PolicyChanges(Struct, frozen=True, kw_only=True):
         if self.affect(case):
             return None
         asked = self.world.clock.monotonic()
-        ruling = await self.world.desk.settle(question, pulse(case.call.params, on_progress))
+        ruling = await self.world.questions.settle(question, pulse(case.call.params, on_progress))
         case.wait(self.world.clock.monotonic() - asked)
         if isinstance(ruling, Superseded):
             return None

@@ -44,12 +44,12 @@ def configure_logging(session_log: Path) -> Callable[[], None]:
     brief = logging.StreamHandler()
     brief.setLevel(logging.WARNING)
     brief.setFormatter(_OneLine())
-    handlers = [Sparing(brief, most=ON_STDERR)]
+    handlers = [RepeatLimiter(brief, most=ON_STDERR)]
     log = SessionLog(session_log)
     if log.is_open:
         full = _InSessionLog(log)
         full.setFormatter(logging.Formatter("%(asctime)s ironcurtain-proxy %(message)s"))
-        handlers.append(Sparing(full, most=IN_SESSION_LOG))
+        handlers.append(RepeatLimiter(full, most=IN_SESSION_LOG))
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
 
     def finish() -> None:
@@ -68,7 +68,7 @@ class _MessageKind(Struct):
     last: str = ""
 
 
-class Sparing(logging.Handler):
+class RepeatLimiter(logging.Handler):
     """Prints the first lines of each kind in a minute, and counts the others.
 
     A kind is the message without its arguments: `call %s is not recorded`.

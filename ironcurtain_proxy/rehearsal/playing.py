@@ -23,7 +23,7 @@ from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.rehearsal.client_tools import FETCH, FILES, SHELL, ServerCall, as_server_call
 from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Memory, given
 from ironcurtain_proxy.rehearsal.recorded import RecordedCall, Recording
-from ironcurtain_proxy.rehearsal.scene import RULES, Scene, SceneRules, Stage
+from ironcurtain_proxy.rehearsal.scene import RULES, Scene, SceneRules, Scenes
 from ironcurtain_proxy.rehearsal.tally import Tally, Way
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 
@@ -71,16 +71,16 @@ class Assumed:
 def rehearse(recording: Recording, assumed: Assumed, environ: Mapping[str, str]) -> Rehearsed:
     """Judge all calls by all rules."""
     with TemporaryDirectory(prefix="ironcurtain-rehearsal-") as directory:
-        stage = Stage(Path(directory), environ)
-        stage.set_up()
-        player = _Player(stage, assumed)
+        scenes = Scenes(Path(directory), environ)
+        scenes.set_up()
+        player = _Player(scenes, assumed)
         anyio.run(player.play, recording.calls)
     return player.found
 
 
 @dataclass(slots=True)
 class _Player:
-    stage: Stage
+    scenes: Scenes
     assumed: Assumed
     found: Rehearsed = field(default_factory=Rehearsed)
     _workspaces: dict[str, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class _Player:
 
     async def _call(self, recorded: RecordedCall, call: ServerCall, workspace: str) -> None:
         home = _HOME.match(workspace)
-        scene = self.stage.scene(self.assumed.home if home is None else home[1], workspace)
+        scene = self.scenes.scene(self.assumed.home if home is None else home[1], workspace)
         gathered = await scene.gather(call, branch=recorded.branch)
         self.found.calls += 1
         for rules in RULES:

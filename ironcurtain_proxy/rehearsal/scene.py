@@ -121,7 +121,7 @@ _RECORDED: Final = "recorded"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Scenes:
     """Builds scenes, one for each home and workspace."""
 
     directory: Path

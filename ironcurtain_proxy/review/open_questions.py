@@ -79,7 +79,7 @@ class _Question(Struct):
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
-class Desk:
+class OpenQuestions:
     """Settles the escalations of one session."""
 
     def __init__(

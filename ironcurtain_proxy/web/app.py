@@ -67,7 +67,7 @@ _SPANS: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class PageSources:
     """The functions of the command that the page uses."""
 
     opened: Callable[[], None]
@@ -89,7 +89,7 @@ class ReviewPage:
         record: Record,
         access: Access,
         credential: Credential | None,
-        around: Surroundings,
+        sources: PageSources,
     ) -> None:
         """Set up without reading.
 
@@ -98,13 +98,13 @@ class ReviewPage:
             record: the audit logs.
             access: tickets and keys.
             credential: the answering reviewer; None: a person.
-            around: the command that serves the page.
+            sources: the command that serves the page.
         """
         self._mailboxes = mailboxes
         self._record = record
         self._access = access
         self._credential = credential
-        self._around = around
+        self._sources = sources
         self._waiting: dict[str, PendingRequest] = {}
         self._changed = anyio.Event()
 
@@ -142,7 +142,7 @@ class ReviewPage:
                 except ConfigurationError as error:
                     if str(error) != complaint:
                         complaint = str(error)
-                        self._around.complain(f"not listening: {complaint}")
+                        self._sources.complain(f"not listening: {complaint}")
             found = {one.id: one for one in self._mailboxes.pending(utc_now())}
             if found != self._waiting:
                 self._waiting = found
@@ -175,7 +175,7 @@ class ReviewPage:
         if key is None:
             words = "this link was used already, or is not the command's: open the one it shows now"
             return _problem(403, words)
-        self._around.opened()
+        self._sources.opened()
         return JSONResponse({"key": key})
 
     async def _answer(self, request: Request) -> Response:
@@ -193,11 +193,11 @@ class ReviewPage:
         return await self._put_down(one, replace(given, credential=self._credential))
 
     async def _rule(self, request: Request) -> Response:
-        return await self._about(request, "rule", lambda one: {"command": self._around.rule(one)})
+        return await self._about(request, "rule", lambda one: {"command": self._sources.rule(one)})
 
     async def _explanation(self, request: Request) -> Response:
         def explained(one: PendingRequest) -> dict[str, object]:
-            return {"lines": [visible(line) for line in self._around.explain(one)]}
+            return {"lines": [visible(line) for line in self._sources.explain(one)]}
 
         return await self._about(request, "explanation", explained)
 

@@ -110,7 +110,7 @@ class Proxy(Struct, kw_only=True):
         """Whether a call may be held: the mode is `held`, or somebody can be asked."""
         if self.settings.escalation.mode == "held":
             return True
-        return self.reviewers.desk.holds and self.reviewers.is_reachable()
+        return self.reviewers.questions.holds and self.reviewers.is_reachable()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run servers and reviewers until cancelled; then end them."""
@@ -261,7 +261,7 @@ def assemble(
             tools=catalogue,
             facts=facts,
             client=client,
-            desk=reviewers.desk,
+            questions=reviewers.questions,
             servers=servers,
             recorder=audit if telemetry is None else telemetry.observing(audit, clock),
             clock=clock,
@@ -300,7 +300,7 @@ def assemble(
             in_force=session.in_force,
             catalogue=catalogue,
             journal=session.journal,
-            desk=reviewers.desk,
+            questions=reviewers.questions,
             grants=reviewers.grants,
             annotate_prompts=facts.annotate_prompts,
         ),
@@ -330,7 +330,7 @@ def assemble(
                 planner=session.planner,
                 budgets=approvals.budgets,
                 clock=clock,
-                desk=reviewers.desk,
+                questions=reviewers.questions,
                 ready=catalogue.ready,
                 plans=settings.overlay.capabilities.profile is not None,
                 composites=by_name(settings.overlay.composites),

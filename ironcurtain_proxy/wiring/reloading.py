@@ -56,7 +56,7 @@ from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, GrantPattern, Pattern
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.own_process.operator_log import say
-from ironcurtain_proxy.review.open_questions import Desk
+from ironcurtain_proxy.review.open_questions import OpenQuestions
 from ironcurtain_proxy.wiring.persistence import basis_in
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Reloading:
     in_force: PolicyInForce
     catalogue: LiveCatalogue
     journal: Journal
-    desk: Desk
+    questions: OpenQuestions
     grants: SessionGrants
     annotate_prompts: Callable[[Annotations], None] = lambda _prompts: None
     """Replaces the annotations of prompts for later requests."""
@@ -177,7 +177,7 @@ class Reloading:
         self.catalogue.annotate(found.annotations)
         self.annotate_prompts(found.prompts)
         voided = self._void(before, after)
-        asked = self.desk.supersede(new.version)
+        asked = self.questions.supersede(new.version)
         self.grants.under(new.version, basis_in(self.settings, after))
         self._good = now
         self._settle(found)

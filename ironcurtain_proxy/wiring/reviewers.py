@@ -23,7 +23,7 @@ from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, i
 from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.review.channel_order import Channel, Panel
 from ironcurtain_proxy.review.notices import Notices, Way, desktop, ntfy, webhook
-from ironcurtain_proxy.review.open_questions import Desk
+from ironcurtain_proxy.review.open_questions import OpenQuestions
 from ironcurtain_proxy.wiring.persistence import persisted_grants
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Ways:
 class Reviewers(Struct, frozen=True, kw_only=True):
     """The open questions, and their reviewers."""
 
-    desk: Desk
+    questions: OpenQuestions
     panel: Panel
     mailbox: Mailbox
     notices: Notices
@@ -79,7 +79,7 @@ class Reviewers(Struct, frozen=True, kw_only=True):
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.mailbox.run)
                 await tasks.start(self.notices.run)
-                await tasks.start(self.desk.run)
+                await tasks.start(self.questions.run)
                 if self.auto_approver is not None:
                     tasks.start_soon(self.auto_approver.warm)
                 if self.engine is not None:
@@ -151,7 +151,9 @@ def assemble_reviewers(
     aftermath = None if engine is None else engine.reviewer
     hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
     return Reviewers(
-        desk=Desk(aftermath or panel, clock, hold_after=hold_after, aftermath=aftermath),
+        questions=OpenQuestions(
+            aftermath or panel, clock, hold_after=hold_after, aftermath=aftermath
+        ),
         panel=panel,
         engine=engine,
         mailbox=mailbox,

@@ -18,7 +18,7 @@ TOKEN = "s3cret-of-the-architect-" * 2
 ME = "the-worker"
 
 
-class Desk(Office):
+class OpenQuestions(Office):
     """An office whose `architect_manager` is a session with a desk of its own."""
 
     def __init__(self, installation: Installation) -> None:
@@ -51,12 +51,12 @@ class Desk(Office):
 
 
 @pytest.fixture
-def desk(installation: Installation) -> Desk:
-    return Desk(installation)
+def desk(installation: Installation) -> OpenQuestions:
+    return OpenQuestions(installation)
 
 
 @pytest.mark.requirement("B-3", "B-7", "X-5")
-def test_a_session_approves_with_its_token_which_is_written_nowhere(desk: Desk) -> None:
+def test_a_session_approves_with_its_token_which_is_written_nowhere(desk: OpenQuestions) -> None:
     agent = desk.start(desk.session())
     call = agent.start_call("delete_file", {"path": OUTSIDE})
     (request,) = desk.person.until_asked()
@@ -72,7 +72,7 @@ def test_a_session_approves_with_its_token_which_is_written_nowhere(desk: Desk) 
 
 
 @pytest.mark.requirement("B-10", "B-65")
-def test_a_session_s_denial_fails_the_call_unless_it_may_not_deny(desk: Desk) -> None:
+def test_a_session_s_denial_fails_the_call_unless_it_may_not_deny(desk: OpenQuestions) -> None:
     agent = desk.start(desk.session(), manager("claude_code_high_level", "deciding", "approve"))
     call = agent.start_call("delete_file", {"path": OUTSIDE})
     assert desk.answer("deny").returncode == 0
@@ -90,7 +90,9 @@ def test_a_session_s_denial_fails_the_call_unless_it_may_not_deny(desk: Desk) ->
 
 @pytest.mark.requirement("B-60", "B-172", "X-8")
 @pytest.mark.parametrize("word", ["approved", "denied"])
-def test_without_the_token_nothing_happens_and_the_fallback_is_asked(desk: Desk, word: str) -> None:
+def test_without_the_token_nothing_happens_and_the_fallback_is_asked(
+    desk: OpenQuestions, word: str
+) -> None:
     agent = desk.start(
         desk.session(),
         manager("claude_code_high_level", "deciding", "approve"),
@@ -110,7 +112,7 @@ def test_without_the_token_nothing_happens_and_the_fallback_is_asked(desk: Desk,
 
 
 @pytest.mark.requirement("X-7")
-def test_a_session_is_not_asked_about_its_own_calls(desk: Desk) -> None:
+def test_a_session_is_not_asked_about_its_own_calls(desk: OpenQuestions) -> None:
     desk.installation.variables["IRONCURTAIN_SESSION_ID"] = ME
     agent = desk.start(
         desk.session(session=ME), manager("claude_code_high_level", "deciding", "approve")
@@ -120,7 +122,7 @@ def test_a_session_is_not_asked_about_its_own_calls(desk: Desk) -> None:
     assert desk.outcome()["decidedBy"] == "reviewer:claude_code_high_level"
 
 
-def test_a_token_that_others_can_read_stops_the_start(desk: Desk) -> None:
+def test_a_token_that_others_can_read_stops_the_start(desk: OpenQuestions) -> None:
     desk.token.chmod(0o644)
     directory = desk.installation.home / ".ironcurtain"
     directory.mkdir()
@@ -133,7 +135,7 @@ def test_a_token_that_others_can_read_stops_the_start(desk: Desk) -> None:
     assert TOKEN not in said
 
 
-def test_a_mailbox_that_others_can_write_stops_the_start_with_one_line(desk: Desk) -> None:
+def test_a_mailbox_that_others_can_write_stops_the_start_with_one_line(desk: OpenQuestions) -> None:
     mail = desk.person.directory
     mail.mkdir()
     mail.chmod(0o777)
@@ -152,7 +154,7 @@ def test_a_mailbox_that_others_can_write_stops_the_start_with_one_line(desk: Des
 
 
 @pytest.mark.requirement("C-20", "A-73")
-def test_no_call_reads_the_token_or_writes_an_answer(desk: Desk) -> None:
+def test_no_call_reads_the_token_or_writes_an_answer(desk: OpenQuestions) -> None:
     agent = desk.start(desk.session(), manager("claude_code_high_level", "deciding", "approve"))
     response = desk.person.directory / "response-0b7e5a1c-6f0e-4d5c-9a3d-2f6d1f3c8e11.json"
     calls: list[tuple[str, Message]] = [
@@ -175,7 +177,7 @@ def test_no_call_reads_the_token_or_writes_an_answer(desk: Desk) -> None:
 def test_no_confined_server_reads_the_token_or_writes_an_answer(
     installation: Installation, place: str
 ) -> None:
-    desk = Desk(installation)
+    desk = OpenQuestions(installation)
     agent = _confined(desk, installation.root / place)
     mail, token = desk.person.directory, desk.token
     response = mail / "response-0b7e5a1c-6f0e-4d5c-9a3d-2f6d1f3c8e11.json"
@@ -195,7 +197,7 @@ def test_no_confined_server_reads_the_token_or_writes_an_answer(
     assert TOKEN not in text(agent.call("caged__read", {"path": str(question)}))
 
 
-def _confined(desk: Desk, place: Path) -> RawClient:
+def _confined(desk: OpenQuestions, place: Path) -> RawClient:
     """A server in its sandbox, and one that is trusted; token and mailbox at this place."""
     desk.person.directory = place / "mail"
     if place != desk.token.parent:

@@ -18,11 +18,11 @@ from ironcurtain_proxy.model.json import Json
 from tests import program
 from tests.e2e.installation import Installation
 
-Slip: TypeAlias = Callable[["Desk"], object]
+Slip: TypeAlias = Callable[["OpenQuestions"], object]
 """Something an operator may write or leave behind."""
 
 
-class Desk:
+class OpenQuestions:
     """An operator's files, right until a slip changes them."""
 
     def __init__(self, root: Path) -> None:
@@ -73,12 +73,12 @@ class Desk:
             return main(("check", "--config", self.write())), out.getvalue()
 
 
-def engine(desk: Desk, **section: Json) -> Desk:
+def engine(desk: OpenQuestions, **section: Json) -> OpenQuestions:
     desk.config["auto_confirm"] = {"enabled": True, **section}
     return desk
 
 
-def token(desk: Desk, mode: int) -> Json:
+def token(desk: OpenQuestions, mode: int) -> Json:
     file = Path(desk.named("token"))
     file.write_text("t" * 40)
     file.chmod(mode)
@@ -165,7 +165,7 @@ SLIPS: dict[str, Slip] = {
 }
 
 
-def agree(desk: Desk) -> bool:
+def agree(desk: OpenQuestions) -> bool:
     """Whether the configuration can be served. The two commands say the same."""
     (status, found), served = desk.check(), desk.serve()
     assert status in {0, 1}, found
@@ -176,21 +176,21 @@ def agree(desk: Desk) -> bool:
 
 
 def test_what_is_right_is_served(tmp_path: Path) -> None:
-    assert agree(Desk(tmp_path))
+    assert agree(OpenQuestions(tmp_path))
 
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_check_finds_an_error_exactly_where_serve_refuses_to_start(
     tmp_path: Path, slip: str
 ) -> None:
-    desk = Desk(tmp_path)
+    desk = OpenQuestions(tmp_path)
     SLIPS[slip](desk)
     agree(desk)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_two_agree_on_several_slips_at_once(tmp_path: Path, seed: int) -> None:
-    desk = Desk(tmp_path)
+    desk = OpenQuestions(tmp_path)
     for slip in random.Random(seed).sample(sorted(SLIPS), 3):  # noqa: S311  not a secret
         try:
             SLIPS[slip](desk)
@@ -200,7 +200,7 @@ def test_the_two_agree_on_several_slips_at_once(tmp_path: Path, seed: int) -> No
 
 
 def test_what_stops_the_start_is_said_once(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    desk = OpenQuestions(tmp_path)
     desk.config["mcpServers"] = {}
     served = desk.serve()
     assert served.stderr.count("no server is configured") == 1
@@ -214,13 +214,13 @@ def test_what_stops_the_start_is_said_once(tmp_path: Path) -> None:
 
 
 def test_the_value_of_a_workspace_that_is_not_there_is_said(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    desk = OpenQuestions(tmp_path)
     desk.variables["ALLOWED_DIRECTORY"] = "/nowhere/project"
     assert 'ALLOWED_DIRECTORY: "/nowhere/project" is not a directory' in desk.serve().stderr
 
 
 def test_a_configuration_that_cannot_be_read_lists_no_other_servers(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    desk = OpenQuestions(tmp_path)
     state = desk.installation.home / ".ironcurtain"
     state.mkdir()
     (state / "mcp-servers.json").write_bytes(orjson.dumps({"usual": {"command": "true"}}))

@@ -77,11 +77,11 @@ def grant(made: Harness, name: str, minutes: float | None = None) -> GrantId:
 
 async def plan(made: Harness, *names: str) -> Opened:
     """A plan that a person has approved."""
-    made.desk.ruling = YES
+    made.questions.ruling = YES
     case = made.announced()
     opened = await made.planner.open(case, [PlannedCall(name, {}) for name in names])
     assert isinstance(opened, Opened)
-    made.desk.asked.clear()
+    made.questions.asked.clear()
     return opened
 
 

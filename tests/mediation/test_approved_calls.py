@@ -34,7 +34,7 @@ async def test_a_budget_pays_for_what_the_grants_leave_open() -> None:
     made = supervised()
     opened = await plan(made, "mirror")
     grant(made, "fs.write")
-    made.desk.ruling = Unreachable()
+    made.questions.ruling = Unreachable()
     assert isinstance(await call(made, "mirror"), Answered)
     assert isinstance(await call(made, "mirror"), Refused)
     assert made.recorder.records[0].decided_by == f"grant:g-fs.write+{opened.budget.id}"
@@ -44,12 +44,12 @@ async def test_a_budget_pays_for_what_the_grants_leave_open() -> None:
 async def test_a_held_call_is_paid_for_once_however_often_it_is_made() -> None:
     made = supervised("escalate")
     opened = await plan(made, "edit")
-    made.desk.ruling = HELD
+    made.questions.ruling = HELD
     for _ in range(3):
         assert isinstance(await call(made), Refused)
-    assert [r.origin for r in made.desk.asked[-1].reasons] == ["policy"]
+    assert [r.origin for r in made.questions.asked[-1].reasons] == ["policy"]
     assert opened.budget.calls[("files", "edit")] == 1
-    made.desk.ruling = YES
+    made.questions.ruling = YES
     assert isinstance(await call(made), Answered)
     assert opened.budget.calls[("files", "edit")] == 0
 
@@ -59,7 +59,7 @@ async def test_a_call_that_is_refused_uses_nothing_up(ruling: Declined | Unreach
     made = supervised("escalate")
     opened = await plan(made, "mirror")
     identifier = grant(made, "fs.write")
-    made.desk.ruling = ruling
+    made.questions.ruling = ruling
     assert isinstance(await call(made, "mirror"), Refused)
     assert opened.budget.calls[("files", "mirror")] == 1
     assert uses(made, identifier) == 0
@@ -81,7 +81,7 @@ async def test_two_calls_that_wait_together_are_not_both_paid_for_by_a_budget_fo
 ) -> None:
     made = supervised()
     await plan(made, "edit")
-    made.desk.ruling = ruling
+    made.questions.ruling = ruling
     both = anyio.Event()
     waiting: list[object] = []
 
@@ -103,7 +103,7 @@ async def test_two_calls_that_wait_together_are_not_both_paid_for_by_a_budget_fo
         for number in range(2):
             tasks.start_soon(one, number)
     # The one that came too late is asked about, once.
-    (asked,) = made.desk.asked
+    (asked,) = made.questions.asked
     assert [r.origin for r in asked.reasons] == ["capability"]
     refused = [reply.by for reply in replies if isinstance(reply, Refused)]
     assert refused == ([] if ruling == YES else ["no-reviewer"])
@@ -117,7 +117,7 @@ async def test_two_calls_that_wait_together_are_not_both_paid_for_by_a_budget_fo
 async def test_a_grant_that_is_revoked_while_a_reviewer_thinks_does_not_count() -> None:
     made = supervised("escalate")
     identifier = grant(made, "fs.write")
-    made.desk.ruling, made.desk.on_ask = YES, lambda: made.grants.revoke(identifier)
+    made.questions.ruling, made.questions.on_ask = YES, lambda: made.grants.revoke(identifier)
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "lapsed"
@@ -127,15 +127,15 @@ async def test_a_grant_that_is_revoked_while_a_reviewer_thinks_does_not_count() 
     assert result.status == "denied"
     # The next call is asked about in full.
     assert isinstance(await call(made), Answered)
-    assert [r.origin for r in made.desk.asked[-1].reasons] == ["policy", "capability"]
+    assert [r.origin for r in made.questions.asked[-1].reasons] == ["policy", "capability"]
 
 
 @pytest.mark.requirement("E-36", "X-12")
 async def test_a_grant_that_expires_while_a_reviewer_thinks_does_not_count() -> None:
     made = supervised("escalate")
     grant(made, "fs.write", minutes=1)
-    made.desk.ruling = YES
-    made.desk.on_ask = lambda: setattr(made.clock, "seconds", 61.0)
+    made.questions.ruling = YES
+    made.questions.on_ask = lambda: setattr(made.clock, "seconds", 61.0)
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "lapsed"
@@ -145,7 +145,7 @@ async def test_a_grant_that_expires_while_a_reviewer_thinks_does_not_count() -> 
 async def test_a_grant_that_still_holds_counts_beside_a_question_and_is_used_once() -> None:
     made = supervised("escalate")
     identifier = grant(made, "fs.write")
-    made.desk.ruling = YES
+    made.questions.ruling = YES
     assert isinstance(await call(made), Answered)
     assert uses(made, identifier) == 1
     # The record names both.
@@ -168,7 +168,7 @@ async def test_the_record_of_a_call_that_a_reviewer_and_a_plan_settled_together_
 async def test_a_run_that_is_taken_back_while_a_reviewer_thinks_pays_for_nothing() -> None:
     made = supervised("escalate")
     await plan(made, "edit")
-    made.desk.on_ask = made.budgets.clear
+    made.questions.on_ask = made.budgets.clear
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "lapsed"
@@ -184,7 +184,7 @@ async def test_a_grant_that_is_revoked_while_a_call_waits_for_its_repository_doe
     assert isinstance(reply, Refused)
     assert reply.by == "no-reviewer"
     assert made.servers.forwarded == []
-    assert len(made.desk.asked) == len(made.recorder.records) == 1
+    assert len(made.questions.asked) == len(made.recorder.records) == 1
 
 
 async def test_grants_that_end_again_and_again_do_not_keep_a_call_for_ever() -> None:
@@ -211,7 +211,7 @@ async def test_a_tool_that_is_redefined_while_its_approved_call_waits_for_its_tu
     None
 ):
     made = supervised("escalate")
-    made.desk.ruling = YES
+    made.questions.ruling = YES
     made.facts.meanwhile = lambda: setattr(made.tools, "digest", "d2")
     reply = await call(made)
     assert isinstance(reply, Refused)
@@ -223,9 +223,9 @@ async def test_a_tool_that_is_redefined_while_its_approved_call_waits_for_its_tu
 async def test_a_question_names_only_the_capabilities_that_are_missing() -> None:
     made = supervised()
     grant(made, "fs.write")
-    made.desk.ruling = YES
+    made.questions.ruling = YES
     assert isinstance(await call(made, "mirror"), Answered)
-    (question,) = made.desk.asked
+    (question,) = made.questions.asked
     (reason,) = question.reasons
     assert reason.capabilities == ("net.egress",)
     assert "net.egress" in question.ground.reason

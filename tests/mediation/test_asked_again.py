@@ -74,27 +74,27 @@ async def test_a_push_that_leads_where_it_led_goes_out() -> None:
 async def test_a_remembered_approval_is_about_what_was_asked_and_about_nothing_else() -> None:
     harness = Harness(OUTSIDE)
     harness.facts.answer = copies
-    harness.desk.ruling = Approved(by="human", remember=0)
+    harness.questions.ruling = Approved(by="human", remember=0)
     await copy(harness, "/in/a", "/out/a")
-    assert len(harness.desk.asked) == 1
-    harness.desk.ruling = Declined(by="human", kind="denied")
+    assert len(harness.questions.asked) == 1
+    harness.questions.ruling = Declined(by="human", kind="denied")
     # What the policy allows by itself nobody asked about.
     await copy(harness, "/in/deep/b", "/out/b")
     assert len(harness.servers.forwarded) == 2
-    assert len(harness.desk.asked) == 1
+    assert len(harness.questions.asked) == 1
     await copy(harness, "/out/a", "/out/c")
     assert len(harness.servers.forwarded) == 2
-    assert len(harness.desk.asked) == 2
+    assert len(harness.questions.asked) == 2
 
 
 @pytest.mark.parametrize("then", [Approved(by="human"), Declined(by="human", kind="denied")])
 async def test_a_call_whose_approval_another_used_asks_for_itself(then: Ruling) -> None:
     harness = Harness(policy("escalate"))
     answers: Iterator[Ruling | Held | Taken | Superseded] = iter([Taken(), Taken(), then])
-    harness.desk.on_ask = lambda: setattr(harness.desk, "ruling", next(answers))
+    harness.questions.on_ask = lambda: setattr(harness.questions, "ruling", next(answers))
     reply = await harness.mediator.handle("read", {})
     assert isinstance(reply, Answered if isinstance(then, Approved) else Refused)
-    assert len(harness.desk.asked) == 3
+    assert len(harness.questions.asked) == 3
     assert len(harness.servers.forwarded) == isinstance(then, Approved)
     assert harness.recorder.records[-1].decided_by == "human"
 
@@ -102,10 +102,10 @@ async def test_a_call_whose_approval_another_used_asks_for_itself(then: Ruling) 
 async def test_what_an_approval_no_longer_covers_is_recorded_as_nobodys_approval() -> None:
     harness = Harness(policy("escalate"))
     harness.facts.answer = writes
-    harness.desk.ruling = Approved(by="human", remember=0)
+    harness.questions.ruling = Approved(by="human", remember=0)
     await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
     (remembered,) = harness.grants.list()
-    harness.desk.ruling = Unreachable()
+    harness.questions.ruling = Unreachable()
     harness.facts.meanwhile = lambda: harness.grants.revoke(remembered.grant.id)
     reply = await harness.mediator.handle("read", {"arguments": {"path": "/out/b"}})
     assert isinstance(reply, Refused)
@@ -126,8 +126,10 @@ async def test_a_name_of_any_length_is_not_sent_back_as_a_whole() -> None:
 
 async def test_the_record_says_how_long_a_reviewer_took() -> None:
     harness = Harness(policy("escalate"))
-    harness.desk.on_ask = lambda: setattr(harness.clock, "seconds", harness.clock.seconds + 1.5)
-    harness.desk.ruling = Approved(by="human")
+    harness.questions.on_ask = lambda: setattr(
+        harness.clock, "seconds", harness.clock.seconds + 1.5
+    )
+    harness.questions.ruling = Approved(by="human")
     await harness.mediator.handle("read", {})
     intent, outcome = harness.recorder.records
     assert dict(intent.context)["waitedMs"] == dict(outcome.context)["waitedMs"] == 1500

@@ -120,7 +120,7 @@ async def test_a_contained_call_is_recorded_with_its_point_and_what_it_changed()
     assert notes(intent)["point"] == notes(outcome)["point"] == "7"
     assert notes(outcome)["changed"] == ["deleted a\\udcff.txt"]
     assert on.timeline.settled == ["7"]
-    assert world.desk.asked == []
+    assert world.questions.asked == []
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_what_cannot_be_taken_back_is_asked_about_with_the_reason(
     world = harness(change)
     assert isinstance(await world.mediator.handle("read", CALL), Refused)
     assert world.servers.forwarded == []
-    (question,) = world.desk.asked
+    (question,) = world.questions.asked
     assert why in dict(question.context)["Not contained"]
 
 
@@ -198,7 +198,7 @@ async def test_a_sandbox_that_is_another_one_when_the_turn_comes_is_asked_about(
     world.facts.meanwhile = lambda: setattr(world.servers, "found_walls", None)
     assert isinstance(await world.mediator.handle("read", CALL), Refused)
     assert world.servers.forwarded == []
-    assert len(world.desk.asked) == 1
+    assert len(world.questions.asked) == 1
     assert on.timeline.settled == ["7"]
 
 
@@ -249,7 +249,7 @@ async def test_an_attempt_to_leave_is_remembered_for_that_call_alone() -> None:
     first: Mapping[str, Json] = {"name": "read", "arguments": {"a": 1}}
     assert isinstance(await world.mediator.handle("read", first), Answered)
     assert isinstance(await world.mediator.handle("read", first), Refused)
-    (question,) = world.desk.asked
+    (question,) = world.questions.asked
     assert "closed.example" in dict(question.context)["Not contained"]
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
 
@@ -288,7 +288,7 @@ def conditional(timeline: FakeTimeline | None, facts: Callable[[Operation], Fact
     return Harness(
         Policy(rules=(rule,), workspace=WORKSPACE),
         facts=FakeFacts(answer=facts),
-        desk=FakeDesk(ruling=Approved(by="engine:health", revocable=True)),
+        questions=FakeDesk(ruling=Approved(by="engine:health", revocable=True)),
         timeline=timeline,
     )
 
@@ -355,7 +355,7 @@ async def test_only_a_reviewer_who_saw_the_host_opens_it(by: str, hosts: list[st
     needs = Needs(found_walls=WALLS, act=tries)
     world.begin(replace(world.world, servers=needs))
     await world.mediator.handle("read", CALL)
-    world.desk.ruling = Approved(by=by)
+    world.questions.ruling = Approved(by=by)
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
     assert needs.openings[0] is None
     opened = needs.openings[1]
@@ -373,7 +373,7 @@ async def test_what_the_policy_allows_opens_nothing() -> None:
 async def test_what_was_approved_is_opened_for_that_call_and_recorded() -> None:
     world = harness(FakeContainment(why="ended"))
     world.servers.needs = Opening(hosts=("a.example",))
-    world.desk.ruling = Approved(by="human")
+    world.questions.ruling = Approved(by="human")
     await world.mediator.handle("read", CALL)
     assert world.servers.openings == [Opening(hosts=("a.example",))]
     assert notes(world.recorder.records[-1])["opened"] == ["host a.example"]

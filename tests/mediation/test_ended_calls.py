@@ -179,7 +179,7 @@ async def test_what_a_server_left_behind_is_put_back_after_a_call_that_failed(
 
 def told(made: Harness) -> list[bool | None]:
     """Of the one question that was asked: how its call ended; None: it was not made."""
-    (question,) = made.desk.asked
+    (question,) = made.questions.asked
     assert isinstance(made.aftermath, Aftermath)
     assert {identifier for identifier, _ in made.aftermath.told} <= {question.id}
     return [succeeded for _, succeeded in made.aftermath.told]
@@ -187,7 +187,7 @@ def told(made: Harness) -> list[bool | None]:
 
 async def test_who_approved_is_told_once_that_a_call_was_done() -> None:
     made = supervised()
-    made.desk.ruling = YES
+    made.questions.ruling = YES
     assert isinstance(await call(made), Answered)
     assert told(made) == [True]
 
@@ -195,7 +195,7 @@ async def test_who_approved_is_told_once_that_a_call_was_done() -> None:
 async def test_who_approved_is_told_by_the_question_that_was_answered() -> None:
     # An identical call was asked about first, and its question was shared.
     made, first = supervised(), EscalationId("first")
-    made.desk.ruling = replace(YES, question=first)
+    made.questions.ruling = replace(YES, question=first)
     assert isinstance(await call(made), Answered)
     assert isinstance(made.aftermath, Aftermath)
     assert made.aftermath.told == [(first, True)]
@@ -203,14 +203,14 @@ async def test_who_approved_is_told_by_the_question_that_was_answered() -> None:
 
 async def test_who_did_not_approve_is_told_nothing() -> None:
     made = supervised()
-    made.desk.ruling = Declined(by="human", kind="denied")
+    made.questions.ruling = Declined(by="human", kind="denied")
     assert isinstance(await call(made), Refused)
     assert told(made) == []
 
 
 async def test_who_approved_is_told_that_the_call_had_changed() -> None:
     made = supervised()
-    made.desk.ruling, made.desk.on_ask = YES, moved(made)
+    made.questions.ruling, made.questions.on_ask = YES, moved(made)
     assert isinstance(await call(made), Refused)
     assert told(made) == [None]
 
@@ -218,7 +218,7 @@ async def test_who_approved_is_told_that_the_call_had_changed() -> None:
 async def test_who_approved_is_told_that_another_approval_had_ended() -> None:
     made = supervised("escalate")
     identifier = grant(made, "fs.write")
-    made.desk.ruling, made.desk.on_ask = YES, lambda: made.grants.revoke(identifier)
+    made.questions.ruling, made.questions.on_ask = YES, lambda: made.grants.revoke(identifier)
     assert isinstance(await call(made), Refused)
     assert told(made) == [None]
 
@@ -228,7 +228,7 @@ async def test_who_approved_is_told_that_the_repository_was_busy() -> None:
         raise BusyError("another call")
 
     made = supervised()
-    made.desk.ruling, made.facts.meanwhile = YES, busy
+    made.questions.ruling, made.facts.meanwhile = YES, busy
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "busy"
@@ -237,7 +237,7 @@ async def test_who_approved_is_told_that_the_repository_was_busy() -> None:
 
 async def test_who_approved_is_told_that_the_call_could_not_be_recorded() -> None:
     made = supervised(recorder=FakeRecorder(failing_from=0))
-    made.desk.ruling = YES
+    made.questions.ruling = YES
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "audit"
@@ -246,7 +246,7 @@ async def test_who_approved_is_told_that_the_call_could_not_be_recorded() -> Non
 
 async def test_who_approved_is_told_that_the_agent_gave_up_before_the_call_went() -> None:
     made = supervised()
-    made.desk.ruling = YES
+    made.questions.ruling = YES
     looks = anyio.Event()
 
     async def hang(_: Operation) -> Gathered:
@@ -254,14 +254,14 @@ async def test_who_approved_is_told_that_the_agent_gave_up_before_the_call_went(
         await anyio.sleep_forever()
         raise AssertionError
 
-    made.desk.on_ask = lambda: setattr(made.facts, "gather", hang)
+    made.questions.on_ask = lambda: setattr(made.facts, "gather", hang)
     await cancelled_when(made, looks)
     assert told(made) == [None]
 
 
 async def test_who_approved_is_told_that_the_agent_gave_up_before_the_server_answered() -> None:
     made = supervised()
-    made.desk.ruling = YES
+    made.questions.ruling = YES
     sent = anyio.Event()
 
     async def hang(_: AuthorizedCall) -> ToolResult:
@@ -282,7 +282,7 @@ async def test_a_record_that_fails_in_another_way_is_a_refusal_and_who_approved_
             await super().record(record)
 
     made = supervised(recorder=Broken())
-    made.desk.ruling = YES
+    made.questions.ruling = YES
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "audit"

@@ -37,7 +37,7 @@ def policy(effect: Effect) -> Policy:
 @pytest.mark.requirement("D-28", "X-9")
 async def test_a_step_of_an_approved_plan_that_the_policy_denies_is_denied() -> None:
     made = harness(denied="remove")
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
     opened = await open_plan(made, "read")
     assert isinstance(opened, Opened)
     refused = await made.mediator.handle("remove", {"arguments": {}}, run=opened.budget.id)
@@ -50,24 +50,24 @@ async def test_a_step_of_an_approved_plan_that_the_policy_denies_is_denied() -> 
 @pytest.mark.requirement("D-28", "X-9")
 async def test_a_step_of_an_approved_plan_that_the_policy_escalates_is_asked_about() -> None:
     made = harness(then="escalate")
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
     opened = await open_plan(made, "edit")
     assert isinstance(opened, Opened)
-    before = len(made.desk.asked)
+    before = len(made.questions.asked)
     step = await made.mediator.handle("edit", {"arguments": {}}, run=opened.budget.id)
     assert isinstance(step, Answered)
-    assert len(made.desk.asked) == before + 1
+    assert len(made.questions.asked) == before + 1
 
 
 @pytest.mark.requirement("D-28", "X-9")
 async def test_a_tool_that_is_no_step_of_a_plan_is_not_paid_for_by_it() -> None:
     made = harness()
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
     opened = await open_plan(made, "read")
     assert isinstance(opened, Opened)
-    before = len(made.desk.asked)
+    before = len(made.questions.asked)
     await made.mediator.handle("push", {"arguments": {}}, run=opened.budget.id)
-    assert len(made.desk.asked) == before + 1
+    assert len(made.questions.asked) == before + 1
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ class SlowRecorder(FakeRecorder):
 async def test_a_call_withdrawn_while_a_person_thinks_is_recorded_by_a_slow_disk() -> None:
     made = Harness(policy("escalate"), recorder=SlowRecorder())
     with anyio.CancelScope() as scope:
-        made.desk.on_ask = scope.cancel
-        made.desk.ruling = Approved(by="human")
+        made.questions.on_ask = scope.cancel
+        made.questions.ruling = Approved(by="human")
         await made.mediator.handle("read", {})
     assert scope.cancelled_caught
     assert made.servers.forwarded == []
@@ -181,24 +181,24 @@ async def test_an_allowed_call_needs_no_settlement_to_be_forwarded() -> None:
 async def test_an_approval_of_a_tool_that_changed_meanwhile_is_not_remembered() -> None:
     made = Harness(policy("escalate"))
     made.facts.answer = writes
-    made.desk.ruling = Approved(by="human", remember=0)
-    made.desk.on_ask = lambda: setattr(made.tools, "digest", "d2")
+    made.questions.ruling = Approved(by="human", remember=0)
+    made.questions.on_ask = lambda: setattr(made.tools, "digest", "d2")
     refused = await made.mediator.handle("read", {"arguments": {"path": "/out/a"}})
     assert isinstance(refused, Refused)
     made.tools.digest = "d1"
-    made.desk.on_ask, made.desk.ruling = lambda: None, Unreachable()
+    made.questions.on_ask, made.questions.ruling = lambda: None, Unreachable()
     refused = await made.mediator.handle("read", {"arguments": {"path": "/out/a"}})
     assert isinstance(refused, Refused)
-    assert len(made.desk.asked) == 2
+    assert len(made.questions.asked) == 2
 
 
 async def test_nobody_is_asked_about_what_the_sandbox_keeps_from_the_server() -> None:
     made = Harness(policy("escalate"), servers=Confined())
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
     refused = await made.mediator.handle("read", {})
     assert isinstance(refused, Refused)
     assert refused.ground == Ground("sandbox", "it lies outside")
-    assert (made.desk.asked, made.servers.forwarded) == ([], [])
+    assert (made.questions.asked, made.servers.forwarded) == ([], [])
 
 
 class Confined(FakeServers):

@@ -305,10 +305,10 @@ async def test_only_an_escalation_is_asked_about_and_only_an_approval_lets_it_go
     effect: Effect, ruling: Ruling | Held
 ) -> None:
     harness = Harness(policy(effect))
-    harness.desk.ruling = ruling
+    harness.questions.ruling = ruling
     await harness.mediator.handle("read", {"arguments": {"a": 1}})
     approved = effect == "escalate" and isinstance(ruling, Approved)
-    assert bool(harness.desk.asked) == (effect == "escalate")
+    assert bool(harness.questions.asked) == (effect == "escalate")
     assert bool(harness.servers.forwarded) == (effect == "allow" or approved)
     assert len(harness.recorder.records) == (2 if harness.servers.forwarded else 1)
 
@@ -316,7 +316,7 @@ async def test_only_an_escalation_is_asked_about_and_only_an_approval_lets_it_go
 @pytest.mark.requirement("A-21", "A-33", "A-53", "A-89")
 async def test_an_auto_approval_is_marked_as_one() -> None:
     harness = Harness(policy("escalate"))
-    harness.desk.ruling = Approved(by="auto-approver", reasoning="the user asked for it")
+    harness.questions.ruling = Approved(by="auto-approver", reasoning="the user asked for it")
     await harness.mediator.handle("read", {})
     record = harness.recorder.records[-1]
     assert (record.effect, record.rule) == ("allow", "it")
@@ -324,7 +324,7 @@ async def test_an_auto_approval_is_marked_as_one() -> None:
     assert record.decided_by == "auto-approver"
     assert dict(record.context) == {
         "autoApproved": True,
-        "escalationId": harness.desk.asked[0].id,
+        "escalationId": harness.questions.asked[0].id,
         "stages": ["kernel:escalate", "grants:open", "auto-approver:approved"],
     }
 
@@ -332,8 +332,8 @@ async def test_an_auto_approval_is_marked_as_one() -> None:
 @pytest.mark.requirement("X-11")
 async def test_an_approval_of_what_is_no_longer_there_forwards_nothing() -> None:
     harness = Harness(policy("escalate"))
-    harness.desk.ruling = Approved(by="human")
-    harness.desk.on_ask = lambda: setattr(
+    harness.questions.ruling = Approved(by="human")
+    harness.questions.on_ask = lambda: setattr(
         harness.facts,
         "answer",
         lambda call: structs.replace(no_roles(call), arguments={"other": 1}),
@@ -347,9 +347,9 @@ async def test_an_approval_of_what_is_no_longer_there_forwards_nothing() -> None
 @pytest.mark.requirement("X-11")
 async def test_an_approval_under_a_policy_that_denies_by_now_forwards_nothing() -> None:
     harness = Harness(policy("escalate"))
-    harness.desk.ruling = Approved(by="human")
+    harness.questions.ruling = Approved(by="human")
     judge = harness.mediator.judge
-    harness.desk.on_ask = lambda: object.__setattr__(judge, "policy", policy("deny"))
+    harness.questions.on_ask = lambda: object.__setattr__(judge, "policy", policy("deny"))
     await harness.mediator.handle("read", {})
     assert harness.servers.forwarded == []
 
@@ -371,25 +371,25 @@ def writes(call: Operation) -> Facts:
 async def test_a_remembered_approval_spares_the_question_until_it_is_revoked() -> None:
     harness = Harness(policy("escalate"))
     harness.facts.answer = writes
-    harness.desk.ruling = Approved(by="human", remember=0)
+    harness.questions.ruling = Approved(by="human", remember=0)
     await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
-    harness.desk.ruling = Declined(by="human", kind="denied")
+    harness.questions.ruling = Declined(by="human", kind="denied")
     await harness.mediator.handle("read", {"arguments": {"path": "/out/b"}})
-    assert len(harness.desk.asked) == 1
+    assert len(harness.questions.asked) == 1
     assert len(harness.servers.forwarded) == 2
     (remembered,) = harness.grants.list()
     assert remembered.uses == 1
     assert harness.recorder.records[-1].decided_by == f"grant:{remembered.grant.id}"
     harness.grants.revoke(remembered.grant.id)
     await harness.mediator.handle("read", {"arguments": {"path": "/out/c"}})
-    assert len(harness.desk.asked) == 2
+    assert len(harness.questions.asked) == 2
 
 
 @pytest.mark.requirement("X-11")
 async def test_a_tool_that_was_redefined_while_a_reviewer_thought_is_not_called() -> None:
     harness = Harness(policy("escalate"))
-    harness.desk.ruling = Approved(by="human")
-    harness.desk.on_ask = lambda: setattr(harness.tools, "digest", "d2")
+    harness.questions.ruling = Approved(by="human")
+    harness.questions.on_ask = lambda: setattr(harness.tools, "digest", "d2")
     reply = await harness.mediator.handle("read", {})
     assert isinstance(reply, Refused)
     assert harness.servers.forwarded == []
@@ -398,17 +398,17 @@ async def test_a_tool_that_was_redefined_while_a_reviewer_thought_is_not_called(
 async def test_a_grant_is_void_when_the_tool_s_definition_changes() -> None:
     harness = Harness(policy("escalate"))
     harness.facts.answer = writes
-    harness.desk.ruling = Approved(by="human", remember=0)
+    harness.questions.ruling = Approved(by="human", remember=0)
     await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
     harness.tools.digest = "d2"
-    harness.desk.ruling = Unreachable()
+    harness.questions.ruling = Unreachable()
     reply = await harness.mediator.handle("read", {"arguments": {"path": "/out/b"}})
     assert isinstance(reply, Refused)
 
 
 async def test_a_held_call_tells_its_number() -> None:
     harness = Harness(policy("escalate"))
-    harness.desk.ruling = Held(EscalationId("00000000-0000-4000-8000-00000000000a"))
+    harness.questions.ruling = Held(EscalationId("00000000-0000-4000-8000-00000000000a"))
     reply = await harness.mediator.handle("read", {})
     assert isinstance(reply, Refused)
     assert (reply.by, reply.note) == ("held", "00000000-0000-4000-8000-00000000000a")

@@ -55,10 +55,10 @@ async def open_plan(made: Harness, *names: str) -> Opened | Refused:
 @pytest.mark.requirement("D-24", "D-25")
 async def test_a_plan_is_one_question_over_the_union_of_what_its_calls_need() -> None:
     made = harness()
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
     opened = await open_plan(made, "read", "edit", "push", "edit")
     assert isinstance(opened, Opened)
-    (question,) = made.desk.asked
+    (question,) = made.questions.asked
     assert question.reasons[0].capabilities == ("fs.write", "net.egress")
     assert opened.budget.capabilities == {"fs.write", "net.egress"}
     assert opened.budget.calls[("files", "edit")] == 2
@@ -69,15 +69,15 @@ async def test_a_plan_is_one_question_over_the_union_of_what_its_calls_need() ->
 async def test_a_plan_that_needs_no_approval_asks_nobody() -> None:
     made = harness()
     assert isinstance(await open_plan(made, "read", "read"), Opened)
-    assert made.desk.asked == []
+    assert made.questions.asked == []
 
 
 async def test_a_plan_for_what_was_approved_before_asks_nobody() -> None:
     made = harness()
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
     await made.mediator.handle("edit", {"arguments": {}})
     assert isinstance(await open_plan(made, "edit"), Opened)
-    assert len(made.desk.asked) == 1
+    assert len(made.questions.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ async def test_one_step_that_is_denied_refuses_the_plan_and_nobody_is_asked(
     assert isinstance(refused, Refused)
     assert refused.by == "policy"
     assert refused.ground.reason.startswith(words)
-    assert made.desk.asked == []
+    assert made.questions.asked == []
     assert made.recorder.records[-1].effect == "deny"
 
 
@@ -115,7 +115,7 @@ async def test_a_plan_that_is_not_approved_opens_nothing(
     ruling: Declined | Unreachable | Held, by: RefusedBy
 ) -> None:
     made = harness()
-    made.desk.ruling = ruling
+    made.questions.ruling = ruling
     refused = await open_plan(made, "edit")
     assert isinstance(refused, Refused)
     assert refused.by == by
@@ -126,12 +126,12 @@ async def test_a_plan_that_is_not_approved_opens_nothing(
 @pytest.mark.requirement("X-11")
 async def test_a_plan_whose_step_changed_while_it_was_asked_about_is_refused() -> None:
     made = harness()
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
 
     def change() -> None:
         made.facts.answer = lambda call: structs.replace(no_roles(call), pushes=True)
 
-    made.desk.on_ask = change
+    made.questions.on_ask = change
     refused = await open_plan(made, "edit")
     assert isinstance(refused, Refused)
     assert refused.ground.rule == "changed-meanwhile"
@@ -142,9 +142,9 @@ async def test_calls_of_a_plan_go_unasked_until_the_budget_is_spent_and_still_pa
     None
 ):
     made = harness()
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
     await open_plan(made, "edit", "edit")
-    made.desk.ruling = Unreachable()
+    made.questions.ruling = Unreachable()
     for _ in range(2):
         assert isinstance(await made.mediator.handle("edit", {"arguments": {}}), Answered)
     assert isinstance(await made.mediator.handle("edit", {"arguments": {}}), Refused)
@@ -154,37 +154,37 @@ async def test_calls_of_a_plan_go_unasked_until_the_budget_is_spent_and_still_pa
 
 async def test_what_the_policy_escalates_is_asked_about_in_spite_of_the_budget() -> None:
     made = harness(then="escalate")
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
     opened = await open_plan(made, "edit")
     assert isinstance(opened, Opened)
     assert opened.asked_later == ("step 1, edit: so",)
     await made.mediator.handle("edit", {"arguments": {}})
-    assert [reason.origin for reason in made.desk.asked[-1].reasons] == ["policy"]
+    assert [reason.origin for reason in made.questions.asked[-1].reasons] == ["policy"]
 
 
 async def test_a_plan_within_a_plan_takes_its_part_and_beyond_it_asks() -> None:
     made = harness()
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
     outer = await open_plan(made, "edit", "edit")
     assert isinstance(outer, Opened)
     planner = made.planner
     case = made.announced()
     inner = await planner.open(case, calls("edit"), parent=outer.budget)
     assert isinstance(inner, Opened)
-    assert len(made.desk.asked) == 1
+    assert len(made.questions.asked) == 1
     assert outer.budget.calls[("files", "edit")] == 1
     case = made.announced()
     await planner.open(case, calls("edit", "push"), parent=outer.budget)
-    assert len(made.desk.asked) == 2
+    assert len(made.questions.asked) == 2
 
 
 async def test_a_run_that_was_taken_back_meanwhile_pays_for_no_plan_within_it() -> None:
     made = harness()
-    made.desk.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by="human")
     outer = await open_plan(made, "edit", "edit")
     assert isinstance(outer, Opened)
     made.budgets.clear()
-    made.desk.ruling = Unreachable()
+    made.questions.ruling = Unreachable()
     case = made.announced()
     inner = await made.planner.open(case, calls("edit"), parent=outer.budget)
     assert isinstance(inner, Refused)

@@ -59,10 +59,10 @@ async def test_an_open_question_is_settled_by_the_policy_that_takes_effect(
     after: Effect, reply: type
 ) -> None:
     harness = Harness(policy("escalate", "old"))
-    harness.desk.ruling = Superseded()
-    harness.desk.on_ask = takes(harness, after)
+    harness.questions.ruling = Superseded()
+    harness.questions.on_ask = takes(harness, after)
     assert isinstance(await harness.mediator.handle("read", {}), reply)
-    assert len(harness.desk.asked) == 1
+    assert len(harness.questions.asked) == 1
     last = harness.recorder.records[-1]
     assert (last.policy_version, last.rule, last.decided_by) == ("new", f"{after}-it", "kernel")
 
@@ -97,11 +97,11 @@ class Told:
 async def test_an_approval_of_a_question_of_the_old_policy_is_not_used() -> None:
     told = Told()
     harness = Harness(policy("escalate", "old"), aftermath=told)
-    harness.desk.ruling = Approved(by="human")
-    harness.desk.on_ask = takes(harness, "escalate")
+    harness.questions.ruling = Approved(by="human")
+    harness.questions.on_ask = takes(harness, "escalate")
     assert isinstance(await harness.mediator.handle("read", {}), Answered)
-    assert [one.policy_version for one in harness.desk.asked] == ["old", "new"]
-    assert told.unused == [harness.desk.asked[0].id]
+    assert [one.policy_version for one in harness.questions.asked] == ["old", "new"]
+    assert told.unused == [harness.questions.asked[0].id]
 
 
 async def test_a_call_that_waited_for_its_turn_is_judged_again() -> None:

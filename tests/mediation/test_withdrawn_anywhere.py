@@ -23,7 +23,7 @@ from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.review.open_questions import Desk
+from ironcurtain_proxy.review.open_questions import OpenQuestions
 from tests.fakes import DONE, FakeFacts, FakeRecorder, Harness, no_roles
 from tests.mediation.supervised_session import Aftermath, call, plan, supervised
 
@@ -99,9 +99,11 @@ class Session:
         self.made: Harness = supervised(self.policy, recorder=SlowRecorder())
         self.made.servers.act = self._act
         self.facts = SlowFacts(pushes=self.pushes)
-        self.desk = Desk(self.reviewer, self.made.clock, hold_after=None, aftermath=self.aftermath)
+        self.questions = OpenQuestions(
+            self.reviewer, self.made.clock, hold_after=None, aftermath=self.aftermath
+        )
         self.world = replace(
-            self.made.world, facts=self.facts, desk=self.desk, aftermath=self.aftermath
+            self.made.world, facts=self.facts, questions=self.questions, aftermath=self.aftermath
         )
 
     async def prepare(self) -> None:
@@ -136,7 +138,7 @@ class Session:
 
     async def check(self) -> None:
         """Nothing is left open, lost, or done twice."""
-        assert self.desk.open() == ()
+        assert self.questions.open() == ()
         async with self.facts.repositories.undisturbed(REPOSITORY, push=True) as waited:
             assert not waited
         assert sorted(told for told, _ in self.aftermath.told) == sorted(self.reviewer.approved)
@@ -174,7 +176,7 @@ async def test_a_call_that_is_withdrawn_at_any_moment_leaves_nothing_half_done(
             session = Session(policy, pushes)
             await session.prepare()
             async with anyio.create_task_group() as tasks:
-                await tasks.start(session.desk.run)
+                await tasks.start(session.questions.run)
                 was_under_way = await session.run(numbers, victim, turns)
                 await session.check()
                 tasks.cancel_scope.cancel()

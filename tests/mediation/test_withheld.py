@@ -103,7 +103,7 @@ async def test_a_view_that_asks_is_withheld_for_its_question() -> None:
 async def test_what_a_reviewer_thought_that_passed_a_question_on_is_recorded() -> None:
     asks = Policy(rules=(Rule(name="all", effect="escalate", reason="so"),), version="v1")
     harness = Harness(asks)
-    harness.desk.ruling = Unreachable(details=(("engineReason", "not sure"),))
+    harness.questions.ruling = Unreachable(details=(("engineReason", "not sure"),))
     assert isinstance(await harness.mediator.handle("read", {}), Refused)
     (record,) = harness.recorder.records
     assert dict(record.context)["engineReason"] == "not sure"

@@ -11,7 +11,11 @@ import pytest
 
 from ironcurtain_proxy.downstream import session_log
 from ironcurtain_proxy.downstream.session_log import SessionLog
-from ironcurtain_proxy.own_process.operator_log import WINDOW_SECONDS, Sparing, configure_logging
+from ironcurtain_proxy.own_process.operator_log import (
+    WINDOW_SECONDS,
+    RepeatLimiter,
+    configure_logging,
+)
 
 LOGS_TO_A_FULL_DEVICE = """
 import logging, os, sys
@@ -42,7 +46,7 @@ def logger(name: str, handler: logging.Handler) -> logging.Logger:
 
 def test_a_line_that_comes_with_every_call_is_said_a_few_times_and_then_counted() -> None:
     out, clock = io.StringIO(), Clock()
-    handler = Sparing(logging.StreamHandler(out), most=3, clock=clock)
+    handler = RepeatLimiter(logging.StreamHandler(out), most=3, clock=clock)
     log = logger("calls", handler)
     for number in range(1000):
         log.error("call %s is not recorded", number)
@@ -63,7 +67,7 @@ def test_a_line_that_comes_with_every_call_is_said_a_few_times_and_then_counted(
 
 def test_different_things_that_are_said_in_the_same_way_are_all_said() -> None:
     out = io.StringIO()
-    log = logger("server", Sparing(logging.StreamHandler(out), most=1))
+    log = logger("server", RepeatLimiter(logging.StreamHandler(out), most=1))
     for text in ("one has ended", "two has ended", "one has ended"):
         log.error("%s", text)
     assert out.getvalue().splitlines() == ["one has ended", "two has ended"]
@@ -94,7 +98,7 @@ def test_operator_and_servers_share_a_log_that_is_set_aside_when_it_is_full(
 
 def test_what_was_left_out_is_counted_at_the_end() -> None:
     out = io.StringIO()
-    handler = Sparing(logging.StreamHandler(out), most=1)
+    handler = RepeatLimiter(logging.StreamHandler(out), most=1)
     log = logger("calls", handler)
     for number in range(5):
         log.error("call %s is not recorded", number)
@@ -106,7 +110,7 @@ def test_what_was_left_out_is_counted_at_the_end() -> None:
 
 def test_kinds_of_lines_are_bounded() -> None:
     out = io.StringIO()
-    handler = Sparing(logging.StreamHandler(out), most=1)
+    handler = RepeatLimiter(logging.StreamHandler(out), most=1)
     log = logger("calls", handler)
     for number in range(2000):
         log.error(f"kind {number} %s", "x")  # noqa: G004  each is a kind of its own

@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationI
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.ports import Reviewer
-from ironcurtain_proxy.review.open_questions import Desk
+from ironcurtain_proxy.review.open_questions import OpenQuestions
 from tests.fakes import FakeClock
 
 YES = Approved(by="human")
@@ -100,9 +100,9 @@ class Person:
 @asynccontextmanager
 async def at_work(
     reviewer: Reviewer, hold_after: float | None = None, aftermath: Aftermath | None = None
-) -> AsyncIterator[tuple[Desk, FakeClock]]:
+) -> AsyncIterator[tuple[OpenQuestions, FakeClock]]:
     clock = FakeClock()
-    desk = Desk(reviewer, clock, hold_after=hold_after, aftermath=aftermath)
+    desk = OpenQuestions(reviewer, clock, hold_after=hold_after, aftermath=aftermath)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             await tasks.start(desk.run)

@@ -21,7 +21,7 @@ from ironcurtain_proxy.model.escalation import (
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.review import open_questions as desk_module
 from ironcurtain_proxy.review.channel_order import Channel, Panel
-from ironcurtain_proxy.review.open_questions import Desk
+from ironcurtain_proxy.review.open_questions import OpenQuestions
 from tests.review.open_questions_fixture import YES, Person, at_work, question
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +51,7 @@ async def test_two_identical_calls_at_once_ask_once_and_only_one_runs() -> None:
     person = Person()
     rulings: list[Ruling | Held | Taken | Superseded] = []
 
-    async def call(desk: Desk, number: int) -> None:
+    async def call(desk: OpenQuestions, number: int) -> None:
         rulings.append(await desk.settle(question(number)))
 
     async with at_work(person) as (desk, _):
@@ -125,7 +125,7 @@ async def test_a_question_that_others_wait_for_is_not_withdrawn() -> None:
     person = Person()
     rulings: list[Ruling | Held | Taken | Superseded] = []
 
-    async def patient(desk: Desk) -> None:
+    async def patient(desk: OpenQuestions) -> None:
         rulings.append(await desk.settle(question(2)))
 
     async with at_work(person) as (desk, _), anyio.create_task_group() as calls:
@@ -251,7 +251,7 @@ async def test_a_question_of_another_policy_is_withdrawn_and_its_calls_are_told(
     person = Person()
     rulings: list[Ruling | Held | Taken | Superseded] = []
 
-    async def call(desk: Desk, number: int, policy: str) -> None:
+    async def call(desk: OpenQuestions, number: int, policy: str) -> None:
         rulings.append(await desk.settle(question(number, f"call {number}", policy)))
 
     async with at_work(person) as (desk, _):

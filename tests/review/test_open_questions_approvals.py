@@ -17,7 +17,7 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.review import open_questions as desk_module
-from ironcurtain_proxy.review.open_questions import Desk
+from ironcurtain_proxy.review.open_questions import OpenQuestions
 from tests.fakes import FakeClock
 from tests.review.open_questions_fixture import YES, Aftermath, Person, at_work, question
 
@@ -137,7 +137,7 @@ async def test_no_question_is_asked_again_under_a_number_that_was_answered(
     person, rulings = Person(), dict[int, Ruling | Held | Taken | Superseded]()
     waiting = anyio.Event()
 
-    async def call(desk: Desk, number: int) -> None:
+    async def call(desk: OpenQuestions, number: int) -> None:
         rulings[number] = await desk.settle(question(number))
 
     async def answered(_: float) -> None:
@@ -170,7 +170,7 @@ async def test_an_approval_does_not_last_longer_because_the_clock_was_set_back()
 
     person, clock = Person(), Clock(tick=0.02)
     async with anyio.create_task_group() as tasks:
-        desk = Desk(person, clock, hold_after=0.01)
+        desk = OpenQuestions(person, clock, hold_after=0.01)
         await tasks.start(desk.run)
         await desk.settle(question(1))
         person.answer(question(1), YES)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
-from ironcurtain_proxy.web.app import ReviewPage, Surroundings
+from ironcurtain_proxy.web.app import PageSources, ReviewPage
 from ironcurtain_proxy.web.guard import MAX_BODY, Access, Guard
 from ironcurtain_proxy.web.record import Record
 
@@ -25,7 +25,7 @@ async def a_page(path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Access]]:
         Record(tuple, str),
         access,
         None,
-        Surroundings(opened=lambda: None, complain=lambda _: None),
+        PageSources(opened=lambda: None, complain=lambda _: None),
     )
     app = page.app()
     transport = httpx.ASGITransport(Guard(app, access, [ORIGIN]))

@@ -20,7 +20,7 @@ from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.escalation import Superseded
 from ironcurtain_proxy.model.grant import ExactValue, Grant, GrantId, GrantPattern
 from ironcurtain_proxy.model.server import ToolDefinition
-from ironcurtain_proxy.review.open_questions import Desk
+from ironcurtain_proxy.review.open_questions import OpenQuestions
 from ironcurtain_proxy.wiring.reloading import Reloading
 from tests.fakes import Harness
 from tests.review.open_questions_fixture import Person, at_work, question
@@ -62,14 +62,14 @@ class Place:
         self.harness = Harness(loaded.policy)
         self.book = GrantBook()
         async with at_work(self.person) as (desk, _):
-            self.desk: Desk = desk
+            self.questions: OpenQuestions = desk
             yield Reloading(
                 settings=settings,
                 loaded=loaded,
                 in_force=self.harness.in_force,
                 catalogue=LiveCatalogue(settings.servers, loaded.annotations, NoTools()),
                 journal=self.harness.journal,
-                desk=desk,
+                questions=desk,
                 grants=SessionGrants(Approvals(self.book, BudgetBook())),
                 tell=lambda version, problem: self.told.append((version, problem)),
             )
@@ -233,7 +233,7 @@ async def test_questions_and_the_grants_whose_rules_changed_end(place: Place) ->
 
         async def ask() -> None:
             old = question(1, policy=reloading.in_force.version)
-            asked.append(await place.desk.settle(old))
+            asked.append(await place.questions.settle(old))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)

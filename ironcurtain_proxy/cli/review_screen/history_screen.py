@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 from ironcurtain_proxy.audit.display import LogEntry
 from ironcurtain_proxy.audit.rows import Table
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
-from ironcurtain_proxy.cli.review_screen.surroundings import History
+from ironcurtain_proxy.cli.review_screen.screen_sources import History
 from ironcurtain_proxy.cli.review_screen.text_screen import OneLine, TextScreen, plain_lines
 
 _KINDS: Final = (

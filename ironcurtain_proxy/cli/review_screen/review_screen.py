@@ -16,8 +16,8 @@ from textual.events import Resize
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
-from ironcurtain_proxy.cli.review_screen.asides import (
-    Aside,
+from ironcurtain_proxy.cli.review_screen.call_screens import (
+    CallScreen,
     explanation_screen,
     keys_screen,
     rule_screen,
@@ -25,8 +25,8 @@ from ironcurtain_proxy.cli.review_screen.asides import (
 from ironcurtain_proxy.cli.review_screen.history_screen import HistoryScreen
 from ironcurtain_proxy.cli.review_screen.key_names import KEYS
 from ironcurtain_proxy.cli.review_screen.review_detail import detail_of
+from ironcurtain_proxy.cli.review_screen.screen_sources import ScreenSources
 from ironcurtain_proxy.cli.review_screen.sending import sent
-from ironcurtain_proxy.cli.review_screen.surroundings import Surroundings
 from ironcurtain_proxy.cli.review_screen.text_screen import OneLine
 from ironcurtain_proxy.cli.review_screen.waiting_list import LOW, Search, WaitingList, title_of
 from ironcurtain_proxy.errors import ConfigurationError
@@ -66,10 +66,10 @@ class ReviewScreen(App[None]):
         self,
         mailboxes: Mailboxes,
         credential: Credential | None = None,
-        around: Surroundings | None = None,
+        sources: ScreenSources | None = None,
     ) -> None:
         super().__init__()
-        self._around = around or Surroundings()
+        self._sources = sources or ScreenSources()
         self._mailboxes = mailboxes
         self._credential = credential
         self._all: dict[str, PendingRequest] = {}
@@ -303,16 +303,16 @@ class ReviewScreen(App[None]):
         """Show step by step why the call is asked about."""
         self._ask_about("explanation", explanation_screen)
 
-    def _ask_about(self, what: str, find: Aside) -> None:
+    def _ask_about(self, what: str, find: CallScreen) -> None:
         one = self._meant()
         if one is not None:
             self._say(f"looking for the {what} …")
             self._find(what, find, one)
 
     @work(thread=True, exclusive=True)
-    def _find(self, what: str, find: Aside, one: PendingRequest) -> None:
+    def _find(self, what: str, find: CallScreen, one: PendingRequest) -> None:
         try:
-            screen = find(self._around, one)
+            screen = find(self._sources, one)
         except ConfigurationError as error:
             self.call_from_thread(self._say, f"no {what}: {visible(str(error))}")
             return
@@ -332,7 +332,7 @@ class ReviewScreen(App[None]):
 
     def action_history(self) -> None:
         """Show past calls."""
-        _ = self.push_screen(HistoryScreen(self._around.history), self._came_back)
+        _ = self.push_screen(HistoryScreen(self._sources.history), self._came_back)
 
     def action_keys(self) -> None:
         """Show all keys."""

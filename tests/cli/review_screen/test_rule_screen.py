@@ -7,7 +7,7 @@ import pytest
 from textual.widgets import Static
 
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
-from ironcurtain_proxy.cli.review_screen.surroundings import Surroundings
+from ironcurtain_proxy.cli.review_screen.screen_sources import ScreenSources
 from ironcurtain_proxy.cli.rule_offer import rule_for
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from tests.cli.review_screen.test_review_screen import ready, shown, status_of
@@ -34,7 +34,7 @@ async def test_a_rule_is_shown_first_written_by_a_second_key_and_answers_nothing
         a_session(home, box.path, ALLOWED_DIRECTORY=str(home / "work"))
         path = str(home / "notes/a.txt")
         asked = replace(escalation(arguments={"path": path}), server="filesystem")
-        screen = ReviewScreen(Mailboxes([box.path], None), None, Surroundings(rule=rule_for))
+        screen = ReviewScreen(Mailboxes([box.path], None), None, ScreenSources(rule=rule_for))
         async with box.asked(asked), screen.run_test(size=(100, 40)) as pilot:
             await ready(screen, pilot, asked)
             await pilot.press("p")
@@ -61,7 +61,7 @@ async def test_no_rule_is_offered_for_what_is_always_asked_about(home: Path) -> 
         asked = replace(
             escalation(tool="git_push", arguments={"repo_path": "/srv/x"}), server="git"
         )
-        screen = ReviewScreen(Mailboxes([box.path], None), None, Surroundings(rule=rule_for))
+        screen = ReviewScreen(Mailboxes([box.path], None), None, ScreenSources(rule=rule_for))
         async with box.asked(asked), screen.run_test(size=(100, 40)) as pilot:
             await ready(screen, pilot, asked)
             await pilot.press("p")

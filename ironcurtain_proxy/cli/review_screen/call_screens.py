@@ -9,7 +9,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ironcurtain_proxy.cli.review_screen.key_names import KEY_WORDS
-from ironcurtain_proxy.cli.review_screen.surroundings import OfferedRule, Surroundings
+from ironcurtain_proxy.cli.review_screen.screen_sources import OfferedRule, ScreenSources
 from ironcurtain_proxy.cli.review_screen.text_screen import TextScreen, plain_lines
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import summary, visible
@@ -58,20 +58,20 @@ def lines_of(rule: OfferedRule) -> list[Text]:
     return lines
 
 
-Aside: TypeAlias = Callable[[Surroundings, PendingRequest], ModalScreen[str] | None]
+CallScreen: TypeAlias = Callable[[ScreenSources, PendingRequest], ModalScreen[str] | None]
 """Makes a screen about a call; None: there is nothing to show. Blocks, and may raise
 `ConfigurationError`."""
 
 
-def rule_screen(around: Surroundings, one: PendingRequest) -> ModalScreen[str] | None:
+def rule_screen(sources: ScreenSources, one: PendingRequest) -> ModalScreen[str] | None:
     """The rule that would allow such calls."""
-    rule = around.rule(one)
+    rule = sources.rule(one)
     return None if rule is None else RuleScreen(rule)
 
 
-def explanation_screen(around: Surroundings, one: PendingRequest) -> ModalScreen[str] | None:
+def explanation_screen(sources: ScreenSources, one: PendingRequest) -> ModalScreen[str] | None:
     """The explanation of a question, step by step."""
-    return TextScreen(f"Why {summary(one)}", plain_lines(around.explain(one)))
+    return TextScreen(f"Why {summary(one)}", plain_lines(sources.explain(one)))
 
 
 def keys_screen() -> ModalScreen[str]:

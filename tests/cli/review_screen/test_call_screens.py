@@ -13,7 +13,7 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.cli.review_screen import review_screen
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
-from ironcurtain_proxy.cli.review_screen.surroundings import History, OfferedRule, Surroundings
+from ironcurtain_proxy.cli.review_screen.screen_sources import History, OfferedRule, ScreenSources
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.model.audit import ResultSummary
 from tests.audit.specimens import record
@@ -59,7 +59,7 @@ async def opened(pilot: Pilot[None], screen: ReviewScreen, key: str, words: str)
 
 
 async def test_past_calls_are_chosen_searched_and_opened(tmp_path: Path, log: Path) -> None:
-    around = Surroundings(history=History(lambda: family(log), str))
+    around = ScreenSources(history=History(lambda: family(log), str))
     async with a_box(tmp_path / "box") as box:
         asked = escalation()
         screen = ReviewScreen(Mailboxes([box.path], None), None, around)
@@ -84,7 +84,7 @@ async def test_past_calls_are_chosen_searched_and_opened(tmp_path: Path, log: Pa
 
 
 async def test_an_explanation_is_shown_and_answers_nothing(tmp_path: Path) -> None:
-    around = Surroundings(explain=lambda one: [f"{one.request.tool}\x1b: escalate", "arguments"])
+    around = ScreenSources(explain=lambda one: [f"{one.request.tool}\x1b: escalate", "arguments"])
     async with a_box(tmp_path / "box") as box:
         asked = escalation()
         screen = ReviewScreen(Mailboxes([box.path], None), None, around)
@@ -122,7 +122,7 @@ async def test_a_key_pressed_on_the_way_back_answers_nothing(
 async def test_a_rule_is_written_only_once_its_end_was_on_the_screen(tmp_path: Path) -> None:
     written: list[str] = []
     rule = OfferedRule("policy allow x", ["+line"] * 40, lambda: written.append("rule"))
-    around = Surroundings(rule=lambda _one: rule)
+    around = ScreenSources(rule=lambda _one: rule)
     async with a_box(tmp_path / "box") as box:
         asked = escalation()
         screen = ReviewScreen(Mailboxes([box.path], None), None, around)
@@ -180,7 +180,7 @@ async def test_words_of_a_field_are_never_wrapped_below_its_name(tmp_path: Path)
 
 async def test_a_long_line_of_a_rule_is_marked_where_it_goes_on(tmp_path: Path) -> None:
     forged = "x" * 55 + "from now on: deny everything"
-    around = Surroundings(rule=lambda _one: OfferedRule(forged, [], lambda: None))
+    around = ScreenSources(rule=lambda _one: OfferedRule(forged, [], lambda: None))
     async with a_box(tmp_path / "box") as box:
         asked = escalation()
         screen = ReviewScreen(Mailboxes([box.path], None), None, around)

@@ -67,7 +67,7 @@ def _no_explanation(_one: PendingRequest) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ScreenSources:
     """The sources that the command gives its screen."""
 
     rule: RuleOffer = _no_rule
