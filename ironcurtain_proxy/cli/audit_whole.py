@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -118,11 +118,8 @@ def count_logs(logs: Logs, options: argparse.Namespace) -> int:
     """Run `audit stats`."""
     statistics = Statistics()
     members = logs.members()
-    for member in members:
-        for line in read_lines(member.path):
-            fields = None if line.raw is None else parsed(line.raw)
-            if fields is not None:
-                statistics.add(fields)
+    for fields in parsed_lines(members):
+        statistics.add(fields)
     if options.json:
         say_json({**_statistics_fields(statistics), "logs": len(members)})
     else:
@@ -167,6 +164,21 @@ def _statistics_fields(statistics: Statistics) -> dict[str, object]:
         "p95Ms": statistics.duration_below(0.95),
         "unfinished": statistics.unfinished,
     }
+
+
+def raw_lines(members: Iterable[Member]) -> Iterator[bytes | None]:
+    """The lines of several logs; None for a line that is too long."""
+    for member in members:
+        for line in read_lines(member.path):
+            yield line.raw
+
+
+def parsed_lines(members: Iterable[Member]) -> Iterator[dict[str, object]]:
+    """The records of several logs. Lines that are no record are left out."""
+    for raw in raw_lines(members):
+        fields = None if raw is None else parsed(raw)
+        if fields is not None:
+            yield fields
 
 
 # --- output --------------------------------------------------------------------------------------

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.audit.family import family
-from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.known_logs import all_logs
-from ironcurtain_proxy.audit.reading import read_lines
 from ironcurtain_proxy.cli.audit import default_log
+from ironcurtain_proxy.cli.audit_whole import parsed_lines
 from ironcurtain_proxy.cli.output import say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -79,12 +78,7 @@ def compare_log(options: argparse.Namespace) -> int:
     log: Path = (options.log or default_log()).expanduser()
     try:
         members = family(log) if options.log else all_logs(log, state_directory())
-        found = agreements(
-            fields
-            for member in members
-            for line in read_lines(member.path)
-            if line.raw is not None and (fields := parsed(line.raw)) is not None
-        )
+        found = agreements(parsed_lines(members))
     except FileNotFoundError as error:
         raise ConfigurationError(
             f"there is no audit log {log}; name another with --log or AUDIT_LOG_PATH"

@@ -1,12 +1,10 @@
 """`ironcurtain-proxy containment`: sessions in which containment has ended, and its resumption."""
 
 import argparse
-import os
 from typing import Final
 
 from ironcurtain_proxy.cli.output import complain, say
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
-from ironcurtain_proxy.config.settings import home_directory
+from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.wiring.containment import Ended, sessions_ended
@@ -39,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: the session to resume is ambiguous or unknown.
     """
-    sessions = home_directory(os.environ) / STATE_DIRECTORY / "sessions"
+    sessions = state_directory() / "sessions"
     found = list(sessions_ended(sessions))
     if options.action is None:
         for one in found:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.output import complain, counted, is_confirmed, say, say_json
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
-from ironcurtain_proxy.config.settings import home_directory, load_settings
+from ironcurtain_proxy.cli.reviewing import state_directory
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: no such server is pinned, or a person cannot be asked.
     """
-    store = pin_store(home_directory(os.environ) / STATE_DIRECTORY)
+    store = pin_store(state_directory())
     if options.action == "reset":
         return _reset(store, options.server, options.config)
     everything = list(store.all())

@@ -3,14 +3,14 @@
 import argparse
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 import orjson
 
 from ironcurtain_proxy.audit.family import family
-from ironcurtain_proxy.audit.reading import read_lines
+from ironcurtain_proxy.cli.audit_whole import raw_lines
 from ironcurtain_proxy.cli.explain_names import tool_meant
 from ironcurtain_proxy.cli.output import say, shortened
 from ironcurtain_proxy.config.policy.policy_loading import load_candidate, load_policy
@@ -102,10 +102,10 @@ def replay(options: argparse.Namespace) -> int:
     report.raise_errors()
     tally = Tally()
     replaying = Replaying(settings, loaded, os.environ, candidate.policy)
-    lines = _lines(options.log or settings.audit.path)
     gc.disable()  # what is kept holds no cycles, and to look through it takes a third of the time
     try:
-        found = anyio.run(replaying.log, lines, tally)
+        members = family(options.log or settings.audit.path)
+        found = anyio.run(replaying.log, raw_lines(members), tally)
     except OSError as error:
         raise ConfigurationError(f"{error.filename}: {error.strerror or error}") from None
     differing = sorted(
@@ -123,12 +123,6 @@ def replay(options: argparse.Namespace) -> int:
     for why, count in tally.passed_over.most_common():
         say(f"{count} not replayed: {why}")
     return 0
-
-
-def _lines(log: Path) -> Iterator[bytes | None]:
-    for member in family(log):
-        for line in read_lines(member.path):
-            yield line.raw
 
 
 def _line(one: Replayed) -> str:

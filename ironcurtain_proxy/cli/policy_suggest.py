@@ -11,7 +11,7 @@ import orjson
 
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.known_logs import all_logs
-from ironcurtain_proxy.audit.reading import read_lines
+from ironcurtain_proxy.cli.audit_whole import raw_lines
 from ironcurtain_proxy.cli.output import is_confirmed, say, shortened
 from ironcurtain_proxy.cli.policy_change import (
     checked,
@@ -45,8 +45,10 @@ def suggest(options: argparse.Namespace) -> int:
     suggesting = Suggesting(Replaying(settings, loaded, os.environ), loaded, is_directory)
     servers = {spec.name: spec.annotations for spec in settings.servers}
     try:
-        lines = _lines(options.log, settings)
-        found = anyio.run(suggesting.find, lines, servers, options.least)
+        log: Path | None = options.log
+        usual = settings.audit.path
+        members = all_logs(usual, settings.state_dir) if log is None else family(log)
+        found = anyio.run(suggesting.find, raw_lines(members), servers, options.least)
     except OSError as error:
         raise ConfigurationError(f"{error.filename}: {error.strerror or error}") from None
     if options.json:
@@ -74,13 +76,6 @@ def _apply(settings: Settings, suggestions: list[Suggestion]) -> int:
         raise ConfigurationError(f"{file}: was changed meanwhile; nothing was written")
     write_policy(file, new)
     return 0
-
-
-def _lines(log: Path | None, settings: Settings) -> Iterator[bytes | None]:
-    members = all_logs(settings.audit.path, settings.state_dir) if log is None else family(log)
-    for member in members:
-        for line in read_lines(member.path):
-            yield line.raw
 
 
 def _as_text(found: Found) -> Iterator[str]:

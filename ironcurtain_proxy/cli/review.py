@@ -19,9 +19,8 @@ from ironcurtain_proxy.cli.reviewing import (
     answer_several,
     credential_of,
     mailboxes_of,
+    state_directory,
 )
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
-from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError
@@ -65,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError("review needs a terminal; without one, use `review --plain`")
     credential = credential_of(options)
     mailboxes = mailboxes_of(options)
-    for waiting in pins_warnings(home_directory(os.environ) / STATE_DIRECTORY):
+    for waiting in pins_warnings(state_directory()):
         complain(waiting)
     try:
         mailboxes.listen()

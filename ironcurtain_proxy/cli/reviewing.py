@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.output import complain, say
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import (
     NOT_COUNTED,
@@ -104,7 +106,7 @@ def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 
 def state_directory() -> Path:
     """The proxy's state directory, with the numbers of the last list."""
-    return sessions_directory(Path.home()).parent
+    return home_directory(os.environ) / STATE_DIRECTORY
 
 
 def add_references(parser: argparse.ArgumentParser) -> None:

@@ -1,15 +1,13 @@
 """`ironcurtain-proxy window`: the testing and deployment windows of the auto-confirm engine."""
 
 import argparse
-import os
 import re
 from datetime import timedelta
 from typing import Final
 
 from ironcurtain_proxy.auto_confirm.windows import NAMES, Windows
 from ironcurtain_proxy.cli.output import say
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
-from ironcurtain_proxy.config.settings import home_directory
+from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.mailbox.requests import utc_now
 
@@ -52,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         IronCurtainError: it could not be written.
     """
-    windows = Windows(home_directory(os.environ) / STATE_DIRECTORY / "windows")
+    windows = Windows(state_directory() / "windows")
     name = options.name
     try:
         if options.action == "open":
