@@ -26,9 +26,9 @@ class Message(Struct, frozen=True):
 
     method: str
     params: "Mapping[str, Json]"
-    """Empty if there are none."""
+    """The parameters; empty if there are none."""
     id: MessageId | None
-    """None: a notification."""
+    """The id of a request; None: the message is a notification."""
     size: int
     """Bytes of its line."""
 

@@ -110,7 +110,7 @@ class Profile:
     """Tools that are not asked about, whatever they need, unless a capability they need is denied.
     """
     needs_isolation: bool = False
-    """Where the servers are not isolated, the profile `supervised` replaces this one."""
+    """Whether `supervised` replaces this profile where the servers are not isolated."""
 
 
 AUTONOMOUS: Final = Profile(

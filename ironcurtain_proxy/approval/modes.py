@@ -47,7 +47,7 @@ class RatedTool(Struct, frozen=True, kw_only=True):
 
     names: frozenset[str]
     safety_level: SafetyLevel | int | None
-    """None and any number that is no level count as dangerous."""
+    """The declared level. None and any number that is no level count as dangerous."""
 
 
 AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-policy"]
@@ -55,7 +55,7 @@ AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-poli
 
 
 def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None:
-    """Why a tool needs approval; None: it needs none."""
+    """The reason why a tool needs approval; None: it needs none."""
     if not tool.names.isdisjoint(config.exempt_tools):
         return None
     if not spoken_of(tool.names).isdisjoint(config.sensitive_tools):

@@ -37,7 +37,7 @@ class OverlayRules:
 
     interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)
     profile: Profile | None = None
-    """None: capabilities are not checked."""
+    """The operator's profile; None: capabilities are not checked."""
     isolation: Isolation = "unknown"
 
 

@@ -25,7 +25,7 @@ class SecretFormat(Struct, frozen=True):
     """One kind of secret."""
 
     kind: str
-    """For people."""
+    """The kind of secret, in words for people."""
     hints: tuple[str, ...]
     """Texts of which a match needs one; empty: the pattern is always tried."""
     pattern: re.Pattern[str]
@@ -234,7 +234,7 @@ def _option(match: re.Match[str]) -> str:
 
 
 _AROUND_NAMES: Final = " \t\"'\\[]?+!"
-"""What may stand between a name and the sign: `user[password]=`, `PASSWORD ?= `."""
+"""Characters between a name and the sign: `user[password]=`, `PASSWORD ?= `."""
 _NAME_REACH: Final = 72
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_.-]| (?=[a-z0-9])){0,63}\Z", re.ASCII)
 

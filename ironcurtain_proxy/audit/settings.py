@@ -5,7 +5,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 FsyncPolicy: TypeAlias = Literal["group", "always"]
-"""When a record is on the disk: at most 100 ms after `record` returned, or before it returns."""
+"""The moment at which a record is on the disk: at most 100 ms after `record` returned, or before it
+returns."""
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ class CapabilitySettings(Struct, frozen=True, kw_only=True):
     isolation_manifest: Isolation | None = None
     """The value of the configuration file."""
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
-    """By the tool's name as the operator wrote it."""
+    """The declarations by the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
     """Declarations by argument; a tool without any is left out."""
 

@@ -63,7 +63,7 @@ def require(extra: Extra, who: str) -> None:
 
 
 def missing(extra: Extra, who: str) -> str:
-    """What is not installed of an extra, and the command that installs it; empty: nothing."""
+    """The missing packages of an extra, and the command that installs them; empty: none."""
     return _sentence(who, extra) if _absent(extra) else ""
 
 

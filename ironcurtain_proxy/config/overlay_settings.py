@@ -127,10 +127,10 @@ _SCOPES: Final[tuple[GrantScope, ...]] = ("session", "project", "user")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantSettings:
-    """How long remembered approvals hold."""
+    """The lifetimes of remembered approvals."""
 
     ttl_seconds: int = setting("ttlSeconds", whole(0, 366 * 24 * 3600), 0)
-    """0: as long as the session."""
+    """Seconds for which a remembered approval holds; 0: as long as the session."""
     persist: bool = setting("persist.enabled", Spot.switch, default=False)
     """Keep grants when the session ends."""
     scope: GrantScope = setting("persist.scope", one_of(_SCOPES), "session")

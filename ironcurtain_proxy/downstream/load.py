@@ -33,7 +33,7 @@ LATEST: Final = 3.0
 _MEMORY_RATE: Final = 4096 * MEBIBYTE
 _DISK_RATE: Final = 4096 * MEBIBYTE
 _FILES_RATE: Final = 200_000
-"""What a program can use up in a second."""
+"""The most that a program can use up in a second."""
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _LEAST_MEMORY: Final = 2048 * MEBIBYTE
 """On a small machine a build still fits, and the kernel decides."""
@@ -59,7 +59,7 @@ class Load(Struct, eq=False):
     ended: int = 0
     """The number of killed processes."""
     last: str = ""
-    """Why, in words for operator and agent; empty: nothing was killed."""
+    """The reason of the last end, in words for operator and agent; empty: nothing was killed."""
     _news: str = ""
 
     def look(self) -> float:
@@ -85,7 +85,7 @@ class Load(Struct, eq=False):
         return max(_LEAST_MEMORY, _PAGE * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
 
     def take_news(self) -> str:
-        """What was ended last, if it was since the last time, in words for the operator."""
+        """The end since the previous look, in words for the operator; empty: there was none."""
         news, self._news = self._news, ""
         return news
 

@@ -86,7 +86,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
 
     state: ServerState
     error: str = ""
-    """Why it is not running, or why it last ended. Without secrets."""
+    """The reason why the server is not running, or why it last ended. Without secrets."""
     tools: int = 0
     starts: int = 0
     pid: int | None = None

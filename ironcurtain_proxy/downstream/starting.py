@@ -83,7 +83,7 @@ class Started(Struct, frozen=True):
     launch: Launch
     log: SessionLog
     load: Load | None = None
-    """What its sandbox uses of the machine; None: it is not bounded."""
+    """The load of its sandbox on the machine; None: the load is not bounded."""
     # Its own, or ending a server would queue behind other folders' threads.
     limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 

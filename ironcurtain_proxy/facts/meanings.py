@@ -35,7 +35,7 @@ _MAX_TEXT: Final = 512 * 1024
 _MAX_FILES: Final = 64
 """The most files of one task."""
 _MAX_DIRECTORIES: Final = 4000
-"""That are searched for the packages of a workspace."""
+"""The most directories that are searched for the packages of a workspace."""
 _SKIPPED: Final = frozenset({"node_modules", ".git", ".venv", "target", "dist"})
 _ABSENT: Final = "absent"
 

@@ -20,7 +20,7 @@ from ironcurtain_proxy.model.server import ToolResult
 _JOIN: Final = "+"
 _VIEW: Final = "ui://"
 _VIEW_KEY: Final = "ui/resourceUri"
-"""Where a tool names its view in `_meta`: at this key, or under `ui` at `resourceUri`."""
+"""The key in `_meta` with which a tool names its view; or `resourceUri` under `ui`."""
 
 
 class Names(Struct, frozen=True):

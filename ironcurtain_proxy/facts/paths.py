@@ -27,7 +27,7 @@ PROCFS: Final = 0x9FA0
 """`PROC_SUPER_MAGIC` of statfs(2)."""
 
 NO_NUMBER: Final = 0
-"""Where there are no such numbers (not Linux), and so no procfs."""
+"""The number on systems without such numbers (not Linux), and so without procfs."""
 
 _BUFFER: Final = 256
 """Bytes: the structure has 120, of which the number is the first word."""

@@ -44,8 +44,8 @@ class Speller(Struct, frozen=True, kw_only=True):
     workspace: str | None
     """Absolute; the base of relative paths."""
     cwd: str | None
-    """What relative paths without a workspace, and `~name`, are meant in; None: they are refused,
-    because the server behind us has a working directory of its own."""
+    """The directory that relative paths without a workspace, and `~name`, start from; None: they
+    are refused, because the server behind the proxy has a working directory of its own."""
     alias: str | None = None
     """Another name for the workspace, such as `/workspace`."""
 

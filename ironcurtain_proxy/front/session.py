@@ -176,10 +176,11 @@ class AgentSession:
         stream.put(line)
 
     def _stream_of(self, method: str, params: Raw) -> Stream:
-        """Where a message of the proxy's own accord goes.
+        """The stream of a message that no request of the agent asked for.
 
-        What a call brings about goes where its answer does. Which call that is, only progress
-        says; else it is the newest.
+        A message that belongs to a call goes to the stream of the call's answer. Progress names its
+        call. Any other message is taken for one of the newest open call; without an open call, it
+        goes to the session's own stream.
         """
         if method == "notifications/progress":
             token = _progress(params).progressToken

@@ -145,7 +145,7 @@ class Remembering(Struct, frozen=True, kw_only=True):
     now: datetime
     """Aware, UTC."""
     ttl: timedelta | None = None
-    """Their lifetime; None: the session's."""
+    """The lifetime of the grants; None: the session's."""
 
 
 def remembered(

@@ -15,18 +15,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast, get_args
+from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
 
 import anyio
 import anyio.to_thread
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.model.json import Json
-
-if TYPE_CHECKING:
-    import httpx2
 
 Provider: TypeAlias = Literal["anthropic", "google", "openai"]
 """The service that runs the model. `openai` with another `api_base` is any compatible server."""
@@ -226,11 +222,16 @@ def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closa
         from openai import AsyncOpenAI  # noqa: PLC0415  comes with litellm
 
         # From version 3 on its type is of httpx2; it takes clients of both libraries.
-        ours = cast("httpx2.AsyncClient", plain_client())
-        return AsyncOpenAI(api_key=api_key, base_url=base, max_retries=0, http_client=ours)
+        client: _Closable = AsyncOpenAI(
+            api_key=api_key, base_url=base, max_retries=0, http_client=plain_client()
+        )
+        return client
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-    return AsyncHTTPHandler(transport=CappedTransport(retries=0), follow_redirects=False)
+    handler: _Closable = AsyncHTTPHandler(
+        transport=CappedTransport(retries=0), follow_redirects=False
+    )
+    return handler
 
 
 def _import_the_rest(client: object, completion: Callable[..., object]) -> None:
@@ -243,10 +244,6 @@ def _import_the_rest(client: object, completion: Callable[..., object]) -> None:
     """
     with suppress(Exception):
         completion(messages=[{"role": "user", "content": ""}], mock_response="{}")
-    with suppress(ImportError):
-        import_module("litellm.litellm_core_utils.default_encoding")
-    with suppress(ImportError):
-        import_module("litellm.proxy._types")
     # The openai client imports all its resources when this one is named.
     getattr(getattr(client, "chat", None), "completions", None)
 

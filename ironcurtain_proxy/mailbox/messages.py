@@ -242,7 +242,7 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
 
 
 def _problem(fields: Mapping[str, object], expected: Expected) -> str:
-    """Why the response is invalid; empty: it is valid."""
+    """The reason why the response is invalid; empty: it is valid."""
     if fields.get("decision") not in ("approved", "denied"):
         return 'the response\'s decision is neither "approved" nor "denied"'
     note = fields.get("note", "")

@@ -52,8 +52,8 @@ runs programs."""
 RoleCategory: TypeAlias = Literal[
     "path", "url", "uri", "identifier", "sql", "command", "unclear", "opaque"
 ]
-"""How the values of a role are read. Values of an `opaque` role are not read at all; a `uri` is
-read as a path or a URL where its scheme says so."""
+"""The way in which the values of a role are read. Values of an `opaque` role are not read at all; a
+`uri` is read as a path or a URL where its scheme says so."""
 
 
 class RoleTraits(Struct, frozen=True):
@@ -172,7 +172,7 @@ class Is(Struct, frozen=True, kw_only=True):
 
 
 RoleCondition: TypeAlias = Equals | OneOf | Is
-"""When a case of a role specification applies."""
+"""The condition of a case of a role specification."""
 
 
 def same_scalar(left: Json, right: Json) -> bool:

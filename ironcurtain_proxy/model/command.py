@@ -84,7 +84,8 @@ class ParsedCommand:
 
     commands: tuple[SimpleCommand, ...] = ()
     unreadable: str | None = None
-    """Why the text could not be parsed; `commands` then holds only the part that was recognised."""
+    """The reason why the text could not be parsed; `commands` then holds only the recognised part.
+    """
     loose_words: tuple[str, ...] = ()
     """Words of an unparsed text that could name a program. Used for denials."""
 

@@ -135,7 +135,7 @@ class Declined:
     """`invalid`: the answer could not be accepted. `withdrawn`: the agent cancelled the call.
     `limit`: nobody was asked, because too many questions of this session are open."""
     reason: str = ""
-    """Why an answer was invalid, for the record and the operator."""
+    """The reason why an answer was invalid, for the record and the operator."""
     note: str = ""
     question: EscalationId | None = None
     """See `Approved.question`."""

@@ -113,7 +113,7 @@ class FamilyPattern(Candidate):
     phrases: tuple[str, ...]
     """One phrase for each family; the description joins them."""
     beside: tuple[SameFlag, ...] = ()
-    """The other arguments that may change what the call does, as they were."""
+    """The values of the other arguments that may change what the call does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +146,6 @@ class Grant:
     source: str
     """The escalation that the grant came from."""
     reason: str
-    """Why that call was escalated."""
+    """The reason why that call was escalated."""
     expires: datetime | None = None
     """None: the grant ends with the session."""

@@ -19,8 +19,8 @@ matches is denied."""
 
 UnknownTools: TypeAlias = Literal["deny", "ask"]
 UNKNOWN_TOOLS: Final[tuple[UnknownTools, ...]] = get_args(UnknownTools)
-"""What becomes of calls of tools without an annotation. `ask`: a reviewer is asked about each,
-unless an invariant or a rule denies what its arguments look like."""
+"""The treatment of tools without an annotation. `ask`: a reviewer is asked about each call, unless
+an invariant or a rule denies what its arguments look like."""
 
 LayerName: TypeAlias = Literal["project", "user", "shipped"]
 """The layers of policy, upper ones first: the project's may narrow, the user's may narrow and
@@ -124,6 +124,9 @@ class Rule:
     principle: str = ""
     contained: bool = True
     """False: containment never replaces the reviewer where this rule escalates."""
+    contained_reads: bool = False
+    """True: containment may also settle a read that this rule alone asks about, and that the other
+    rules allow."""
     everywhere: bool = False
     """A rule that does not allow is asked before the workspace settles any path."""
     layer: LayerName = "user"

@@ -70,7 +70,7 @@ class PinBook:
         return found
 
     def seen(self, server: str, section: Section, name: str, value: Json) -> str | None:
-        """Why one part, which is in no list, is held; None: it is not."""
+        """The reason why a part that stands in no list is held; None: it is not held."""
         found = self._judged(self.servers[server], section, {name: value}, is_whole=False)
         self._holds[server, section] = {**self._holds.get((server, section), {}), **found}
         return found.get(name)
@@ -80,7 +80,7 @@ class PinBook:
         return (server, section) in self._holds
 
     def held(self, server: str, section: Section, name: str) -> str | None:
-        """Why a part is held, as of the last listing; None: it is not."""
+        """The reason why a part is held, as of the last listing; None: it is not held."""
         return self._holds.get((server, section), {}).get(name)
 
     def instructions(self, server: str, text: str) -> bool:

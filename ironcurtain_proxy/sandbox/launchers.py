@@ -45,7 +45,7 @@ class _Launcher(Struct, frozen=True, kw_only=True):
     names_package: frozenset[str]
     """The options whose value is the package; without one it is the first argument."""
     takes_value: frozenset[str]
-    """Other options whose value must not be taken for the first argument."""
+    """Further options whose value must not be taken for the first argument."""
     harmless: frozenset[str]
     """Options that do not change which program runs."""
 

@@ -86,7 +86,7 @@ def installation_of(spec: ServerSpec) -> str:
 
 
 def why_unconfined(spec: ServerSpec, machine: Machine) -> str:
-    """Why a server that a launcher fetches is not confined, and the command that changes it."""
+    """The reason why a server of a launcher is not confined, and the command that helps."""
     found = look_up(spec, machine)
     but = f" ({found.why})" if isinstance(found, NotInstalled) and found.why else ""
     what = f"{spec.command} fetches its package, which no sandbox lets it{but}"

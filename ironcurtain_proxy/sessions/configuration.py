@@ -48,7 +48,7 @@ class SessionConfiguration(Struct, frozen=True, kw_only=True):
     policy_version: str
     """The version of the policy in force there; empty: not known."""
     policy_problem: str
-    """Why the files of the policy are not in force there; empty: they are."""
+    """The reason why the files of the policy are not in force there; empty: they are."""
 
 
 def said_before_commands(asking: SessionConfiguration, environ: Mapping[str, str]) -> str:

@@ -38,7 +38,7 @@ class RunningSession(Struct, frozen=True, kw_only=True):
     policy_version: str
     """The policy in force; empty: not known yet."""
     policy_problem: str
-    """Why the files of the policy are not what is in force; empty: they are."""
+    """The reason why the files of the policy are not in force; empty: they are."""
     servers: tuple[str, ...]
     config: str | None
     mailboxes: tuple[Path, ...]

@@ -39,13 +39,13 @@ class SessionContainment:
     """The session's."""
     _identity: tuple[int, int] | None = field(init=False)
     _why: str | None = field(default=None, init=False)
-    """Why it has ended, where no file could keep it."""
+    """The reason of the end, if no file could keep it."""
 
     def __post_init__(self) -> None:
         self._identity = _identity(self.workspace)
 
     def ended(self) -> str | None:
-        """Why it answers for nothing more; None: it does, or a person has looked."""
+        """The reason why containment has ended; None: it has not, or a person has looked."""
         if self._why is not None:
             return self._why
         found = read_ended(self.directory / FILE_NAME)
@@ -114,7 +114,7 @@ def sessions_ended(sessions: Path) -> Iterator[Ended]:
 
 
 def read_ended(file: Path) -> Ended | None:
-    """Why a session's containment has ended; None: it has not."""
+    """The end of a session's containment; None: it has not ended."""
     try:
         # Not through a link, and without waiting for what is no file.
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Inserting a member into a JSON text, keeping its order and layout."""
+"""Insertion of a member into a JSON text, with its order and layout kept."""
 
 from collections.abc import Sequence
 

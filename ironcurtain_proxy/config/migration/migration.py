@@ -30,7 +30,7 @@ class MigrationPlan(Struct, frozen=True, kw_only=True):
     file: Path
     before: bytes
     after: bytes | None
-    """None: the keys cannot be inserted, as where an object stands twice."""
+    """The migrated text; None: the keys cannot be inserted, as where an object stands twice."""
     missing: tuple[Insertion, ...]
 
     @property

@@ -41,7 +41,7 @@ class AnnotationsFile(Struct, frozen=True):
     data: bytes
     annotations: Annotations
     prompts: Annotations
-    """By server and prompt."""
+    """The annotations of prompts, by server and prompt."""
     servers: frozenset[str]
     """Every server in the file, including those without tools."""
 
@@ -71,7 +71,7 @@ def read_annotations_file(path: Path, report: Report) -> AnnotationsFile | None:
 
 
 def _prompt(server: str, spot: Spot) -> tuple[str, ToolAnnotation]:
-    """The name of a prompt, and what its arguments name."""
+    """The name of a prompt, and the roles of its arguments."""
     members = spot.object(_PROMPT_KEYS)
     name = members.required("promptName").name()
     arguments = members.required("args").members()

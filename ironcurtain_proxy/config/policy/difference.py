@@ -78,7 +78,7 @@ class Basis(Struct, frozen=True):
         return (*rules, self.annotations.get((server, tool)))
 
     def digest(self, server: str, tool: str, workspace: RealPath | None) -> str:
-        """SHA-256 of the same, equal in every session in which it is the same.
+        """SHA-256 of the parts for one tool, equal in every session with the same parts.
 
         Args:
             server: the server's name in rules.

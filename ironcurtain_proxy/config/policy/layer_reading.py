@@ -1,4 +1,4 @@
-"""Reading the rules of every layer, and joining them.
+"""The rules of every layer, read and joined.
 
 The user's rules come first, then those of the base. What the base denies, and what the project's
 layer asks about or denies, holds whatever the user allows: these are floors. The project's layer is
@@ -27,7 +27,7 @@ from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.model.policy import Floor, Rule
 
 PROJECT_PREFIX: Final = "project:"
-"""Begins the names of the project's rules, which could otherwise take the name of another."""
+"""The prefix of the project's rules, which could otherwise take the name of another rule."""
 _REASON: Final = 200
 _SHIPPED_FILE: Final = SHIPPED / POLICY_NAME
 
@@ -36,10 +36,10 @@ class ReadRules(Struct, frozen=True, kw_only=True):
     """The rules of all layers."""
 
     rules: tuple[Rule, ...]
-    """The user's, then those of the base."""
+    """The user's rules, then those of the base."""
     floors: tuple[Floor, ...]
     places: tuple[RulePlace, ...]
-    """Where each of the user's rules stands; those of the base have no place."""
+    """The places of the user's rules; rules of the base have no place."""
     project: tuple[tuple[Rule, RulePlace], ...]
     base: BaseName
     data: tuple[bytes, ...]
@@ -136,7 +136,7 @@ def read_lists(file: Path | None, report: Report) -> ListsFile | None:
 
 
 def _joined(short: PolicyFile | None, full: PolicyFile | None) -> PolicyFile:
-    """The rules of one layer: those in short are asked first."""
+    """The rules of one layer. Rules of the short form are asked first."""
     files = [file for file in (short, full) if file is not None]
     return PolicyFile(
         b"",

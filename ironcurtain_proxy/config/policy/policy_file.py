@@ -79,7 +79,7 @@ _MOST_STARS: Final = 3
 """The most `*` in a pattern: each multiplies the time for a long name that an agent may choose."""
 _RULE_KEYS: Final = (
     *("name", "description", "principle", "if", "then", "reason"),
-    *("contained", "everywhere"),
+    *("contained", "containedReads", "everywhere"),
 )
 _CONDITION_KEYS: Final = (
     *("roles", "server", "tool", "paths", "names", "domains", "lists", "sql"),
@@ -95,9 +95,9 @@ class PolicyFile(Struct, frozen=True):
     data: bytes
     rules: tuple[Rule, ...]
     places: tuple[RulePlace, ...] = ()
-    """Where each rule stands, in the same order."""
+    """The places of the rules, in the same order."""
     base: BaseName | None = None
-    """None: the file does not say."""
+    """The base; None: the file names none."""
     command_servers: tuple[str, ...] = ()
     """Servers that run commands; a preset has special rules about them."""
 
@@ -111,7 +111,7 @@ class PolicyReader:
     workspace: RealPath | None = None
     """The directory that `@workspace` stands for; None: such a condition never holds."""
     lists: DynamicLists | None = None
-    """None: there is no file of lists."""
+    """The lists of `dynamic-lists.json`; None: there is no such file."""
     purpose: Purpose = "enforce"
     report: Report
 
@@ -224,6 +224,7 @@ class _RulesReader(Struct, frozen=True):
             description=description,
             principle=members.read("principle", Spot.text, ""),
             contained=members.read("contained", Spot.switch, default=True),
+            contained_reads=members.read("containedReads", Spot.switch, default=False),
             everywhere=members.read("everywhere", Spot.switch, default=False),
         )
 

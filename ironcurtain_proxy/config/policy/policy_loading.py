@@ -38,7 +38,7 @@ class LoadedPolicy(Struct, frozen=True, kw_only=True):
     annotations: Annotations
     files: PolicyFiles
     rules: ReadRules
-    """The rules of each layer, and where they stand."""
+    """The rules of each layer, with their places."""
     prompts: Annotations = field(default_factory=dict)
     """The annotations of prompts, by server and prompt."""
     warnings: tuple[Problem, ...] = ()
@@ -71,7 +71,7 @@ def load_policy(settings: Settings) -> LoadedPolicy:
 
 
 def gather_policy(settings: Settings, report: Report) -> LoadedPolicy:
-    """Read the same for `check`. Never raises; unreadable parts are left out."""
+    """Read the policy for `check`. Never raises; unreadable parts are left out."""
     files = find_policy_files(settings, report)
     return load_files(settings, files, report)
 
@@ -177,7 +177,7 @@ def _merged(
     *,
     by_server: bool,
 ) -> Annotations:
-    """The operator's annotation of a tool or prompt replaces the shipped one.
+    """The annotations, with the operator's in place of the shipped ones.
 
     In a directory that stands alone, the operator's annotations of a server replace all shipped
     ones of that server.

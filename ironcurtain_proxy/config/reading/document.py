@@ -101,7 +101,7 @@ class Spot:
         return vocabulary[0]
 
     def switch(self) -> bool:
-        """True or false."""
+        """The value true or false."""
         if isinstance(self.value, bool):
             return self.value
         self._wrong_kind("true or false")

@@ -49,7 +49,7 @@ def _switch(text: str, _variable: str, _report: Report) -> Json:
 
 
 def _exactly_true(text: str, _variable: str, _report: Report) -> Json:
-    """True only for the word `true`."""
+    """Whether the text is exactly `true`."""
     return text == "true"
 
 
@@ -100,7 +100,7 @@ SETTING_VARIABLES: Final = frozenset({*_VARIABLES, CONFIG_VARIABLE, SESSION_VARI
 
 
 CLIENT_VARIABLES: Final = "IRONCURTAIN_SECRET_"
-"""How the variables begin that `SERVER_CREDENTIALS` may take secrets from."""
+"""The prefix of the variables from which `SERVER_CREDENTIALS` may take secrets."""
 
 
 def _filled_in(credentials: dict[str, Json], given: Mapping[str, str], report: Report) -> Json:
@@ -130,9 +130,9 @@ class Environment(Struct, frozen=True):
     """The settings found in the environment."""
 
     spots: Mapping[str, Spot]
-    """By key of the configuration file."""
+    """The values by key of the configuration file."""
     secrets: Mapping[str, str]
-    """Secrets by variable."""
+    """The secrets by variable."""
 
 
 def read_environment(environ: MutableMapping[str, str], report: Report) -> Environment:

@@ -31,7 +31,7 @@ class Layer(Struct, frozen=True):
     """One source of settings."""
 
     spots: Mapping[str, Spot]
-    """By key; `section.key` for nested keys. A section is also present as a whole."""
+    """The values by key; `section.key` for nested keys. A section is also present as a whole."""
     base: Path
     """The directory that relative paths are relative to."""
 
@@ -44,7 +44,8 @@ class Layers(Struct, frozen=True):
     config_file: Path | None
     home: Path
     file_is_unread: bool = False
-    """The configuration file exists and cannot be read, so its settings are unknown."""
+    """Whether the configuration file exists and cannot be read, so that its settings are unknown.
+    """
 
     def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
         """A setting, or its default.

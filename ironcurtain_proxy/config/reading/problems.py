@@ -29,7 +29,7 @@ class Problem(Struct, frozen=True):
     """A path such as `$.rules[3].then`; empty: the source as a whole."""
     message: str
     suggestion: str = ""
-    """The nearest known word, or empty."""
+    """The nearest known word; empty: none is near."""
     severity: Severity = "error"
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Problem(Struct, frozen=True):
 
 
 class ProblemsError(ConfigurationError):
-    """The operator's files cannot be used. Its text is one line; `problems` has all of them."""
+    """Operator's files that cannot be used. Its text is one line; `problems` has all of them."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -94,7 +94,7 @@ class Report:
 
 
 class MarkedReport(Report):
-    """Adds to a report, with line and column of each place that was marked."""
+    """Adds to another report, with line and column of each marked place."""
 
     def __init__(self, report: Report) -> None:
         super().__init__()

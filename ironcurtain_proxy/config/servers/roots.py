@@ -19,12 +19,12 @@ class Root(Struct, frozen=True):
 
     @property
     def uri(self) -> str:
-        """As a `file:` URL; what a URL cannot hold is percent-encoded."""
+        """The directory as a `file:` URL; other characters are percent-encoded."""
         return file_uri(str(self.path))
 
 
 def roots_told(policy: Policy, server: ServerSpec) -> tuple[Root, ...]:
-    """What a server is told: a server elsewhere gets no paths of this machine."""
+    """The roots that a server is told: a server on another machine gets no paths of this one."""
     return initial_roots(policy, server.annotations) if server.remote is None else ()
 
 

@@ -1,4 +1,4 @@
-"""Choosing the servers to run, and their credentials."""
+"""The choice of the servers to run, and of their credentials."""
 
 import stat
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class ServerChoice(Struct, frozen=True):
 
     servers: tuple[ServerSpec, ...]
     file: Path | None = None
-    """The file they were read from, if it was a servers file."""
+    """The servers file, if the servers were read from one."""
     names: tuple[str, ...] = ()
     """All configured names, including servers that do not run."""
 

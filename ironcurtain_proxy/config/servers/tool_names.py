@@ -32,7 +32,7 @@ class ToolNames(Struct, frozen=True):
         return found
 
     def check(self, spot: Spot, name: str) -> None:
-        """Report what is wrong with a name."""
+        """Report a name that no tool can have."""
         server, slash, tool = name.partition("/")
         if name != name.strip() or not name.isprintable() or (slash and not (server and tool)):
             spot.error("must be SERVER/TOOL, or the name of a tool")

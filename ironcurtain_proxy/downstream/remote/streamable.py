@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 import httpx2
 
+from ironcurtain_proxy.downstream.remote import sending
 from ironcurtain_proxy.downstream.remote.answering import is_answer_to
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
 from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester
@@ -71,6 +72,9 @@ class StreamableHttp(Sending):
         self._session: dict[str, str] = {}
         self._greeted = anyio.Event()
         self._under_way: dict[MessageId, anyio.CancelScope] = {}
+        self._waiting: set[MessageId] = set()
+        """The requests among them that the server has not heard of."""
+        self._turns = anyio.CapacityLimiter(sending.REQUESTS_AT_ONCE)
         self.older: bytes | None = None
         """The greeting, if the server refused it as servers of the older transport do."""
 
@@ -86,15 +90,19 @@ class StreamableHttp(Sending):
         message = decode(line)
         if isinstance(message, Malformed):
             raise TypeError("what we write can be read")
-        method = message.get("method")
+        method, params = message.get("method"), message.get("params")
+        if method == "notifications/cancelled" and self._is_withdrawn_unsent(params):
+            self._backlog -= len(line)
+            return
         request_id = message_id(message.get("id")) if "method" in message else None
-        if not str(method).endswith("initialize") and method != "notifications/initialized":
-            await self._greeted.wait()
         try:
             with anyio.CancelScope() as scope:
-                if request_id is not None:
+                if request_id is None:
+                    await self._until_greeted(method)
+                    await self._exchange(line, None, is_greeting=False)
+                else:
                     self._under_way[request_id] = scope
-                await self._exchange(line, request_id, is_greeting=method == "initialize")
+                    await self._request(line, request_id, method)
         except DownstreamError as error:
             if request_id is not None:
                 self._inbound.lose(request_id, error)
@@ -103,7 +111,32 @@ class StreamableHttp(Sending):
         finally:
             if request_id is not None:
                 del self._under_way[request_id]
-        self._note_sent(method, message.get("params"))
+        self._note_sent(method, params)
+
+    async def _until_greeted(self, method: Json) -> None:
+        if not str(method).endswith("initialize") and method != "notifications/initialized":
+            await self._greeted.wait()
+
+    async def _request(self, line: bytes, request_id: MessageId, method: Json) -> None:
+        """Send a request when its turn comes. Until then it can be withdrawn without a trace."""
+        self._waiting.add(request_id)
+        try:
+            await self._until_greeted(method)
+            async with self._turns:
+                self._waiting.remove(request_id)
+                await self._exchange(line, request_id, is_greeting=method == "initialize")
+        finally:
+            if request_id in self._waiting:
+                self._waiting.remove(request_id)
+                self._backlog -= len(line)
+
+    def _is_withdrawn_unsent(self, params: Json) -> bool:
+        """Drop a request that the server has not heard of. False: it may have."""
+        withdrawn = message_id(params.get("requestId")) if isinstance(params, dict) else None
+        if withdrawn is None or withdrawn not in self._waiting:
+            return False
+        self._under_way[withdrawn].cancel()
+        return True
 
     def _note_sent(self, method: Json, params: Json) -> None:
         if method == "notifications/initialized":
@@ -286,8 +319,8 @@ class StreamableHttp(Sending):
             except ServerUnavailableError:
                 pass  # as above
             except DownstreamError:
-                # Too large, or no answer: it is not asked for again.
-                place = _Place()
+                # Too large, or no stream: the same event is not asked for again.
+                place.last_event = ""
             await anyio.sleep(place.pause())
 
     def _has_no_stream(self, status: int) -> bool:

@@ -73,7 +73,7 @@ class Dropped:
 
     points: int = 0
     until: datetime | None = None
-    """When the last of them was made."""
+    """The time of the last dropped point."""
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ class History:
         )
 
     def others(self, number: int) -> dict[str, frozenset[int]]:
-        """The other calls that changed each path since a point; no numbers: no known call."""
+        """The numbers of other calls that changed each path since a point; empty: no known call."""
         found: dict[str, frozenset[int]] = {}
         for delta in self.since(number):
             if delta.calls != {number}:

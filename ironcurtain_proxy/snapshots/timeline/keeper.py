@@ -136,9 +136,7 @@ class Keeper:
                 elif found is None:
                     raise FileNotFoundError
                 self.history = found
-                self.scanner.assume(found.state())
-                for tree in found.ever():
-                    self.scanner.hold(tree)
+                self.scanner.assume(found.state(), found.ever())
                 if self._is_owner:
                     self.blobs.keep(found.digests())
                     self._drop_old()

@@ -68,7 +68,7 @@ class RollbackOutcome:
     id: str | None
     """The point by which the rollback can be undone; None: nothing was done."""
     others: tuple[Point, ...]
-    """Other calls that it undoes."""
+    """The points of other calls that the rollback undoes."""
     nobodys: tuple[Change, ...]
     """Changes since the point that no known call made."""
     conflicts: tuple[str, ...] = ()

@@ -92,8 +92,15 @@ class Scanner:
         self._bytes = 0
         self._everything = True
 
-    def assume(self, tree: Mapping[str, Entry]) -> None:
-        """Begin with the state of an earlier session; the next scan is complete."""
+    def assume(self, tree: Mapping[str, Entry], ever: Iterable[Mapping[str, Entry]]) -> None:
+        """Begin with the state of an earlier session; the next scan is complete.
+
+        Args:
+            tree: the state.
+            ever: what was held before.
+        """
+        for earlier in ever:
+            self.hold(earlier)
         self.known.assume(without(tree, self.left_out))
         self.read_again(self.known.lost)
         self.events.missed = True
