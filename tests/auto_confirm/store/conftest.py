@@ -17,6 +17,14 @@ from tests.auto_confirm.store.used_again import UsedAgain
 from tests.fakes import FakeClock
 
 _NUMBERS = count(1)
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all these files, with one server of PostgreSQL."""
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.worker("postgresql"))
 
 
 @pytest.fixture(scope="session")
