@@ -38,7 +38,7 @@ Shower = Callable[[str], Awaitable[None]]
 
 
 class LoginFailedError(IronCurtainError):
-    """There is no login; the message says why, to the operator."""
+    """A login that failed; the message tells the operator why."""
 
 
 async def log_in(
