@@ -145,9 +145,7 @@ def _read(launcher: _Launcher, args: tuple[str, ...]) -> Launched | None:
 def _options(
     launcher: _Launcher, args: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...], bool, tuple[str, ...]]:
-    """The packages that options name, the options for packages beside them, whether there are none
-    but harmless ones, and the rest.
-    """
+    """The packages, the options for others beside them, whether all else is harmless; the rest."""
     packages: list[str] = []
     besides: list[str] = []
     is_plain = True
