@@ -32,6 +32,8 @@ class ReadTool:
     """The reason for which the tool is `unknown` or denied, for people."""
     effect: str | None = None
     """What its pack, or its name, says that it does; None: nothing does, or its kind says it."""
+    is_packed: bool = False
+    """A pack describes it."""
     is_denied: bool = False
     """The tool is left out and so denied: any annotation would allow something unexamined."""
 
