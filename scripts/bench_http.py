@@ -26,8 +26,8 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 PROXY: Final = [sys.executable, "-m", "ironcurtain_proxy"]
-CALLS: Final = 300
-ROUNDS: Final = 5
+CALLS: Final = 100
+ROUNDS: Final = 14
 SERVER: Final = """
 import sys
 import orjson, uvicorn

@@ -54,6 +54,12 @@ def test_what_a_terminal_obeys_is_gone_and_words_stay(said: str, plain: str) -> 
     assert cleaned({said: [said]}) == {plain: [plain]}
 
 
+@pytest.mark.parametrize("name", ["data", "blob"])
+def test_the_name_of_a_field_hides_nothing(name: str) -> None:
+    said: Json = {"structuredContent": {name: {"x": "\x1b[2Ja"}}, name: "b\u200b"}
+    assert cleaned(said) == {"structuredContent": {name: {"x": "a"}}, name: "b"}
+
+
 def test_base64_is_left_alone() -> None:
     image: Json = {"type": "image", "data": "eyJhbGciOi" + "A" * 100, "mimeType": "image/png"}
     assert cleaned(image) == image
