@@ -66,6 +66,12 @@ def test_base64_is_left_alone() -> None:
     assert redacted(image) == image
 
 
+def test_a_secret_in_a_field_of_any_name_is_masked() -> None:
+    secret = "AKIA" + "Q7WERTYUIOPASDFG"
+    for name in ("data", "blob", "text"):
+        assert secret not in str(redacted({"structuredContent": {name: f"id {secret} end"}}))
+
+
 def test_what_stands_under_a_telling_name_is_masked() -> None:
     value: Json = {"structuredContent": {"password": "hunter2", "ok": True, "apiKey": 12345}}
     assert "hunter2" not in str(redacted(value))
