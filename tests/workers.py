@@ -3,8 +3,8 @@
     python -m pytest -q -p tests.workers --workers 4
 
 All files of tests are read, rewritten and imported once, which is 6 s of a core, and 14 s in a new
-clone; pytest-xdist does it in each of its workers. The forks also share one server of `program`. A
-fork runs a file whole, so what a module's fixtures make is made once.
+clone; pytest-xdist does it in each of its workers. A fork runs a file whole, so what a module's
+fixtures make is made once.
 """
 
 import gc
@@ -19,8 +19,6 @@ from typing import Final, TypeAlias
 import pytest
 from _pytest.capture import CaptureManager
 from _pytest.runner import runtestprotocol
-
-from tests import program
 
 Files: TypeAlias = deque[list[int]]
 """Of each file, where its tests stand among all that were collected."""
@@ -67,7 +65,6 @@ class Sharing:
         return True
 
     def _start(self, session: pytest.Session, count: int) -> None:
-        program.prepare()
         gc.collect()
         gc.freeze()  # a fork that collects would otherwise copy all that is there
         # Each fork has a folder of its own: pytest reads a whole one to make the next in it.

@@ -1,4 +1,4 @@
-"""What the keys of providers begin with, and how they go on.
+"""The beginnings and the bodies of providers' keys.
 
 Data, and regular expressions made of it. The formats are those that the providers publish, or that
 scanners of repositories agree on. A key is known by its beginning; what follows is one class of
@@ -7,9 +7,10 @@ characters with a least length, so that no match looks at a character twice.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias, assert_never
+
+from msgspec import Struct
 
 Body: TypeAlias = Literal["alnum", "lower", "upper", "hex", "url", "dotted", "base64"]
 """The characters that may follow a prefix."""
@@ -30,8 +31,7 @@ CHARACTERS: Final[dict[Body, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFormat:
+class KeyFormat(Struct, frozen=True):
     """Prefixes of one form."""
 
     body: Body

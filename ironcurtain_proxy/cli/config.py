@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.reviewing import complain, say
+from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.migration.migration import MigrationPlan, migrate, plan_of
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible

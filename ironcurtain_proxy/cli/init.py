@@ -136,7 +136,7 @@ def _without_client(talk: Talk, options: argparse.Namespace, home: Path, workspa
     entries = lasting_entries(client.entries, settings, servers, Path.cwd())
     state = home / STATE_DIRECTORY
     files = planned_files(state, preset(options.preset), servers, entries, workspace)
-    for line in described(servers):
+    for line in described(servers, preset(options.preset)):
         talk.say(line)
     written = write_files(files, talk.say, force=options.force)
     silent = [server.name for server in servers if server.error]

@@ -11,16 +11,17 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.cli.init_talk import Talk, clean
+from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.json import Json
 
 _MOST: Final = 6
 _PLAIN: Final = re.compile(r"[\w@./=<>~^ -]+", re.ASCII)
 """A command without quotes, so that its words can stand in another one."""
-_INSTALLERS: Final = (
-    *("sudo apt-get install -y ", "npm install -g "),
-    *("uv tool install ", "pipx install ", "pip install "),
-)
+_SEVERAL: Final = ("sudo apt-get install -y ", "npm install -g ", "pip install ")
+"""Commands that take several packages."""
+_ONE: Final = ("uv tool install ", "pipx install ")
+"""Commands that take one package."""
 
 
 def look_after(
@@ -47,9 +48,8 @@ def look_after(
     results = doctor if isinstance(doctor, list) else []
     open_points = [one for one in results if isinstance(one, dict) and one.get("state") != "ok"]
     talk.say()
-    talk.say(
-        "doctor: " + (_count(len(open_points), "point") + " open" if open_points else "all is well")
-    )
+    found = f"{counted(len(open_points), 'point')} open" if open_points else "all is well"
+    talk.say(f"doctor: {found}")
     for one in open_points[:_MOST]:
         remedy = f": {one.get('remedy')}" if one.get("remedy") else ""
         talk.say(f"  {one.get('name')}: {clean(str(one.get('found')) + remedy, 300)}")
@@ -61,9 +61,9 @@ def look_after(
     )
     errors = [one for one in listed if one.get("severity") == "error"]
     is_right = isinstance(check, dict) and not errors
-    counted = f"{_count(len(errors), 'error')}, {_count(len(listed) - len(errors), 'warning')}"
+    numbers = f"{counted(len(errors), 'error')}, {counted(len(listed) - len(errors), 'warning')}"
     hint = "" if len(listed) == len(errors) else " (`ironcurtain-proxy check --live` shows them)"
-    talk.say(f"check --live: {counted + hint if isinstance(check, dict) else 'did not end'}")
+    talk.say(f"check --live: {numbers + hint if isinstance(check, dict) else 'did not end'}")
     for one in errors[:_MOST]:
         talk.say(f"  {clean(str(one.get('message')), 300)}")
     commands = joined([*[str(one.get("remedy")) for one in open_points], *installs])
@@ -76,12 +76,15 @@ def look_after(
 
 
 def joined(commands: Iterable[str]) -> list[str]:
-    """Commands that install something, those of one program as one; other texts are left out."""
+    """Commands that install something, of one program as one where it takes several packages.
+
+    Other texts are left out.
+    """
     found: dict[str, dict[str, None]] = {}
     alone: dict[str, None] = {}
     for command in commands:
-        start = next((one for one in _INSTALLERS if command.startswith(one)), None)
-        if start is not None and _PLAIN.fullmatch(command):
+        start = next((one for one in (*_SEVERAL, *_ONE) if command.startswith(one)), None)
+        if start in _SEVERAL and _PLAIN.fullmatch(command):
             found.setdefault(start, {}).update(dict.fromkeys(command.removeprefix(start).split()))
         elif start is not None:
             alone[command] = None
@@ -103,7 +106,3 @@ def _answer(
         return found
     except (IronCurtainError, orjson.JSONDecodeError):
         return None
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

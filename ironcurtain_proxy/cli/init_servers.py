@@ -1,4 +1,4 @@
-"""Reading the tools of servers for `init`, and the entries by which they are started from then on.
+"""The tools of servers, read for `init`, and the entries that start the servers from then on.
 
 Not a command itself.
 """
@@ -15,10 +15,12 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.annotating.annotate import annotate
-from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
+from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool
 from ironcurtain_proxy.config.packs.pack import read_pack
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.presets.preset import Preset
 from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, SERVERS_VARIABLE
 from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
@@ -183,24 +185,24 @@ def _knows_safe_path(program: str) -> bool:
     return False
 
 
-def described(servers: Sequence[ReadServer]) -> Iterator[str]:
-    """The tools that were read, one line for each tool."""
+def described(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
+    """The tools that were read, one line for each tool, and what the preset does with it."""
     for server in servers:
         yield _heading(server)
         for tool in server.tools:
             why = f": {visible(tool.why)}" if tool.is_denied or tool.kind == "unknown" else ""
-            yield f"  {visible(tool.name)}: {_meaning(tool)}{why}"
+            yield f"  {visible(tool.name)}: {_meaning(tool, chosen)}{why}"
         if server.left_out:
             yield f"  {server.left_out} more cannot be described: asked about or denied"
 
 
-def summed_up(servers: Sequence[ReadServer]) -> Iterator[str]:
-    """The tools that were read, one line for each kind."""
+def summed_up(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
+    """The tools that were read, one line for each kind, and what the preset does with them."""
     for server in servers:
         yield _heading(server)
         kinds: dict[str, list[str]] = {}
         for tool in server.tools:
-            kinds.setdefault(_meaning(tool), []).append(visible(tool.name))
+            kinds.setdefault(_meaning(tool, chosen), []).append(visible(tool.name))
         for meaning, names in kinds.items():
             yield f"  {meaning}: {', '.join(names)}"
         if server.left_out:
@@ -211,19 +213,27 @@ def _heading(server: ReadServer) -> str:
     if server.error:
         return f"{server.name}: did not answer: {visible(server.error)}"
     known = "" if server.annotations == server.name else f" (as {server.annotations})"
-    count = len(server.tools)
-    return f"{server.name}{known}: {count} tool{'' if count == 1 else 's'}"
+    return f"{server.name}{known}: {counted(len(server.tools), 'tool')}"
 
 
-def _meaning(tool: ReadTool) -> str:
-    return "not described, so asked about or denied" if tool.is_denied else _MEANS[tool.kind]
+def _meaning(tool: ReadTool, chosen: Preset) -> str:
+    if tool.is_denied:
+        return "not described, so asked about or denied"
+    return _of_unknown(chosen) if tool.kind == "unknown" else _MEANS[tool.kind]
 
 
-_MEANS: Final[Mapping[ToolKind, str]] = {
+def _of_unknown(chosen: Preset) -> str:
+    if any(rule.about == "unknown" and rule.then == "deny" for rule in chosen.rules):
+        return "not recognised: denied"
+    if "containment" in chosen.config:
+        return "not recognised: you are asked, unless a sandbox holds the call"
+    return "not recognised: you are asked"
+
+
+_MEANS: Final[Mapping[str, str]] = {
     "files": "works on the files that it is given",
     "fetches": "fetches the URL that it is given",
     "shell": "runs a shell command",
     "looks": "shows what is its server's own",
     "keeps": "changes what is its server's own",
-    "unknown": "not recognised, so asked about or denied, unless a sandbox holds it",
 }

@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import Final
 
-from ironcurtain_proxy.cli.reviewing import complain, say, say_json
+from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.rollback_timeline import (
     dropped_json,
     lines,

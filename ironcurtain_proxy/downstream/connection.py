@@ -15,6 +15,7 @@ from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted, greet
 from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
 from ironcurtain_proxy.downstream.open_questions import OpenQuestions
+from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
     CallLostError,
@@ -74,6 +75,7 @@ class Connection:
         self._unsent_replies = 0
         self.greeted = Greeted()
         """The server's answer to `initialize`."""
+        self._task_tools: frozenset[str] = frozenset()
         self._asks_for_roots = False
         self._roots_told = anyio.Event()
         self._roots_told.set()
@@ -174,7 +176,9 @@ class Connection:
         async def ask(params: dict[str, Json]) -> ToolResult:
             return await self.request("tools/list", params, seconds)
 
-        return await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
+        found = await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
+        self._task_tools = task_tools(found, self.greeted.capabilities)
+        return found
 
     async def call(
         self,
@@ -190,16 +194,15 @@ class Connection:
         """
         key = None if on_progress is None else _token_key(params)
         self._questions.begin()
-        try:
-            if on_progress is None or key is None:
-                return await self.request(method, params, seconds)
+        if on_progress is not None and key is not None:
             self._progress[key] = on_progress
-            try:
-                return await self.request(method, params, seconds)
-            finally:
-                if self._progress.get(key) is on_progress:
-                    del self._progress[key]
+        try:
+            if method == TOOL_CALL and params.get("name") in self._task_tools:
+                return await call_as_task(self._server, self.request, params, seconds)
+            return await self.request(method, params, seconds)
         finally:
+            if key is not None and self._progress.get(key) is on_progress:
+                del self._progress[key]
             self._questions.end()
 
     async def request(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:

@@ -31,7 +31,7 @@ class SessionLog:
     """An append-only text file, readable by its owner alone. Without a path it writes nothing."""
 
     fault: str = ""
-    """Why there is no log though there is a path."""
+    """The reason why there is no log although there is a path."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._fd = -1

@@ -16,12 +16,13 @@ last call.
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks
 from ironcurtain_proxy.downstream.session_log import SessionLog
@@ -43,8 +44,7 @@ _MOST: Final = 4
 _TwinKey: TypeAlias = tuple[str, Opening]
 
 
-@dataclass(slots=True, eq=False)
-class Twin:
+class Twin(Struct, eq=False):
     """A second instance of one server."""
 
     supervisor: Supervisor

@@ -28,7 +28,8 @@ class CataloguedTool:
     annotation: ToolAnnotation | None
     """None: calls are denied, unless the server is trusted."""
     held: str = ""
-    """Why it is hidden and denied until a person accepts it; empty: it is not."""
+    """The reason why the entry is hidden and denied until a person accepts it; empty: it is
+    offered."""
 
     @classmethod
     def described(

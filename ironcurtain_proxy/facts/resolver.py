@@ -18,12 +18,12 @@ A thread that hangs is abandoned and the call refused. This module does not know
 import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
@@ -82,8 +82,7 @@ def _no_command(_server: str, _tool: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSource:
+class ToolSource(Struct, frozen=True, kw_only=True):
     """The knowledge about the servers."""
 
     lookup: Callable[[str, str], CataloguedTool | None]

@@ -4,6 +4,7 @@ Everything is read once before it listens, so that a mistake in a file stops the
 reads it again, because it is a proxy of its own.
 """
 
+import logging
 import signal
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -58,6 +59,8 @@ def serve_http(
         say(str(problem))
     refuse_what_is_not_there(settings)
     finish_logging = configure_logging(settings.session_log)
+    # It warns of what strangers send, which is nothing to do for anybody.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     try:
         with listening(front) as sockets:
             for line in _told(front, sockets):

@@ -3,6 +3,7 @@
 Knows JSON-RPC, and of methods only what says where a message goes; the proxy behind it decides.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -13,6 +14,7 @@ from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, Message
 from ironcurtain_proxy.front.process import ProxyProcess
 from ironcurtain_proxy.front.stream import Stream
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id, recover_id
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
@@ -37,6 +39,7 @@ _ASIDE: Final = frozenset(
 """Notifications that belong to no request."""
 
 _GONE: Final = {"code": INTERNAL_ERROR, "message": "the session ended before the answer"}
+_TOO_LARGE: Final = {"code": INTERNAL_ERROR, "message": "the answer is too large"}
 
 
 class _Envelope(Struct):
@@ -138,14 +141,21 @@ class AgentSession:
         """Hand out what the proxy says, until it has ended."""
         try:
             while (line := await self.process.lines.receive()) is not None:
-                if isinstance(line, bytes):
+                if isinstance(line, Oversize):
+                    self._fail(recover_id(line.head, line.tail), _TOO_LARGE)
+                else:
                     self._hand_out(line)
                     await self._until_it_fits()
         finally:
             for request_id in [*self._requests]:
-                error = {"jsonrpc": "2.0", "id": request_id, "error": _GONE}
-                self._finish(request_id).put(encode(error).rstrip(b"\n"), is_last=True)
+                self._fail(request_id, _GONE)
             self._own.end()
+
+    def _fail(self, request_id: MessageId | None, error: Mapping[str, object]) -> None:
+        """Answer a request that gets no answer of the proxy's."""
+        if request_id is not None and request_id in self._requests:
+            answer = {"jsonrpc": "2.0", "id": request_id, "error": error}
+            self._finish(request_id).put(encode(answer).rstrip(b"\n"), is_last=True)
 
     def _hand_out(self, line: bytes) -> None:
         try:
@@ -166,10 +176,11 @@ class AgentSession:
         stream.put(line)
 
     def _stream_of(self, method: str, params: Raw) -> Stream:
-        """Where a message of the proxy's own accord goes.
+        """The stream of a message that no request of the agent asked for.
 
-        What a call brings about goes where its answer does. Which call that is, only progress
-        says; else it is the newest.
+        A message that belongs to a call goes to the stream of the call's answer. Progress names its
+        call. Any other message is taken for one of the newest open call; without an open call, it
+        goes to the session's own stream.
         """
         if method == "notifications/progress":
             token = _progress(params).progressToken

@@ -78,8 +78,10 @@ class Stream:
         """Take its messages from now on, instead of whoever did.
 
         Args:
-            after: the number of the last message that the client has.
+            after: the number of the last message that the client has. One that was never given out
+                counts for nothing: what was not sent follows.
         """
+        after = after if after <= self.last else self._sent
         self._follower = Follower(self, max(after + 1, self._first))
         self._wake()
         return self._follower

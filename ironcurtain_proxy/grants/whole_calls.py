@@ -46,8 +46,7 @@ def whole_call_candidates(call: EscalatedCall) -> tuple[CallPattern, ...]:
 
 
 def _candidates(call: EscalatedCall) -> Iterator[CallPattern]:
-    roles = frozenset(call.open_roles)
-    if call.request.annotated and (roles & HISTORY or not roles & _NO_PATTERN):
+    if call.request.annotated and (HISTORY & {*call.open_roles} or _has_pattern(call)):
         return
     identical = identical_call(call)
     if identical is None:
@@ -55,6 +54,13 @@ def _candidates(call: EscalatedCall) -> Iterator[CallPattern]:
     yield identical
     if not call.request.annotated or names_only_its_own(call):
         yield _whole_tool(call, identical)
+
+
+def _has_pattern(call: EscalatedCall) -> bool:
+    """Whether what the call names has a pattern. What it leaves out is part of that pattern."""
+    roles = frozenset(call.open_roles)
+    named = frozenset([role for role in roles if call.values(role)])
+    return not roles & _NO_PATTERN or (bool(named) and not named & _NO_PATTERN)
 
 
 def whole_tool_candidate(call: EscalatedCall) -> CallPattern | None:

@@ -8,11 +8,10 @@ reads, orjson writes, and what orjson refuses is written by the standard library
 import json  # noqa: TID251  exact big integers, which orjson cannot keep
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import orjson
-from msgspec import MsgspecError
+from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
 from ironcurtain_proxy.model.json import Json
@@ -35,8 +34,7 @@ _TAIL_ID: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(Struct, frozen=True):
     """A line that is no message."""
 
     reason: str

@@ -11,8 +11,9 @@ import fcntl
 import os
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.channels import open_read_channel, open_write_channel, set_read_size
@@ -37,8 +38,7 @@ _ONE_LINE: Final = 2
 """The parts of a read that ends one line: before and after its newline."""
 
 
-@dataclass(frozen=True, slots=True)
-class Oversize:
+class Oversize(Struct, frozen=True):
     """The ends of a line longer than the limit."""
 
     head: bytes

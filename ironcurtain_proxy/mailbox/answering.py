@@ -110,7 +110,7 @@ def post(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> 
 
 
 def objection(request: Request, credential: Credential | None) -> str:
-    """Why this reviewer may not answer a request; empty: the reviewer may."""
+    """The reason why this reviewer may not answer a request; empty: the reviewer may."""
     asked = f'"{visible(request.reviewer)}"' if request.reviewer else "a person"
     if credential is None:
         alone = f"only {asked} may answer this, with its token (--as and --token-file)"

@@ -30,7 +30,7 @@ _ASKING: Final = MappingProxyType(
         "tool-policy": "approval mode",
     }
 )
-"""Where a reason comes from, the worst first: a secret that leaves cannot be taken back."""
+"""The sources of reasons, the worst first: a secret that leaves cannot be taken back."""
 _FROM_TO: Final = (
     ("source", "destination"),
     ("from", "to"),
@@ -77,7 +77,7 @@ def _escape(char: str) -> str:
 
 
 def reasons_of(one: PendingRequest) -> list[Field]:
-    """Why a reviewer is asked, what an approval opens, and what the proxy found out besides."""
+    """The reasons of a question, what an approval opens, and what the proxy found out besides."""
     request = one.request
     fields = [Field("why", tuple([visible(text) for text in _why(request)]))]
     if request.asking:
@@ -145,7 +145,7 @@ def remembered(one: PendingRequest) -> Field:
 
 
 def time_left(one: PendingRequest, now: datetime) -> str:
-    """Such as `4:59`; empty if the request does not say."""
+    """The time left, such as `4:59`; empty if the request names no end."""
     left = seconds_left(one.request, now)
     if left is None:
         return ""

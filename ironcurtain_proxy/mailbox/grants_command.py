@@ -1,4 +1,4 @@
-"""What is remembered, shown in a file, and an operator's commands about it.
+"""The remembered grants, shown in a file, and an operator's commands about them.
 
 `grants.json` is written for people and read by no decision; `grants-command-<id>.json` says
 `{"action": "revoke", "id": ...}` or `{"action": "clear"}`: both can only take away.

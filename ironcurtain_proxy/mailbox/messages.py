@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
@@ -44,8 +45,7 @@ _ALONE: Final = frozenset({"fs.delete", "net.egress", "secrets.access", "destroy
 """Capabilities and effects whose calls are approved one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """The process that wrote a request and waits for its answer."""
 
     pid: int
@@ -97,8 +97,7 @@ class Request:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class Expected(Struct, frozen=True, kw_only=True):
     """The data that an answer to one escalation is checked against."""
 
     digest: str
@@ -243,7 +242,7 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
 
 
 def _problem(fields: Mapping[str, object], expected: Expected) -> str:
-    """Why the response is invalid; empty: it is valid."""
+    """The reason why the response is invalid; empty: it is valid."""
     if fields.get("decision") not in ("approved", "denied"):
         return 'the response\'s decision is neither "approved" nor "denied"'
     note = fields.get("note", "")

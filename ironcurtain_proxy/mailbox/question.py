@@ -1,10 +1,10 @@
 """The state of one escalation whose request lies in a mailbox."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
+from msgspec import Struct, field
 
 from ironcurtain_proxy.mailbox.messages import Expected, response_id, response_name
 from ironcurtain_proxy.model.escalation import Escalation, Ruling
@@ -14,8 +14,7 @@ _EMPTY_GRACE: Final = 0.25
 """Seconds for which an empty response counts as still being written, as by a shell's `>`."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Question:
+class Question(Struct, kw_only=True, eq=False):
     """One question, open or settled."""
 
     escalation: Escalation

@@ -9,12 +9,13 @@ always withdraws it.
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 from ironcurtain_proxy.mailbox.credential import Credential
@@ -61,8 +62,8 @@ GrantsListener = Callable[[GrantsAction, str | None], Awaitable[None]]
 """Called with `("revoke", grant id)` or `("clear", None)` for an operator's command."""
 
 _SAFETY_SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
-"""When the directory is looked at besides: soon after a question was asked, while the watch is
-being set up, then every second, where the file system tells nothing."""
+"""Intervals in which the directory is also read without a notice: short ones after a question,
+while the watch is being set up, then every second, where the file system sends no notices."""
 _LATE_SECONDS: Final = 0.5
 """Seconds after the deadline within which a busy machine may take its last look."""
 _EXPIRED: Final = Declined(by="timeout", kind="expired")
@@ -73,8 +74,7 @@ _MOST_LEFT: Final = 10_000
 _GONE: Final = "the escalation directory disappeared while waiting"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailboxSettings:
+class MailboxSettings(Struct, frozen=True, kw_only=True):
     """The location of the mailbox, and what is assumed about it."""
 
     directory: Path
@@ -85,8 +85,8 @@ class MailboxSettings:
     require_digest: bool = False
     """Refuse an approval without the digest of the request."""
     credential: Credential | None = None
-    """Whose answers alone count. What else is put there settles nothing, and is in nobody's way;
-    None: the first answer counts, and one that cannot be accepted refuses the call."""
+    """The credential without which an answer does not count, and settles nothing; None: the first
+    answer counts, and one that cannot be accepted refuses the call."""
 
 
 class Mailbox:

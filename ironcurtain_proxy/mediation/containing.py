@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
+from msgspec import Struct
 
 from ironcurtain_proxy.approval.containment import (
     Considered,
@@ -33,7 +34,7 @@ from ironcurtain_proxy.approval.containment import (
     written_outside,
 )
 from ironcurtain_proxy.approval.settlements import by_containment, is_by_itself
-from ironcurtain_proxy.decision.containment import rule_for_reviewers
+from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.model.case import Case
@@ -60,8 +61,7 @@ _MOST_NAMED: Final = 50
 """The largest number of changed paths that a record names; the timeline has all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Marked:
+class _Marked(Struct, frozen=True):
     """The point of a call, and what the call may change as far as anybody knows."""
 
     point: PointId
@@ -233,6 +233,7 @@ class Containing:
             workspace=workspace,
             walls=walls,
             for_reviewers=rule_for_reviewers(facts.request, self.policy),
+            asked_to_read=is_asked_to_read(facts.request, self.policy),
             tried=self._tried_host(case),
         )
         if workspace is None or why_not_held(about) is not None:
@@ -244,7 +245,7 @@ class Containing:
     async def _why_unheld(
         self, case: Case, facts: Facts, workspace: RealPath, walls: Walls | None
     ) -> str | None:
-        """Why what a call may delete could not be brought back; None: it could."""
+        """The reason why files that the call may delete could not be restored; None: they could."""
         for path in may_change(facts, workspace):
             missing = await self._unheld(path)
             # What the process cannot write to it cannot delete.
@@ -319,7 +320,7 @@ class Containing:
 
 
 def _announced(paths: tuple[RealPath, ...], facts: Facts) -> tuple[RealPath, ...]:
-    """These paths, and the repository whose history the call says that it writes."""
+    """The paths, and the repository whose history the call says that it writes."""
     repository = facts.request.repository
     roles = {role for fact in facts.request.arguments for role in fact.roles}
     if repository is None or roles.isdisjoint({"write-history", "delete-history"}):

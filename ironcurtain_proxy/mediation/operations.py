@@ -159,7 +159,7 @@ class Operations:
         return self.session.pins.listed(server, section, named)
 
     async def _held(self, asked: Asked) -> Ground | None:
-        """Why a prompt or template is held; its list is fetched where nobody has asked for it."""
+        """The reason why a prompt or template is held. Fetches a list that is missing."""
         kind, name = _pinned_name(asked)
         section = None if kind is None else _SECTIONS.get(kind)
         if kind is None or section is None or asked.server == _NOBODY:

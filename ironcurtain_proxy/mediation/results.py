@@ -6,10 +6,10 @@ the digest of the answer as its server sent it.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio.to_thread
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import is_hidden
@@ -28,8 +28,7 @@ _LARGE: Final = 64 * 1024
 """Bytes from which on the work is done in a thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(Struct, frozen=True):
     """The operator's rules for results, by server."""
 
     rules: Mapping[str, ResultRules] = field(default_factory=dict)

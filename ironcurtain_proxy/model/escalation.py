@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, NewType, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.command import ParsedCommand
@@ -133,7 +135,7 @@ class Declined:
     """`invalid`: the answer could not be accepted. `withdrawn`: the agent cancelled the call.
     `limit`: nobody was asked, because too many questions of this session are open."""
     reason: str = ""
-    """Why an answer was invalid, for the record and the operator."""
+    """The reason why an answer was invalid, for the record and the operator."""
     note: str = ""
     question: EscalationId | None = None
     """See `Approved.question`."""
@@ -149,20 +151,17 @@ class Unreachable:
     """Additional record fields: the opinion of a reviewer that passed the question on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A call returned to the agent while its escalation stays open. The agent may repeat it."""
 
     id: EscalationId
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """The approval was used by an identical call that had joined the same question."""
 
 
-@dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(Struct, frozen=True):
     """The policy changed while the question was open: the call has to be judged again."""
 
 

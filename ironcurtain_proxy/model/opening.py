@@ -1,12 +1,11 @@
 """Access that was approved for one call beyond its server's sandbox."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """Hosts and paths that a second instance of a server may use for one call."""
 
     hosts: tuple[str, ...] = ()

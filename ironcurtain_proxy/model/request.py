@@ -60,7 +60,7 @@ class SqlValue:
     effect: SqlEffect
     """The gravest effect of its statements."""
     reason: str = field(default="", compare=False)
-    """Why it does more than read; empty: it only reads."""
+    """The reason why the statement does more than read; empty: it only reads."""
 
 
 Value: TypeAlias = PathValue | UrlValue | SqlValue | TextValue
@@ -72,7 +72,7 @@ _PLACE: Final = re.compile(
     r"|.*(?:://|[/\\]\.\.(?:[/\\]|\Z)|%2[Ff]|%5[Cc]|\x00)",
     re.IGNORECASE | re.DOTALL,
 )
-"""What a server may open: a path of any system, its own way of naming one, or a URL."""
+"""Text that a server may open: a path of any system, its own way of naming one, or a URL."""
 
 
 def may_be_a_place(value: Value) -> bool:
@@ -95,8 +95,7 @@ QuestionKind: TypeAlias = Literal["form", "url", "sampling"]
 """The kind of a server's question: a form, a page to open, a text of the agent's model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerQuestion:
+class ServerQuestion(Struct, frozen=True, kw_only=True):
     """A question of a server's own, as far as the policy looks at it."""
 
     kind: QuestionKind
@@ -177,7 +176,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     place: Place = NOWHERE
     """The place where that command runs."""
     secrets: tuple[FoundSecret, ...] = ()
-    """Those in the arguments, where the operator wants to be asked about them."""
+    """The secrets in the arguments, where the operator wants to be asked about them."""
 
 
 class Unresolvable(Struct, frozen=True, kw_only=True):

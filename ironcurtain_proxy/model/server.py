@@ -11,8 +11,7 @@ from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.remote import RemoteEndpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultRules:
+class ResultRules(Struct, frozen=True, kw_only=True):
     """The changes of a server's answers on their way to the agent."""
 
     clean: bool = False
@@ -60,8 +59,7 @@ class ServerSpec:
         return self.command if self.remote is None else self.remote.host
 
 
-@dataclass(frozen=True, slots=True)
-class ToolDefinition:
+class ToolDefinition(Struct, frozen=True):
     """A tool as its server describes it: untrusted, passed on unchanged."""
 
     server: str

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode, Section
 from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Part, Parts, ServerPins
@@ -33,8 +35,7 @@ _NEW: Final = "is new, and nobody has accepted it"
 _UNUSABLE: Final = "cannot be compared with what was accepted"
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedServer:
+class PinnedServer(Struct, frozen=True):
     """The settings of one server's pins."""
 
     name: str
@@ -69,7 +70,7 @@ class PinBook:
         return found
 
     def seen(self, server: str, section: Section, name: str, value: Json) -> str | None:
-        """Why one part, which is in no list, is held; None: it is not."""
+        """The reason why a part that stands in no list is held; None: it is not held."""
         found = self._judged(self.servers[server], section, {name: value}, is_whole=False)
         self._holds[server, section] = {**self._holds.get((server, section), {}), **found}
         return found.get(name)
@@ -79,7 +80,7 @@ class PinBook:
         return (server, section) in self._holds
 
     def held(self, server: str, section: Section, name: str) -> str | None:
-        """Why a part is held, as of the last listing; None: it is not."""
+        """The reason why a part is held, as of the last listing; None: it is not held."""
         return self._holds.get((server, section), {}).get(name)
 
     def instructions(self, server: str, text: str) -> bool:

@@ -7,10 +7,12 @@ is not pinned, and each read is decided by its URI.
 
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import Section
@@ -53,8 +55,7 @@ Parts: TypeAlias = Mapping[str, Part]
 """The parts of a section by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerPins:
+class ServerPins(Struct, frozen=True, kw_only=True):
     """The pinned parts of one server, and its offers in their place."""
 
     server: str

@@ -6,8 +6,9 @@ one that means well may have these. Patterns take linear time on any text.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import is_hidden, visible
@@ -37,8 +38,7 @@ _SECRETS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One sign, and where it stands."""
 
     rule: RuleId

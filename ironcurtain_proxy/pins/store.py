@@ -8,9 +8,10 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.pins.format import PinsFormatError, pins_bytes, read_pins
@@ -39,16 +40,14 @@ class PinsFileError(IronCurtainError):
         """Of its server."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPins:
+class StoredPins(Struct, frozen=True):
     """The content of one file at one moment."""
 
     pins: ServerPins
     stamp: Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class PinStore:
+class PinStore(Struct, frozen=True):
     """The directory of all files. Opens nothing until it is used."""
 
     directory: Path

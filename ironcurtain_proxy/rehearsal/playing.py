@@ -13,7 +13,7 @@ from msgspec import structs
 
 from ironcurtain_proxy.approval.containment import Considered, why_asked, why_not_held
 from ironcurtain_proxy.config.presets.preset import preset
-from ironcurtain_proxy.decision.containment import rule_for_reviewers
+from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.model.decision import Deny, Escalate
 from ironcurtain_proxy.model.judgement import Judged
@@ -199,5 +199,6 @@ def _considered(asked: EscalatedStep) -> Considered:
         workspace=asked.workspace,
         walls=Walls(writable=(asked.workspace,), temporary=None, is_offline=True),
         for_reviewers=rule_for_reviewers(facts.request, asked.policy),
+        asked_to_read=is_asked_to_read(facts.request, asked.policy),
         tried="",
     )

@@ -7,7 +7,6 @@ the tool and the reason, and no argument: arguments may hold secrets, and it lea
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from shutil import which
 from subprocess import DEVNULL
 from typing import Final, TypeAlias
@@ -17,6 +16,7 @@ import anyio
 import anyio.to_thread
 import orjson
 from anyio.abc import TaskStatus
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.question import visible
@@ -35,8 +35,7 @@ _MAC: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """A notice that a call waits."""
 
     id: str
@@ -140,8 +139,7 @@ def _post_now(url: str, body: bytes, headers: dict[str, str]) -> None:
         raise OSError(f"it answered with status {status}")
 
 
-@dataclass(slots=True, eq=False)
-class Notices:
+class Notices(Struct, eq=False):
     """Sends notices beside the calls."""
 
     ways: Sequence[tuple[str, Way]]

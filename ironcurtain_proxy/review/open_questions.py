@@ -11,11 +11,12 @@ No call blocks another one here.
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
+from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.lifecycle import (
     APPROVAL_LASTS,
@@ -58,8 +59,7 @@ _QuestionKey: TypeAlias = tuple[tuple[object, ...], frozenset[Capability]]
 """The question without its capabilities, and the capabilities."""
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(Struct):
     """One escalation and the calls that wait for it."""
 
     escalation: Escalation

@@ -39,7 +39,7 @@ class Asker:
 
 
 def asker_of(one: PendingRequest) -> Asker:
-    """Who asks a question, from files beside it, else from the session's state file.
+    """The asker of a question, from files beside it, else from the session's state file.
 
     Unreadable parts are left out.
     """

@@ -1,4 +1,4 @@
-"""Which branches a shell command commits and pushes to.
+"""The branches that a shell command commits and pushes to.
 
 Known only where nothing in the command could have moved git elsewhere: another directory, another
 repository, a variable, a wrapper, a remote that is none of the repository's own. What is not known
@@ -30,11 +30,11 @@ _STATEFUL: Final = frozenset(
     | {"set", "shopt", "alias", "unalias", "source", ".", "eval", "exec", "trap", "read", "mapfile"}
     | {"readarray", "let", "getopts", "builtin", "command", "enable", "hash", "umask", "coproc"}
 )
-"""What changes the shell that the next command finds itself in."""
+"""Commands that change the shell for the commands after them."""
 
 _REMOTE: Final = "origin"
-"""Where a push may go. An address or a path leads anywhere, and to git any other name may be a
-directory, whose hooks it runs."""
+"""The remote that a push may name. An address or a path leads anywhere, and to git any other name
+may be a directory, whose hooks it runs."""
 
 
 def branches_of_command(parsed: ParsedCommand) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""What a shell command may need, as capabilities.
+"""The capabilities that a shell command may need.
 
 Coarse, and on the careful side: a profile may deny a capability, so nothing that a command may do
 is left out. Only of a command that is shown to read is it known that it needs no more.
@@ -35,7 +35,7 @@ _DECLARE: Final = words("export declare typeset")
 
 
 def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capability]:
-    """What a command may need.
+    """The capabilities that a command may need.
 
     Args:
         parsed: the command.

@@ -53,11 +53,11 @@ class Part:
     reason: str
     """Names programs and options, never the values of arguments."""
     place: Place
-    """Where it runs, after each `cd` before it."""
+    """The place where the part runs, after each `cd` before it."""
 
     @property
     def program(self) -> str | None:
-        """Its name without a directory; None if it is not known."""
+        """The program's name without a directory; None: it is not known."""
         return name_of(self.command)
 
 
@@ -178,7 +178,7 @@ def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
 
 
 def _around(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
-    """Why a command that runs others does more than they do; None if it does not."""
+    """The reason why a command that runs others does more than they do; None: it does not."""
     for redirection in command.redirections:
         reason = why_not_redirect(redirection, place, variables)
         if reason is not None:

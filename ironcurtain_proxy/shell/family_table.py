@@ -28,7 +28,7 @@ class Task:
     after: "Task | None" = None
     """The rule for the words behind `--`; None: the rule of test runners."""
     only_reads: bool = False
-    """It is one kind with the other sub-commands of its program that only read."""
+    """Whether this sub-command is of one kind with the others of its program that only read."""
 
     @property
     def has_meaning(self) -> bool:

@@ -8,11 +8,12 @@ from typing import Final
 
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.steering import STEERING, STEERING_FILES
 from ironcurtain_proxy.shell.secrets import may_match_a_secret, names_a_secret
 
 _SYSTEM: Final = ("/usr", "/opt", "/bin", "/lib", "/lib64", "/tmp", "/var/tmp", "/private/tmp")  # noqa: S108  compared, never opened
 _STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-_HOOKS: Final = (".git", ".claude", ".cursor", ".vscode", ".ironcurtain", ".husky", ".mcp.json")
+_HOOKS: Final = frozenset({".git", ".husky", *STEERING, *STEERING_FILES})
 """Names of files that make programs run, and of directories that hold some, wherever they are."""
 
 

@@ -149,7 +149,7 @@ class _Piece:
     variable: str | None = None
     """The name of the variable that the part stands for; None: it is no variable."""
     is_plain: bool = False
-    """It is the value of that variable, unchanged."""
+    """Whether the part is the value of that variable, unchanged."""
 
 
 def read_word(reading: TextReading, node: "Node") -> Word:

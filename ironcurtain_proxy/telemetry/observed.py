@@ -35,7 +35,7 @@ class ObservedRecorder:
     tracer: Tracer
     meter: Meter
     _sent: dict[str, float] = field(default_factory=dict, init=False)
-    """When each call that is under way was forwarded; by its id, in seconds of the clock."""
+    """The time at which each open call was forwarded; by its id, in seconds of the clock."""
 
     def __post_init__(self) -> None:
         self._calls = self.meter.create_counter(

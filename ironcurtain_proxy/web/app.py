@@ -77,7 +77,7 @@ class Surroundings:
     rule: Callable[[PendingRequest], str] = lambda _one: ""
     """The command that adds a rule for a call; empty: there is none. Blocks."""
     explain: Callable[[PendingRequest], list[str]] = lambda _one: []
-    """Why a call is asked about, in lines. Blocks."""
+    """Explains in lines why a call is asked about. Blocks."""
 
 
 class ReviewPage:

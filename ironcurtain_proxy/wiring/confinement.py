@@ -20,8 +20,7 @@ from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import SUFFIX, PrivateTmp, named_paths, private_tmp
-from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
-from ironcurtain_proxy.sandbox.probe_cache import recall, remember
+from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, recall, remember
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
 from ironcurtain_proxy.sandbox.replaced_launchers import (
     Machine,
@@ -106,11 +105,7 @@ def with_own_place(spec: ServerSpec, settings: Settings, *, make: bool = True) -
     Whether or not this machine has a sandbox now: what it keeps is to be found again. One that is
     trusted, or was told where, stays as it is.
     """
-    if (
-        spec.sandbox is False
-        or _MEMORY in spec.env
-        or recognised(spec.command, spec.args) != "memory"
-    ):
+    if _MEMORY in spec.env or not keeps_own_place(spec):
         return spec
     place = _own_place(spec, settings)
     if make:
@@ -118,6 +113,11 @@ def with_own_place(spec: ServerSpec, settings: Settings, *, make: bool = True) -
             # A server that cannot write there says so itself.
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
     return replace(spec, env={**spec.env, _MEMORY: str(place / "memory.jsonl")})
+
+
+def keeps_own_place(spec: ServerSpec) -> bool:
+    """Whether a confined server has to write in a directory of its own outside the workspace."""
+    return spec.sandbox is not False and recognised(spec.command, spec.args) == "memory"
 
 
 def _own_place(spec: ServerSpec, settings: Settings) -> Path:

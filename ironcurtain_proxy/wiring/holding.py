@@ -16,7 +16,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.snapshots.timeline.bounds import beyond_bounds
-from ironcurtain_proxy.wiring.confinement import confinements
+from ironcurtain_proxy.wiring.confinement import confinements, keeps_own_place
 from ironcurtain_proxy.wiring.proxy import settled
 from ironcurtain_proxy.wiring.rehearsal import configured_walls
 from ironcurtain_proxy.wiring.timeline import limits_of
@@ -26,7 +26,7 @@ _NO_WORKSPACE: Final = "there is no workspace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Servers whose calls are asked about, whatever they do."""
+    """Servers whose calls containment never settles, whatever they do."""
 
     servers: tuple[str, ...]
     """Empty: all of them."""
@@ -47,8 +47,8 @@ class Holding:
         if self.held:
             yield f"calls of {', '.join(self.held)} that can be taken back run unasked"
         for one in self.asked:
-            whose = f"calls of {', '.join(one.servers)}" if one.servers else "all calls"
-            yield f"{whose} are asked about: {one.why}"
+            whose = f"calls of {', '.join(one.servers)}" if one.servers else "calls"
+            yield f"{whose} that the policy asks about need a reviewer: {one.why}"
 
     def as_json(self) -> Json:
         """The effect as JSON."""
@@ -101,8 +101,9 @@ def holding(
     held: list[str] = []
     asked: dict[tuple[str, str], list[str]] = {}
     for spec in settings.servers:
-        if spec.remote is not None:
-            continue  # nothing of this machine could hold it, and nobody expects it
+        # Nothing of this machine could hold a remote server; others have to write elsewhere.
+        if spec.remote is not None or keeps_own_place(spec):
+            continue
         walls = configured_walls(spec, confined.get(spec.name))
         why = why_open(walls, settings.workspace)
         if why is None:
@@ -126,7 +127,7 @@ def _nothing(why: str, remedy: str) -> Holding:
 
 def _remedy(walls: Walls | None) -> str:
     if walls is None:
-        return "install the sandbox that doctor names, and leave sandbox: false out of its entry"
+        return "install what doctor names, and leave sandbox: false out of its entry"
     if not walls.is_offline:
         return (
             "leave sandbox.network.allowedDomains out of its entry: an approved call reaches its "

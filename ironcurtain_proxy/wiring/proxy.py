@@ -1,7 +1,7 @@
 """One proxy put together from its settings: everything but the agent's side."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 from ironcurtain_proxy.agent.asking import AskedClient
 from ironcurtain_proxy.agent.own_tools import is_own
@@ -64,8 +65,7 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.telemetry.export import Telemetry
 
 
-@dataclass(slots=True, kw_only=True)
-class Proxy:
+class Proxy(Struct, kw_only=True):
     """The parts of one proxy, joined. Nothing runs yet."""
 
     settings: Settings

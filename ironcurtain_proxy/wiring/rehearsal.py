@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from ironcurtain_proxy.approval.containment import Considered, hosts_of, why_asked, written_outside
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.decision.containment import rule_for_reviewers
+from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.rehearsal import Rehearsal
@@ -68,6 +68,7 @@ def rehearsal_for(
             workspace=settings.workspace,
             walls=configured_walls(by_name[server], confined.get(server)),
             for_reviewers=rule_for_reviewers(facts.request, loaded.policy),
+            asked_to_read=is_asked_to_read(facts.request, loaded.policy),
             tried="",
         )
         return why_asked(considered) or ""

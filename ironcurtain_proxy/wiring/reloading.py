@@ -34,13 +34,17 @@ import anyio
 import anyio.to_thread
 
 from ironcurtain_proxy.config.policy.difference import Basis, rule_changes
-from ironcurtain_proxy.config.policy.policy_files import possible_files
+from ironcurtain_proxy.config.policy.policy_files import (
+    FileStates,
+    file_states,
+    gone,
+    possible_files,
+)
 from ironcurtain_proxy.config.policy.policy_loading import (
     LoadedPolicy,
     gather_policy,
     load_candidate,
 )
-from ironcurtain_proxy.config.policy.watched_files import FileStates, file_states, gone
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
@@ -83,7 +87,7 @@ class Reloading:
     on_change: Callable[[], Awaitable[None]] | None = None
     """Called after another policy took effect."""
     problem: str = ""
-    """Why the files are not what is in force; empty: they are."""
+    """The reason why the files are not in force; empty: they are."""
     _seen: FileStates = field(default=(), init=False)
     """The states of the files at the last look."""
     _taken: FileStates = field(default=(), init=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
@@ -49,8 +50,7 @@ class Ways:
     """The timeline of the workspace; None: the engine approves nothing that must be undoable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewers:
+class Reviewers(Struct, frozen=True, kw_only=True):
     """The desk and those behind it."""
 
     desk: Desk

@@ -36,8 +36,7 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.own_process.memory import Trimming
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.own_process.unattended import LOGGER, telling
-from ironcurtain_proxy.review.channel_order import Channel
-from ironcurtain_proxy.review.late_channel import LateChannel
+from ironcurtain_proxy.review.channel_order import Channel, LateChannel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.sessions.directories import remove_old_sessions_later
 from ironcurtain_proxy.sessions.running import forget_session, note_session

@@ -3,17 +3,21 @@
 from ironcurtain_proxy.cli.init_after import joined
 
 
-def test_packages_of_one_program_are_installed_by_one_command() -> None:
+def test_one_command_installs_several_packages_where_its_program_takes_several() -> None:
     said = [
         "npm install -g @anthropic-ai/sandbox-runtime@0.0.83",
         "first install srt",
         "npm install -g @modelcontextprotocol/server-memory",
         "npm install -g @modelcontextprotocol/server-memory",
         "uv tool install mcp-server-git",
+        "uv tool install excel-mcp-server",
+        "pipx install mcp-server-time",
     ]
     assert joined(said) == [
         "npm install -g @anthropic-ai/sandbox-runtime@0.0.83 @modelcontextprotocol/server-memory",
         "uv tool install mcp-server-git",
+        "uv tool install excel-mcp-server",
+        "pipx install mcp-server-time",
     ]
 
 

@@ -11,8 +11,7 @@ import pytest
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.cli.annotate import reviewed
 from ironcurtain_proxy.cli.init_talk import Talk
-from ironcurtain_proxy.config.annotating.described import described, described_prompts
-from ironcurtain_proxy.config.annotating.written import with_server
+from ironcurtain_proxy.config.annotating.described import described, described_prompts, with_server
 from ironcurtain_proxy.model.json import Json
 from tests.e2e.servers import whole
 

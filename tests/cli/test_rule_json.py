@@ -39,6 +39,7 @@ def test_a_rule_keeps_each_condition_when_it_is_printed(key: str, tmp_path: Path
         "then": "escalate",
         "reason": "because",
         "contained": False,
+        "containedReads": True,
         "everywhere": True,
     }
     report = Report()

@@ -2,9 +2,10 @@
 
 import pytest
 
-from ironcurtain_proxy.decision.containment import rule_for_reviewers
+from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
+from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import PathCondition, Policy, Rule
+from ironcurtain_proxy.model.policy import Floor, NameCondition, PathCondition, Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 
 KEPT = Rule(name="kept", effect="escalate", reason="so", contained=False)
@@ -40,3 +41,50 @@ def test_a_rule_keeps_a_call_only_where_it_answers_for_it(
 ) -> None:
     found = rule_for_reviewers(asked, Policy(rules=rules))
     assert (found is not None and found.name == "kept") is kept
+
+
+READS: tuple[ArgumentRole, ...] = ("read-path", "write-path")
+WHOLE_TOOL = Rule(name="unknown", effect="escalate", reason="so", contained_reads=True)
+SECRETS = Rule(
+    name="secrets",
+    effect="escalate",
+    reason="so",
+    names=NameCondition(roles=frozenset({"read-path"}), matching=frozenset({".env"})),
+)
+BELOW_A = Rule(
+    name="below",
+    effect="allow",
+    reason="so",
+    paths=PathCondition(roles=frozenset({"read-path"}), within=RealPath.from_text("/a")),
+)
+
+
+@pytest.mark.parametrize(
+    ("rules", "path", "asked"),
+    [
+        ((WHOLE_TOOL, SECRETS, BELOW_A), "/a/b", False),
+        ((WHOLE_TOOL, SECRETS, BELOW_A), "/a/.env", True),
+        ((WHOLE_TOOL, SECRETS, BELOW_A), "/b", True),
+        ((WHOLE_TOOL, OTHER, BELOW_A), "/a/b", True),
+        ((OTHER, BELOW_A), "/a/b", True),
+        ((OTHER, WHOLE_TOOL, BELOW_A), "/a/b", True),
+        ((WHOLE_TOOL,), "/a/b", True),
+    ],
+)
+def test_a_rule_about_a_whole_tool_asks_about_no_read_that_others_allow(
+    rules: tuple[Rule, ...], path: str, asked: bool
+) -> None:
+    fact = ArgumentFact("path", READS, (PathValue(path, RealPath.from_text(path)),))
+    reading = AccessRequest(
+        server="box", tool="write", annotated=True, has_arguments=True, arguments=(fact,)
+    )
+    assert is_asked_to_read(reading, Policy(rules=rules)) is asked
+
+
+def test_a_projects_question_about_reading_stays() -> None:
+    fact = ArgumentFact("path", READS, (PathValue("/a/b", RealPath.from_text("/a/b")),))
+    reading = AccessRequest(
+        server="box", tool="write", annotated=True, has_arguments=True, arguments=(fact,)
+    )
+    project = Floor(rules=(OTHER,), asks=True)
+    assert is_asked_to_read(reading, Policy(rules=(WHOLE_TOOL, BELOW_A), floors=(project,)))

@@ -7,7 +7,9 @@ from contextlib import suppress
 
 import pytest
 import uvicorn
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ironcurtain_proxy.front import connections
 from ironcurtain_proxy.front.connections import FrontConnection
@@ -16,13 +18,16 @@ PATIENCE = 20.0
 REQUEST = b"GET / HTTP/1.1\r\nHost: h\r\n"
 
 
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    body = await Request(scope, receive).body()
+    await Response(b"done" + body)(scope, receive, send)
+
+
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A server with our connections, which waits a tenth of a second for a head."""
     monkeypatch.setattr(connections, "_SLOWEST", 0.1)
-    config = uvicorn.Config(
-        Response("done"), port=0, log_level="critical", http=FrontConnection, ws="none"
-    )
+    config = uvicorn.Config(echo, port=0, log_level="critical", http=FrontConnection, ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -72,4 +77,25 @@ def test_a_request_that_is_whole_is_answered_and_another_after_it(port: int) -> 
             said = b""
             while b"done" not in said:
                 said += connection.recv(1000)
+            assert said.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n",
+        b"Connection: Upgrade\r\nuPGRADE: websocket\r\nSec-WebSocket-Version: 13\r\n",
+    ],
+)
+def test_an_offer_of_another_protocol_is_ignored_and_the_body_read(port: int, offer: bytes) -> None:
+    body = b"a\r\nUpgrade: x\r\n\r\n"
+    request = b"POST / HTTP/1.1\r\nHost: h\r\n" + offer
+    with connected(port) as connection:
+        for _ in range(2):
+            connection.sendall(request + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            said = b""
+            while not said.endswith(b"\r\n\r\ndone" + body):
+                found = connection.recv(1000)
+                assert found, said
+                said += found
             assert said.startswith(b"HTTP/1.1 200")

@@ -154,3 +154,19 @@ async def test_a_session_that_starts_while_the_front_ends_leaves_no_process() ->
         with pytest.raises(TooManyError):
             await sessions.begin("alice")
     assert started[0]._process.returncode is not None
+
+
+async def test_an_answer_that_cannot_be_handed_out_is_an_error() -> None:
+    answer = b'{"id":1,"result":"' + b"x" * 5000 + b'"}'
+
+    async def start(_name: str) -> ProxyProcess:
+        return await ProxyProcess.start(["cat"], {}, 4096)
+
+    async with running(some(start)) as sessions:
+        session = await sessions.begin("alice")
+        follower = session.begin(a_request()).follow()
+        await session.send(answer + b"\n")
+        with anyio.fail_after(10):
+            line = await follower.next()
+        assert b"the answer is too large" in (line or b"")
+        assert sessions.find("alice", session.name) is session

@@ -7,7 +7,7 @@ import pytest
 
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.grant_settlement import discharge
-from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.grants.whole_calls import (
     is_never_remembered,
     whole_call_candidates,
@@ -134,3 +134,39 @@ def test_a_deletion_of_a_named_path_is_remembered_by_that_path() -> None:
     path = PathValue("/work/x", RealPath.from_text("/work/x"))
     asked = call("delete-path", path, annotated=True, effect="destroys")
     assert not is_never_remembered(asked)
+
+
+def naming(arguments: dict[str, Json], *facts: ArgumentFact) -> EscalatedCall:
+    roles = dict.fromkeys(role for fact in facts for role in fact.roles)
+    request = AccessRequest(
+        server="notes", tool="do", annotated=True, has_arguments=True, arguments=facts
+    )
+    return EscalatedCall(
+        server="notes",
+        tool="do",
+        definition="d1",
+        request=request,
+        arguments=arguments,
+        roles=(*roles,),
+    )
+
+
+def test_a_pattern_is_offered_where_what_no_pattern_describes_is_left_out() -> None:
+    file = "/w/data/a.csv"
+    path = ArgumentFact(
+        "path", ("write-path",), (PathValue(text=file, path=RealPath.from_text(file)),)
+    )
+    left_out = naming({"path": file}, path, ArgumentFact("links", ("unclear",), ()))
+    assert whole_call_candidates(left_out) == ()
+    (pattern,) = candidates(left_out, Places(directories=frozenset()))
+    book = GrantBook()
+    book.add(Grant(id=GrantId("g"), pattern=pattern, created=NOW, source="", reason=""))
+    assert not discharge(REASONS[:1], left_out, book, NOW).open
+    given = ArgumentFact("links", ("unclear",), (Text("x"),))
+    with_links = naming({"path": file, "links": "x"}, path, given)
+    assert discharge(REASONS[:1], with_links, book, NOW).open
+    assert whole_call_candidates(with_links)
+
+
+def test_a_call_that_leaves_out_all_that_it_could_name_can_be_remembered_alone() -> None:
+    assert whole_call_candidates(naming({}, ArgumentFact("links", ("unclear",), ())))

@@ -17,7 +17,8 @@ from ironcurtain_proxy.config.presets.preset import PresetName, PresetRule, pres
 from ironcurtain_proxy.model.json import Json
 
 BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "keeps"})
-"""Kinds whose rules name each tool. For the others the roles or the server suffice."""
+"""The kinds of tools whose rules name each tool. For other kinds the roles or the server suffice.
+"""
 
 _SECRETS: Final = "@secrets"
 _NAMES_RULE: Final = "escalate-read-secret-file"
@@ -51,13 +52,14 @@ def base_document(name: PresetName, command_servers: Sequence[str]) -> tuple[byt
 
 def as_rule(template: PresetRule, name: str, condition: dict[str, Json]) -> Json:
     """A rule of a preset as it stands in a policy file."""
-    return {
+    rule: dict[str, Json] = {
         "name": name,
         "description": template.reason,
         "if": condition,
         "then": template.then,
         "reason": template.reason,
     }
+    return rule | {"containedReads": True} if template.contained_reads else rule
 
 
 def _filled(condition: Mapping[str, Json]) -> dict[str, Json]:

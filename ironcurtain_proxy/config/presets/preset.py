@@ -22,11 +22,12 @@ class PresetRule:
     """A rule with the kinds of tools that it applies to."""
 
     about: ToolKind
-    """The rule is left out where no server has such a tool."""
+    """The kind of tools. The rule is left out where no server has such a tool."""
     name: str
     condition: Mapping[str, Json]
     then: str
     reason: str
+    contained_reads: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class Preset:
     config: Mapping[str, Json]
     """Sections of `config.json`."""
     always_asked: frozenset[str]
-    """Kinds of tools that are asked about for each possible change."""
+    """The kinds of tools that are asked about for each possible change."""
     rules: tuple[PresetRule, ...]
 
 
@@ -60,6 +61,7 @@ def preset(name: PresetName) -> Preset:
                     condition=rule["if"],
                     then=rule["then"],
                     reason=rule["reason"],
+                    contained_reads=rule.get("containedReads", False),
                 )
                 for rule in data["rules"]
             ]

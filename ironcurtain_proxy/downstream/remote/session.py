@@ -79,7 +79,7 @@ class HttpSession:
             await self._requester.close()
 
     def ending(self) -> str:
-        """Why the session is over."""
+        """The reason for the end of the session."""
         return self._inbound.why
 
     # --- the sink

@@ -45,7 +45,8 @@ _OLDER: Final = frozenset({400, 404, 405})
 """The status codes with which a server of the older transport answers a message."""
 
 _RETRY: Final = 1.0
-_SHORTEST_RETRY: Final = 0.1
+_SHORTEST_RETRY: Final = 100
+"""Milliseconds that a server may ask for."""
 _LONGEST_RETRY: Final = 30.0
 _ATTEMPTS: Final = 5
 """A broken stream is taken up so many times in a row without an event in between."""
@@ -318,8 +319,8 @@ class StreamableHttp(Sending):
             except ServerUnavailableError:
                 pass  # as above
             except DownstreamError:
-                # Too large, or no answer: it is not asked for again.
-                place = _Place()
+                # Too large, or no stream: the same event is not asked for again.
+                place.last_event = ""
             await anyio.sleep(place.pause())
 
     def _has_no_stream(self, status: int) -> bool:
@@ -348,7 +349,8 @@ class _Place:
         if event.id and event.id.isascii() and event.id.isprintable():
             self.last_event = event.id
         if event.retry is not None:
-            self._retry = min(max(event.retry / 1000, _SHORTEST_RETRY), _LONGEST_RETRY)
+            # As integers: one of 400 digits is no float.
+            self._retry = min(max(event.retry, _SHORTEST_RETRY), int(1000 * _LONGEST_RETRY)) / 1000
         self.attempts = 0
 
     def pause(self) -> float:

@@ -208,6 +208,37 @@ def test_paths_inside_objects_are_paths_and_so_is_what_the_agent_adds_to_them() 
     assert found.arguments["files"] == {"default": ["read-path"], "inside": inside}
 
 
+def test_a_sheet_or_a_page_beside_a_path_is_a_place_in_that_file() -> None:
+    found = read(tool("read_range", "Reads cells.", path=TEXT, sheet=TEXT, range=TEXT))
+    assert (found.kind, found.changes) == ("files", False)
+    assert found.arguments == {"path": ["read-path"], "sheet": ["none"], "range": ["none"]}
+    style: Json = {"type": "object", "properties": {"fontName": TEXT, "size": {"type": "number"}}}
+    found = read(tool("format_page", "Formats a page.", file=TEXT, page=TEXT, style=style))
+    assert (found.kind, found.changes) == ("files", True)
+    assert found.arguments["style"] == {
+        "default": ["read-path", "write-path"],
+        "inside": {"fontName": ["none"], "size": ["none"]},
+    }
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        tool("read_range", "Reads cells.", spreadsheetId=TEXT, sheet=TEXT),
+        tool("add_sheet", "Adds a sheet.", path=TEXT, new_name=TEXT),
+        tool("add_file", "Adds a file.", path=TEXT, project=TEXT),
+        tool("copy_sheet", "Copies a sheet.", path=TEXT, sheet=TEXT, link=TEXT),
+        tool("copy_sheet", "Copies a sheet to the server.", path=TEXT, sheet=TEXT),
+        tool("send_sheet", "Sends a sheet.", path=TEXT, sheet=TEXT),
+        tool("get_sheet", "Reads a sheet.", path=TEXT, sheet={**TEXT, "description": "A URL"}),
+    ],
+)
+def test_what_may_name_more_than_a_part_of_a_file_stays_unknown(
+    definition: Mapping[str, Json],
+) -> None:
+    assert read(definition).kind == "unknown"
+
+
 def test_what_an_unknown_tool_is_said_to_read_gets_a_point_like_what_writes() -> None:
     assert read(tool("list_tasks", "Lists tasks")).effect == "writes"
     assert read(tool("send_tasks", "Sends tasks")).effect == "sends"

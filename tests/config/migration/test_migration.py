@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.config.migration.migration import migrate, migrated_mode, plan_of
+from ironcurtain_proxy.config.migration.legacy_switch import migrated_mode
+from ironcurtain_proxy.config.migration.migration import migrate, plan_of
 from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.json import Json

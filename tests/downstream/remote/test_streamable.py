@@ -10,7 +10,7 @@ import orjson
 import pytest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from ironcurtain_proxy.downstream.remote import sending
+from ironcurtain_proxy.downstream.remote import sending, streamable
 from ironcurtain_proxy.downstream.remote.sending import REPLIES_AT_ONCE
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import (
@@ -283,6 +283,21 @@ async def test_a_server_without_such_a_stream_and_session_is_asked_for_one_once(
         await anyio.sleep(2.2)
     assert [one.method for one in site.heard].count("GET") == 1
     assert [one.said for one in site.heard].count("initialize") == 1
+
+
+async def test_a_server_without_a_usable_stream_is_asked_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streamable, "_RETRY", 0.05)
+
+    async def handler(heard: Heard) -> Response | None:
+        return Response(status_code=500) if heard.method == "GET" else None
+
+    site = Site(handler=handler)
+    async with talking_to(site):
+        # Pauses of 0.05, 0.1, 0.2, 0.4 and 0.8 seconds; without their growth there are 30.
+        await anyio.sleep(1.5)
+    assert 2 <= [one.method for one in site.heard].count("GET") <= 6
 
 
 async def test_a_call_without_an_answer_ends_at_its_deadline_and_is_withdrawn() -> None:
