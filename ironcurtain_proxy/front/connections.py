@@ -19,6 +19,43 @@ _LARGEST: Final = 1 << 16
 _OFFER: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 
+class JoinedWrites(asyncio.Transport):
+    """A transport on which the head of an answer leaves with its body, in one packet.
+
+    uvicorn writes them one after the other. What has nothing behind it leaves at the end of the
+    turn of the event loop.
+    """
+
+    def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._inner = inner
+        self._loop = loop
+        self._kept = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send, together with what was kept."""
+        kept, self._kept = self._kept, b""
+        if kept:
+            self._inner.write(kept + data)
+        elif data:
+            self._kept = bytes(data)
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        """Send what was kept, and close."""
+        self._flush()
+        self._inner.close()
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._inner.is_closing()
+
+    def _flush(self) -> None:
+        kept, self._kept = self._kept, b""
+        if kept:
+            self._inner.write(kept)
+
+
 class FrontConnection(HttpToolsProtocol):
     """One connection."""
 
@@ -30,6 +67,7 @@ class FrontConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer of the first head. Called by the event loop."""
         super().connection_made(transport)
+        self.transport = JoinedWrites(transport, self.loop)
         self._wait()
 
     def data_received(self, data: bytes) -> None:

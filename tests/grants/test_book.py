@@ -320,14 +320,15 @@ def test_a_role_that_did_not_escalate_then_is_not_covered_when_it_does() -> None
 
 
 def test_a_role_that_escalated_while_it_was_left_out_must_be_left_out_again() -> None:
-    def searching(*where: Value) -> EscalatedCall:
-        found = (fact("path", "read-path", path("/etc/x")), fact("into", "write-path", *where))
-        arguments: dict[str, Json] = {"path": "/etc/x"}
+    def searching(*where: Value, path_: str = "/etc/x") -> EscalatedCall:
+        found = (fact("path", "read-path", path(path_)), fact("into", "write-path", *where))
+        arguments: dict[str, Json] = {"path": path_}
         if where:
             arguments["into"] = where[0].text
         return a_call(*found, arguments=arguments)
 
     assert allows(searching(), searching())
+    assert allows(searching(), searching(path_="/etc/z")), "what was given is no flag"
     assert not allows(searching(), searching(path("/etc/y")))
     assert not allows(searching(path("/etc/y")), searching())
 
