@@ -86,7 +86,10 @@ async def log_in(
                 response = await _refused_request(client, endpoint.url, provider)
         except TimeoutError:
             problem = "nobody has logged in"
-        except (OAuthFlowError, IronCurtainError, httpx2.HTTPError, ValueError) as error:
+        except (
+            *(OAuthFlowError, IronCurtainError, ValueError),
+            *(httpx2.HTTPError, httpx2.InvalidURL),
+        ) as error:
             problem = _words(error)
     if problem:
         raise LoginFailedError(problem)

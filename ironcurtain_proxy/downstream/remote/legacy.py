@@ -6,6 +6,7 @@ The stream names that address first. When the stream ends, the session has ended
 from urllib.parse import urljoin, urlsplit
 
 import anyio
+import httpx2
 
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
 from ironcurtain_proxy.downstream.remote.requests import Requester
@@ -48,8 +49,11 @@ class LegacySse(Sending):
 
     def _endpoint(self, text: str) -> str:
         """The URL for messages. It must be the server's own: messages carry its token."""
-        address = urljoin(self._url, text.strip())
-        here, there = urlsplit(self._url), urlsplit(address)
+        try:
+            address = str(httpx2.URL(urljoin(self._url, text.strip())))
+            here, there = urlsplit(self._url), urlsplit(address)
+        except (httpx2.InvalidURL, ValueError):
+            raise ServerUnavailableError("it names no address to send to") from None
         if (here.scheme, here.netloc) != (there.scheme, there.netloc):
             raise ServerUnavailableError("it names an address of another origin to send to")
         return address

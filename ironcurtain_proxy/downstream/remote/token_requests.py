@@ -115,12 +115,8 @@ async def request_token(
         RefusedError: there is none for this form.
         ServerUnavailableError: it cannot be asked, or answers otherwise.
     """
-    request = client.build_request(
-        "POST",
-        endpoint,
-        **_identified(form, client_id=client_id, secret=secret, method=method),
-    )
-    status, body = await _ask(client, request)
+    given = _identified(form, client_id=client_id, secret=secret, method=method)
+    status, body = await _ask(client, _posted(client, endpoint, given))
     if status in _REFUSALS:
         raise RefusedError
     try:
@@ -143,8 +139,16 @@ async def revoke(
 ) -> bool:
     """Tell the authorization server that a token is not used any more (RFC 7009)."""
     given = _identified({"token": token}, client_id=client_id, secret=secret, method=method)
-    status, _ = await _ask(client, client.build_request("POST", endpoint, **given))
+    status, _ = await _ask(client, _posted(client, endpoint, given))
     return status == _OK
+
+
+def _posted(client: httpx2.AsyncClient, endpoint: str, given: _Given) -> httpx2.Request:
+    """The request to an endpoint, which the authorization server named."""
+    try:
+        return client.build_request("POST", endpoint, **given)
+    except httpx2.InvalidURL:
+        raise ServerUnavailableError("the authorization server names no address") from None
 
 
 def _identified(

@@ -8,8 +8,17 @@ import pytest
 from starlette.responses import Response
 
 from ironcurtain_proxy.errors import DownstreamError
-from tests.downstream.remote.site import Heard, Site, done, event, talking_to
-from tests.downstream.scripted_servers import a_call, text_of
+from tests.downstream.remote.site import (
+    Heard,
+    Site,
+    done,
+    event,
+    remote,
+    serving,
+    stream,
+    talking_to,
+)
+from tests.downstream.scripted_servers import a_call, running, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -117,3 +126,29 @@ async def test_what_stands_around_an_answer_changes_nothing(make: Maker) -> None
         assert await text_of(servers, "echo") == "done"
         assert await text_of(servers, "echo") == "done"
     assert len(site.said("initialize")) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("http://[::1/messages", "no address"),
+        ("/mess\x01age", "no address"),
+        ("http://127.0.0.1:99999/", "another origin"),
+        ("//169.254.169.254/latest", "another origin"),
+        ("http://127.0.0.1:{port}@169.254.169.254/", "another origin"),
+        ("http://user@127.0.0.1:{port}/", "another origin"),
+        ("file:///etc/passwd", "another origin"),
+    ],
+)
+async def test_an_odd_address_of_the_older_transport_leads_nowhere(
+    address: str, reason: str
+) -> None:
+    async def handler(heard: Heard) -> Response | None:
+        there = address.format(port=site.port).encode()
+        return stream(b"event: endpoint\ndata: " + there + b"\n\n")
+
+    site = Site(handler=handler)
+    with serving(site):
+        async with running(remote(site.url, type="sse")) as servers:
+            assert reason in servers.status()["one"].error
+    assert {one.method for one in site.heard} == {"GET"}

@@ -250,6 +250,18 @@ async def test_a_server_without_oauth_needs_no_login() -> None:
         await log_in("one", endpoint_of(open_site), None, browse)
 
 
+async def test_a_token_endpoint_that_is_no_address_fails_the_call_alone(
+    site: Site, authority: Authority, tmp_path: Path
+) -> None:
+    file = LoginFile(tmp_path, "one", site.url)
+    file.write(a_login(site, authority))
+    async with using(site, tmp_path) as servers:
+        broken = {"token_endpoint": "http://[::1"}
+        file.write(a_login(site, authority, **broken, expires_at=1.0))
+        with pytest.raises(DownstreamError, match="names no address"):
+            await text_of(servers, "echo")
+
+
 async def test_an_authorization_server_chooses_no_codec_for_its_refusal() -> None:
     async def handler(heard: Heard) -> Response | None:
         here = refusing.url.removesuffix("/mcp")
