@@ -309,19 +309,19 @@ class NothingPinned:
     """Pins of nothing: all is used as servers say it."""
 
     def listed(self, _server: str, _section: Section, _entries: Mapping[str, Json]) -> Holds:
-        """Nothing is held."""
+        """No part is held."""
         return {}
 
     def is_listed(self, _server: str, _section: Section) -> bool:
-        """Nothing needs to be listed first."""
+        """True: no section needs to be listed first."""
         return True
 
     def held(self, _server: str, _section: Section, _name: str) -> str | None:
-        """Nothing is held."""
+        """None: no part is held."""
         return None
 
     def seen(self, _server: str, _section: Section, _name: str, _value: Json) -> str | None:
-        """Nothing is held."""
+        """None: no part is held."""
         return None
 
 
@@ -339,7 +339,7 @@ class World:
     aftermath: Aftermath | None = None
     lookout: Lookout | None = None
     containment: Containment | None = None
-    """None: containment is off."""
+    """The containment of the session; None: it is off."""
     timeline: Timeline | None = None
     """The timeline of the workspace; None: no call can be undone, and none is contained."""
     pins: Pins = field(default_factory=NothingPinned)

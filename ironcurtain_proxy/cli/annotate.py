@@ -133,7 +133,7 @@ def _chosen(settings: Settings, name: str) -> ServerSpec:
         near = nearest(name, found)
         hint = f" (did you mean {shown(near)}?)" if near else ""
         known = ", ".join(sorted(found)) or "none"
-        raise ConfigurationError(f"there is no server {shown(name)}{hint}: there is {known}")
+        raise ConfigurationError(f"there is no server {shown(name)}{hint}; configured: {known}")
     spec = found[name]
     # Its tools can be listed without any host; a server that needs one says so, and is asked again.
     return replace(spec, allowed_domains=(), sandbox=_offline(spec))

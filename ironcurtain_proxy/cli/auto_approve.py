@@ -134,7 +134,9 @@ class _Clock:
 def _model(options: argparse.Namespace, key: str) -> Model | None:
     if options.model is None:
         if options.api_base is not None:
-            raise ConfigurationError("--api-base says where a model is: name it with --model")
+            raise ConfigurationError(
+                "--api-base is the address of a model: name the model with --model"
+            )
         return None
     require("llm", "auto-approve --model")
     config = AutoApproverConfig(enabled=True, model_id=options.model, api_base=options.api_base)

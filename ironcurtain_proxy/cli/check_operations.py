@@ -82,7 +82,7 @@ def _say_unspoken(spec: ServerSpec, uris: tuple[str, ...], kernel: Kernel, repor
         report.warning(
             f"{spec.name} resources {shown(scheme + ':')}",
             (),
-            f"no rule speaks of {count} of them: they are denied, and not listed",
+            f"no rule covers {count} of them: they are denied, and not listed",
         )
 
 

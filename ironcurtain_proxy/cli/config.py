@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 def _without_plan(settings: Settings, file: Path) -> int:
     outdated = [w for w in settings.warnings if w.message.startswith("deprecated: read as")]
     for warning in outdated:
-        complain(f"{warning}: this file is not JSON, so write it in yourself")
+        complain(f"{warning}: this file is not JSON: add the setting by hand")
     if not outdated:
         say(f"{visible(str(file))}: up to date")
     return int(bool(outdated))

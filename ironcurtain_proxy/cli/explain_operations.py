@@ -11,6 +11,7 @@ from ironcurtain_proxy.cli.explain_overlay import ExplainedCall
 from ironcurtain_proxy.cli.kernel import roots_answer
 from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -118,4 +119,4 @@ def show_roots(options: argparse.Namespace) -> int:
 def _require(server: str, configured: Collection[str]) -> None:
     if server not in configured:
         known = ", ".join(sorted(configured)) or "none"
-        raise ConfigurationError(f'no server "{server}" is configured: there is {known}')
+        raise ConfigurationError(f"there is no server {shown(server)}; configured: {known}")

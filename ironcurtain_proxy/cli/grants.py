@@ -306,7 +306,9 @@ def _revoke(found: Sequence[_Listed], reference: str, file: GrantsFile) -> int:
     meant = [one for one in found if one.id.startswith((reference or " ", begins))]
     if len(meant) != 1:
         many = "no grant" if not meant else "more than one grant"
-        complain(f"{visible(repr(reference))} is {many}: see grants list")
+        complain(
+            f"{visible(repr(reference))} is {many}: `ironcurtain-proxy grants list` shows the ids"
+        )
         return 1
     (one,) = meant
     taken = [_command(place, "revoke", one.id) for place in one.places]

@@ -82,12 +82,13 @@ def joined(commands: Iterable[str]) -> list[str]:
     """
     found: dict[str, dict[str, None]] = {}
     alone: dict[str, None] = {}
-    for command in commands:
+    for said in commands:
+        command, _, note = said.partition(" (")
         start = next((one for one in (*_SEVERAL, *_ONE) if command.startswith(one)), None)
-        if start in _SEVERAL and _PLAIN.fullmatch(command):
+        if start in _SEVERAL and not note and _PLAIN.fullmatch(command):
             found.setdefault(start, {}).update(dict.fromkeys(command.removeprefix(start).split()))
         elif start is not None:
-            alone[command] = None
+            alone[command + (f"  # {note.removesuffix(')')}" if note else "")] = None
     return [*[start + " ".join(words) for start, words in found.items()], *alone]
 
 

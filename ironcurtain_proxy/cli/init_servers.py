@@ -224,10 +224,10 @@ def _meaning(tool: ReadTool, chosen: Preset) -> str:
 
 def _of_unknown(chosen: Preset) -> str:
     if any(rule.about == "unknown" and rule.then == "deny" for rule in chosen.rules):
-        return "not recognised: denied"
+        return "denied"
     if "containment" in chosen.config:
-        return "not recognised: you are asked, unless a sandbox holds the call"
-    return "not recognised: you are asked"
+        return "you are asked, unless a sandbox holds the call"
+    return "you are asked"
 
 
 _MEANS: Final[Mapping[str, str]] = {

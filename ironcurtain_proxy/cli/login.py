@@ -76,7 +76,7 @@ def logged_in(found: RemoteServer, *, opens_browser: bool, port: int | None = No
     own = endpoint.oauth
     if own is not None and own.grant == "client-credentials":
         raise ConfigurationError(
-            f'server "{found.name}" is logged in to with client-credentials, without a person'
+            f'server "{found.name}" logs in with client-credentials, without a person'
         )
     # The SDK takes half a second to import.
     from ironcurtain_proxy.downstream.remote.browser_login import log_in  # noqa: PLC0415

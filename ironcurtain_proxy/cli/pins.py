@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     found = [one for one in everything if isinstance(one, ServerPins)]
     chosen = [one for one in found if options.server in (None, one.server)]
     for fault in faults:
-        complain(f"{visible(str(fault))}; its server is held: {_MEND}")
+        complain(f"{visible(str(fault))}; its server stays hidden: {_MEND}")
     if options.server is not None and not chosen:
         raise ConfigurationError(f'nothing is pinned of a server "{visible(options.server)}"')
     match options.action:
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(faults))
 
 
-_MEND: Final = "`pins reset SERVER` trusts the server anew, and keeps the file aside"
+_MEND: Final = "`pins reset SERVER` trusts the server anew, and moves the file aside"
 
 
 def _list(chosen: Sequence[ServerPins], *, as_json: bool) -> None:
@@ -239,7 +239,9 @@ def _is_named(change: Change, parts: Sequence[str] | None) -> bool:
 
 def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
-        raise ConfigurationError("this is no terminal to ask on: read `pins diff`, then add --yes")
+        raise ConfigurationError(
+            "`pins accept` asks on a terminal, and this is none: read `pins diff`, then add --yes"
+        )
     return is_confirmed(question)
 
 
@@ -252,7 +254,7 @@ def _reset(store: PinStore, server: str, config: Path | None) -> int:
     if not chosen and not damaged:
         raise ConfigurationError(f'nothing is pinned of a server "{visible(server)}"')
     for launch in sorted(damaged):
-        say(f"kept aside: {visible(str(store.put_aside(launch)))}")
+        say(f"moved aside: {visible(str(store.put_aside(launch)))}")
     for one in chosen:
         store.forget(one.launch)
     say(f"forgotten: {visible(server)} is trusted anew when it lists its tools next")
@@ -269,12 +271,14 @@ def pins_warnings(state_dir: Path) -> Sequence[str]:
     lines: list[str] = []
     for one in pin_store(state_dir).all():
         if isinstance(one, PinsFileError):
-            lines.append(f"{visible(str(one))}; its server is held: ironcurtain-proxy pins list")
+            lines.append(
+                f"{visible(str(one))}; its server stays hidden: ironcurtain-proxy pins list"
+            )
         elif waiting := changes(one):
             count = counted(len(waiting), "change")
             name = visible(one.server)
             lines.append(
-                f'server "{name}": {count} of what it says of itself must be accepted: '
+                f'server "{name}": {count} of its description to be accepted: '
                 f"ironcurtain-proxy pins diff {name}"
             )
     return lines

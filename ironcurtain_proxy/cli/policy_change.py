@@ -32,7 +32,7 @@ def change(verb: str, options: argparse.Namespace) -> int:
     server, tool = tool_meant(options.tool, [*configured], may_be_bare=False)
     known_as = configured.get(server, server)
     if known_as != server:
-        say(f"rules know {server} as {known_as}")
+        say(f"rules name server {server} {known_as}")
     if tool != EVERY:
         for note in about_unknown_tool(known_as, tool, before.annotations)[1:]:
             say(f"warning: {note}")

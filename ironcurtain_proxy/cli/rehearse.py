@@ -79,7 +79,7 @@ def _kept(file: Path | None) -> tuple[KeptGrant, ...]:
     if file is None:
         return ()
     if not file.exists():
-        raise ConfigurationError(f"{file}: is not there")
+        raise ConfigurationError(f"{file}: no such file")
     read = GrantsFile(file).read().read
     for problem in read.problems:
         complain(f"{file}: {problem}")

@@ -165,7 +165,9 @@ def _safety_level(spot: Spot) -> SafetyLevel:
 def _check_plain(spot: Spot, name: Capability) -> None:
     """Refuse a scope or a parameter, which would be read as the whole capability."""
     if ":" in name:
-        spot.error("scopes and parameters of capabilities are not understood")
+        spot.error(
+            "scopes and parameters of capabilities are not supported: write the part before `:`"
+        )
 
 
 def _warn_of_names_on_one_side(names: Iterable[_Named], others: Iterable[_Named]) -> None:

@@ -72,8 +72,8 @@ def _policy(layers: Layers, standard: str) -> str:
         return said
     if not required:
         legacy.warning(
-            f'deprecated and without effect: approvalPolicy is "{standard}", '
-            'and "none" is the word if no tool shall be asked about'
+            f'deprecated and without effect: approvalPolicy is "{standard}"; '
+            'write "none" to ask about no tool'
         )
         return standard
     section = layers.spot(_SECTION)

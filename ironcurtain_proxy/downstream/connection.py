@@ -26,6 +26,7 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.jsonrpc.answers import Answers
 from ironcurtain_proxy.jsonrpc.codec import (
+    LONG_TEXT,
     Malformed,
     MessageId,
     decode,
@@ -306,7 +307,8 @@ class Connection:
         result, error = message.get("result"), message.get("error")
         capacity = self._listeners.capacity
         if isinstance(result, dict) and error is None:
-            answer = ToolResult(result=result, written=encode_value(result))
+            is_long = size >= LONG_TEXT and _has_long_text(result)
+            answer = ToolResult(result=result, written=encode_value(result, has_long_text=is_long))
             self._answers.settle(request_id, capacity.note(answer, size))
         elif isinstance(error, dict) and result is None:
             self._answers.settle(request_id, capacity.note(ToolResult(error=error), size))
@@ -375,6 +377,13 @@ class Connection:
             self._dropped.note("a request was not answered: the server does not read")
         elif request_id is not None:
             self._writer.write(line)
+
+
+def _has_long_text(result: Mapping[str, Json]) -> bool:
+    blocks = result.get("content")
+    first = blocks[0] if isinstance(blocks, list) and blocks else None
+    text = first.get("text", first.get("data")) if isinstance(first, dict) else None
+    return isinstance(text, str) and len(text) >= LONG_TEXT
 
 
 def _token_key(params: Mapping[str, Json]) -> _TokenKey | None:

@@ -36,10 +36,11 @@ _FILES_RATE: Final = 200_000
 """The most that a program can use up in a second."""
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _LEAST_MEMORY: Final = 2048 * MEBIBYTE
-"""On a small machine a build still fits, and the kernel decides."""
+"""The least limit of memory: on a small machine a build still fits, and the kernel decides."""
 _RESERVED_FILES: Final = 50_000
 _COUNTED: Final = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
-"""Of `smaps_rollup`: shared memory is divided among those that share it, files are left out."""
+"""The counted rows of `smaps_rollup`: shared memory is divided among those that share it, files are
+left out."""
 
 
 class DiskReserve(Struct, frozen=True):

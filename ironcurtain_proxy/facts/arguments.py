@@ -52,7 +52,7 @@ class ToolPlan(Struct, frozen=True):
     """The reading of one tool's arguments."""
 
     fixed: tuple[PlannedArgument, ...] | None
-    """In annotation order, if no role depends on another argument."""
+    """The arguments in annotation order; None: a role depends on another argument."""
     specs: tuple[tuple[str, RoleSpec], ...]
     command: str | None
     """The argument that holds a shell command by the annotation; the first of several. Beside

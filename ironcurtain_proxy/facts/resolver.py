@@ -71,7 +71,8 @@ SecretSearch: TypeAlias = Callable[[Mapping[str, Json]], tuple[FoundSecret, ...]
 """Finds the secrets in arguments."""
 
 SecretFinder: TypeAlias = Callable[[str], SecretSearch | None]
-"""By the operator's server name: the search; None: secrets are not sought."""
+"""Gives the search for secrets of a server, by the operator's name; None: secrets are not sought.
+"""
 
 
 def none_sought(_server: str) -> None:
@@ -86,7 +87,8 @@ class ToolSource(Struct, frozen=True, kw_only=True):
     """The knowledge about the servers."""
 
     lookup: Callable[[str, str], CataloguedTool | None]
-    """By the operator's server name and the server's own tool name: the catalogue as it is now."""
+    """Finds a tool in the present catalogue, by the operator's server name and the server's tool
+    name."""
     remotes: Callable[[str], GitRemotes]
     """Gives git as a server would run it, by the operator's name."""
     command_argument: Callable[[str, str], str | None] = _no_command

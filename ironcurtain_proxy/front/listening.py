@@ -19,7 +19,7 @@ _PROBE: Final = 1.0
 
 @contextmanager
 def listening(settings: FrontSettings) -> Iterator[list[socket.socket]]:
-    """Listen where the settings say; afterwards nothing is left behind.
+    """Listen where the settings say, and leave nothing behind afterwards.
 
     Raises:
         ConfigurationError: another program has the port or the path.
@@ -82,7 +82,7 @@ def _remove_own(path: Path, own: os.stat_result) -> None:
 
 
 def _remove_left_over(path: Path) -> None:
-    """Remove the socket of a front that was killed. Nothing else is ever removed.
+    """Remove the socket of a killed front. Any other file is kept.
 
     Raises:
         ConfigurationError: something answers there.

@@ -35,7 +35,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _KEEP_ALIVE: Final = 60
 """Seconds for which a connection without a request stays open."""
 _MARGIN: Final = 10.0
-"""Seconds that a proxy has to end its servers, besides those for what is under way."""
+"""Seconds for a proxy to end its servers, besides the time for open calls."""
 
 
 def serve_http(
@@ -123,11 +123,11 @@ async def _live(
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to us."""
+    """A server that leaves signals to `serve_http`."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signal."""
         yield
 
 

@@ -118,7 +118,7 @@ class LitellmModel:
 
     model_id: ModelId
     api_key: str = field(default="", repr=False)
-    """Empty: the provider's default."""
+    """The API key; empty: the provider's default."""
     api_base: str | None = None
     answer_schema: Mapping[str, Json] = field(repr=False)
     """The JSON schema of an answer, for providers that support one."""
@@ -264,7 +264,7 @@ def _completion_of(response: object) -> Completion:
 
 
 async def warm_within(model: Model, seconds: float) -> None:
-    """Load a model's library, with a time of its own: it is not the model that is slow then.
+    """Load a model's library within a time of its own, which does not count as the model's.
 
     So much of the `seconds` that are left for a question is taken at most that somebody else can
     still answer it. What fails here fails again when the model is asked, and is reported there.

@@ -55,7 +55,7 @@ class Field:
 
 
 def visible(text: str) -> str:
-    r"""`text` with every character that does not show itself written as `\u202e`."""
+    r"""A text with every invisible character written as an escape such as `\u202e`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join([char if _shows(char) else _escape(char) for char in text])
@@ -130,7 +130,7 @@ def arguments_of(one: PendingRequest, prefix: str = "") -> list[Field]:
 
 
 def value_lines(value: Json) -> tuple[str, ...]:
-    """A value as it is meant: a text by its lines, any other value as JSON."""
+    """The lines of a value: of a text its own lines, of any other value JSON."""
     if isinstance(value, str):
         return tuple([visible(line) for line in value.split("\n")])
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
@@ -154,7 +154,7 @@ def time_left(one: PendingRequest, now: datetime) -> str:
 
 
 def summary(one: PendingRequest) -> str:
-    """The call on one line: the tool, and what it is about.
+    """The call on one line: the tool, and its main argument.
 
     `files/move_file a.py → b.py`, `files/read_files paths: 4, /etc/passwd …`,
     `shell/run command=make test`.
@@ -212,7 +212,7 @@ def margin(width: int | None) -> int:
 
 
 def rows(field: Field, width: int | None) -> list[str]:
-    """The name and its lines: `|` before a further line, `:` before what did not fit into one.
+    """The name and the lines of a field: `|` begins a further line, `:` the rest of a long line.
 
     Nothing begins in the first columns but a name: else an argument that is wide enough could
     write a field of its own.

@@ -23,7 +23,7 @@ class Question(Struct, kw_only=True, eq=False):
     answered: anyio.Event = field(default_factory=anyio.Event)
     ruling: Ruling | None = None
     _empty_since: float | None = None
-    """Monotonic seconds; since when a response without content has been there."""
+    """The time since which an empty response has been there, in monotonic seconds."""
 
     def settle(self, ruling: Ruling) -> None:
         """Settle the question. Only the first answer counts."""
@@ -49,7 +49,7 @@ class Question(Struct, kw_only=True, eq=False):
         return [response_name(self.escalation.id)]
 
     def may_still_be_written(self, now: float) -> bool:
-        """Whether an empty response may be one that is being written; `now` is monotonic."""
+        """Whether an empty response may be still being written; `now` is monotonic."""
         if self._empty_since is None:
             self._empty_since = now
         return now - self._empty_since < _EMPTY_GRACE

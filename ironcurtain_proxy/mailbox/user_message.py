@@ -60,10 +60,10 @@ class ContextFile(Struct, frozen=True, kw_only=True):
     directory: Path
     clock: Clock
     is_pty: bool = False
-    """Then only a message that a trusted terminal wrote within two minutes counts."""
+    """Whether only a message counts that a trusted terminal wrote within two minutes."""
 
     def __call__(self) -> UserMessage | None:
-        """Read it now. Blocks as long as the disk does."""
+        """Read the message now. Blocks as long as the disk does."""
         context = _read(self.directory)
         if context is None or not self._is_trusted(context):
             return None

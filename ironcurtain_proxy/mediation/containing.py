@@ -18,7 +18,7 @@ restored that could act outside the sandbox, until a person has looked.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
@@ -143,7 +143,7 @@ class Containing:
         if not isinstance(found, Opening):
             return None
         case.note_instead("opened", list(found.words()))
-        return found
+        return replace(found, for_later=settlement.decided_by.startswith("grant:"))
 
     def told(self, case: Case, facts: Facts) -> tuple[tuple[str, str], ...]:
         """The explanation for the reviewer of why a call is not contained."""

@@ -33,7 +33,7 @@ class Frame(Struct, frozen=True, kw_only=True):
     patience: timedelta
     """The time that a reviewer has to answer."""
     ending: str = ""
-    """Until when a remembered approval holds, in words; empty: not certain."""
+    """The end of a remembered approval, in words; empty: not certain."""
 
     @property
     def policy(self) -> Policy:

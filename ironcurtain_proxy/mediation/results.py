@@ -21,8 +21,6 @@ _ESCAPES: Final = re.compile(
     r"|\x9b[0-?]*[ -/]*[@-~]"
     r"|\x1b[ -/]*[0-~]?"
 )
-_BLOBS: Final = frozenset({"data", "blob"})
-"""Base64, in which there is nothing to read."""
 _MOST_DEPTH: Final = 200
 _LARGE: Final = 64 * 1024
 """Bytes from which on the work is done in a thread."""
@@ -74,10 +72,7 @@ def cleaned(value: Json, depth: int = _MOST_DEPTH) -> Json:
     if isinstance(value, list):
         return [cleaned(inner, depth - 1) for inner in value]
     if isinstance(value, dict):
-        return {
-            _plain(name): inner if name in _BLOBS else cleaned(inner, depth - 1)
-            for name, inner in value.items()
-        }
+        return {_plain(name): cleaned(inner, depth - 1) for name, inner in value.items()}
     return value
 
 

@@ -234,7 +234,7 @@ class ToolAnnotation:
     """The schema that the annotation was made from; empty if the file has none."""
     comment: str = ""
     effect: ToolEffect | None = None
-    """None: the annotation names no effect."""
+    """The effect; None: the annotation names no effect."""
     method: Method = TOOL_CALL
     """Another method: the annotation is of a prompt, or of a resource."""
 

@@ -26,7 +26,8 @@ class Word:
     """One word of a command, quotes removed: `"a b"` is `a b`."""
 
     text: str | None
-    """None: not known before the command runs (a variable, a substitution, a glob, braces)."""
+    """The text; None: it is not known before the command runs (a variable, a substitution, a glob,
+    braces)."""
     pattern: str = ""
     """The known part of a word whose value is not known, with `*` for the rest: `--to=*` of
     `--to=$x`."""

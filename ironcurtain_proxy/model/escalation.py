@@ -68,8 +68,8 @@ class Escalation:
     definition: str = ""
     """SHA-256 of the tool's definition; of a plan, of everything that its calls name."""
     for_people: bool = False
-    """Only a person may answer, neither a model nor the engine: the question covers several calls,
-    or a secret would leave."""
+    """Whether only a person may answer, neither a model nor the engine: the question covers several
+    calls, or a secret would leave."""
     candidates: tuple[Pattern, ...] = ()
     """The grants that an approval may remember. An answer names one by its index."""
     fingerprint: str

@@ -35,8 +35,8 @@ class OnHost(Struct, frozen=True):
 
     role: ArgumentRole
     domain: str
-    """Of a URL `https://host`, with its port if that is not the scheme's default; of a git remote
-    `host` or `host/path`."""
+    """The host: of a URL `https://host`, with its port if that is not the scheme's default; of a
+    git remote `host` or `host/path`."""
 
 
 class ExactValue(Struct, frozen=True):
@@ -51,7 +51,7 @@ class SameFlag(Struct, frozen=True):
 
     argument: str
     value: Json
-    """None: the approved call did not have the argument."""
+    """The value; None: the approved call did not have the argument."""
 
 
 Constraint: TypeAlias = WithinDirectory | OnHost | ExactValue | SameFlag
@@ -148,4 +148,4 @@ class Grant:
     reason: str
     """The reason why that call was escalated."""
     expires: datetime | None = None
-    """None: the grant ends with the session."""
+    """The expiry; None: the grant ends with the session."""

@@ -1,16 +1,19 @@
 """Access that was approved for one call beyond its server's sandbox."""
 
-from msgspec import Struct
+from dataclasses import dataclass, field
 
 from ironcurtain_proxy.model.path import RealPath
 
 
-class Opening(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
     """Hosts and paths that a second instance of a server may use for one call."""
 
     hosts: tuple[str, ...] = ()
     paths: tuple[RealPath, ...] = ()
     """Paths that the call may write, create or delete."""
+    for_later: bool = field(default=False, compare=False)
+    """Whether a remembered approval covers later calls, too."""
 
     def words(self) -> tuple[str, ...]:
         """All hosts and paths as text, for the record."""

@@ -82,7 +82,7 @@ class UriCondition(Struct, frozen=True, kw_only=True):
     """Every URI is of one of these schemes, or one of the patterns describes it."""
 
     schemes: frozenset[str] = frozenset()
-    """In lower case, without the colon."""
+    """The schemes in lower case, without the colon."""
     patterns: frozenset[str] = frozenset()
     """Whole URIs; `*` stands for any text. Empty, with no scheme either, matches nothing."""
 
@@ -117,16 +117,16 @@ class Rule:
     sql: SqlEffect | None = None
     """Every text of the role `sql` does at most this: `writes` covers what reads, too."""
     methods: frozenset[Method] | None = None
-    """None: see `speaks_of`."""
+    """The methods of operations; None: see `speaks_of`."""
     prompts: frozenset[str] | None = None
     uris: UriCondition | None = None
     description: str = ""
     principle: str = ""
     contained: bool = True
-    """False: containment never replaces the reviewer where this rule escalates."""
+    """Whether containment may replace the reviewer where this rule escalates."""
     contained_reads: bool = False
-    """True: containment may also settle a read that this rule alone asks about, and that the other
-    rules allow."""
+    """Whether containment may also settle a read that this rule alone asks about, and that the
+    other rules allow."""
     everywhere: bool = False
     """A rule that does not allow is asked before the workspace settles any path."""
     layer: LayerName = "user"
@@ -278,7 +278,7 @@ class ProtectedName(Struct, frozen=True, kw_only=True):
     parts: tuple[str, ...]
     roles: frozenset[ArgumentRole]
     whole: bool = False
-    """Only a path that ends there is protected: `.git` itself, but not its content."""
+    """Whether only the path that ends there is protected: `.git` itself, but not its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,8 +303,8 @@ class Policy:
     """All data that a decision rests on besides the request."""
 
     rules: tuple[Rule, ...]
-    """In file order, those of an upper layer first: for each role and value the first rule that
-    holds decides."""
+    """The rules in file order, those of an upper layer first: for each role and value the first
+    rule that holds decides."""
     floors: tuple[Floor, ...] = ()
     """Layers that only restrict what the rules decide; empty for a policy of one layer."""
     workspace: RealPath | None = None

@@ -25,7 +25,7 @@ class Unheld(Struct, frozen=True, order=True):
 
     path: RealPath
     why: str
-    """In a few words, such as `it is too large`."""
+    """The reason in a few words, such as `it is too large`."""
 
     def __str__(self) -> str:
         name = str(self.path).encode("utf-8", "backslashreplace").decode()

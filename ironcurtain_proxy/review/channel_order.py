@@ -18,7 +18,7 @@ from ironcurtain_proxy.ports import Reviewer
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel to a reviewer."""
+    """A way to a reviewer."""
 
     reviewer: Reviewer
     is_reachable: Callable[[], bool]
@@ -42,14 +42,14 @@ class Panel(Struct, frozen=True):
     """Asks its channels in turn until one answers. Implements `ports.Reviewer`."""
 
     channels: Sequence[Channel]
-    """In the order in which they are asked."""
+    """The channels in the order in which they are asked."""
     first: FirstReviewer | None = None
     """The LLM approver; None: it is off."""
     shadow: bool = False
-    """The LLM approver is asked beside the others; its answer is recorded and not used."""
+    """Whether the LLM approver is asked beside the others, and its answer recorded and not used."""
 
     tell: Callable[[Escalation], None] = _tell_nobody
-    """Told of each question that a person is asked. Never blocks."""
+    """Called with each question that a person is asked. Never blocks."""
 
     def is_reachable(self) -> bool:
         """Whether any channel seems to reach somebody."""

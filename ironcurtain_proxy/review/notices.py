@@ -24,7 +24,7 @@ from ironcurtain_proxy.model.question import visible
 _log: Final = logging.getLogger(__name__)
 
 QUEUE: Final = 64
-"""Notices that wait. What comes on top is dropped."""
+"""The most notices that wait. Further ones are dropped."""
 DEADLINE: Final = 5.0
 """Seconds for one notice on one way."""
 _LONGEST: Final = 300
@@ -57,7 +57,7 @@ class Notice(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """One line."""
+        """The title, one line."""
         return visible(f"{self.server}/{self.tool} waits for you")[:_LONGEST]
 
 
@@ -66,7 +66,7 @@ Way: TypeAlias = Callable[[Notice], Awaitable[None]]
 
 
 def desktop(platform: str = sys.platform) -> Way | None:
-    """The desktop's own notices; None: there is no program for them."""
+    """The way to the desktop's notices; None: there is no program for them."""
     program = which("osascript" if platform == "darwin" else "notify-send")
     if program is None:
         return None
@@ -83,7 +83,7 @@ def desktop(platform: str = sys.platform) -> Way | None:
 
 
 def webhook(url: str) -> Way:
-    """A JSON object, posted to an address."""
+    """The way to an address, by a posted JSON object."""
 
     async def post(notice: Notice) -> None:
         document = {
@@ -102,7 +102,7 @@ def webhook(url: str) -> Way:
 
 
 def ntfy(url: str, token: str = "") -> Way:
-    """A message to a topic of ntfy."""
+    """The way to a topic of ntfy, by a message."""
 
     async def post(notice: Notice) -> None:
         headers = {"Title": notice.title.encode("ascii", "replace").decode(), "Priority": "high"}
@@ -143,13 +143,13 @@ class Notices(Struct, eq=False):
     """Sends notices beside the calls."""
 
     ways: Sequence[tuple[str, Way]]
-    """Each with its name for the log."""
+    """The ways, each with its name for the log."""
     _queue: list[Notice] = field(default_factory=list)
     _came: anyio.Event = field(default_factory=anyio.Event)
     _complained: set[str] = field(default_factory=set)
 
     def tell(self, escalation: Escalation) -> None:
-        """A call waits. Never blocks."""
+        """Queue the notice of a call that waits. Never blocks."""
         if self.ways and len(self._queue) < QUEUE:
             self._queue.append(Notice.of(escalation))
             self._came.set()

@@ -33,7 +33,7 @@ _REFUSE: Final = 0x00050000
 _KIND, _DATAGRAM, _RAW = 0xF, 2, 3
 """The kinds of a socket, without its flags. A raw unix socket is one for datagrams."""
 _X32: Final = 0x40000000
-"""From here on, numbers of an x86-64 kernel are of another convention."""
+"""The first number of another calling convention of an x86-64 kernel."""
 
 
 class _Machine(Struct, frozen=True, kw_only=True):

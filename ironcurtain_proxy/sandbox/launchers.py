@@ -51,6 +51,8 @@ class _Launcher(Struct, frozen=True, kw_only=True):
 
 
 _QUIET: Final = frozenset({"-q", "--quiet", "-v", "--verbose", "--offline"})
+_BESIDES: Final = frozenset({"--with", "-w"})
+"""Options of uv for packages that the program runs with."""
 _UV_SOURCES: Final = frozenset(
     {"--index", "-i", "--index-url", "--default-index", "-p", "--python"}
 )
@@ -115,7 +117,7 @@ def normalized(name: str) -> str:
 
 
 def _read(launcher: _Launcher, args: tuple[str, ...]) -> Launched | None:
-    packages, is_plain, rest = _options(launcher, args)
+    packages, besides, is_plain, rest = _options(launcher, args)
     program = None
     if packages:
         program, rest = (rest[0] if rest else ""), rest[1:]
@@ -134,16 +136,17 @@ def _read(launcher: _Launcher, args: tuple[str, ...]) -> Launched | None:
         version=version,
         program=program,
         args=rest,
-        install=f"{launcher.install} {shlex.join(packages)}",
+        install=f"{launcher.install} {shlex.join((*besides, *packages))}",
         is_replaceable=is_plain and len(packages) == 1 and bool(name) and is_exact and is_named,
     )
 
 
 def _options(
     launcher: _Launcher, args: tuple[str, ...]
-) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
-    """The packages that options name, whether there are none but harmless ones, and the rest."""
+) -> tuple[tuple[str, ...], tuple[str, ...], bool, tuple[str, ...]]:
+    """The packages, the options for others beside them, whether all else is harmless; the rest."""
     packages: list[str] = []
+    besides: list[str] = []
     is_plain = True
     place = 0
     while place < len(args) and args[place].startswith("-"):
@@ -156,9 +159,12 @@ def _options(
             place += 1
         if option in launcher.names_package:
             packages.append(value)
+        elif launcher.registry == "uv" and option in _BESIDES:
+            besides += ["--with", value]
+            is_plain = False
         elif option not in launcher.harmless:
             is_plain = False
-    return tuple(packages), is_plain, args[place:]
+    return tuple(packages), tuple(besides), is_plain, args[place:]
 
 
 def _identify(registry: Registry, requirement: str) -> tuple[str, str | None]:

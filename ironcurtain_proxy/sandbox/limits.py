@@ -19,7 +19,7 @@ class SandboxLimits(Struct, frozen=True, kw_only=True):
     open_files: int = 65_536
     """The most open files of one process."""
     memory_mb: int | None = None
-    """None: three quarters of the machine's."""
+    """Mebibytes of memory; None: three quarters of the machine's."""
     free_disk_mb: int = 1024
     """The space that stays free where the sandbox may write; 0: none."""
 

@@ -29,7 +29,7 @@ class PrivateTmp(Struct, frozen=True):
     """The mount over the directories for temporary files."""
 
     directory: str
-    """On the machine; it is the server's own and ends with the session."""
+    """The directory on the machine; it is the server's own and ends with the session."""
     places: tuple[str, ...] = PLACES
     """The paths of the directory inside the sandbox."""
     shown: tuple[str, ...] = ()

@@ -34,14 +34,15 @@ _TODO: Final = "rebase-merge/git-rebase-todo"
 _RUNS: Final = re.compile(rb"^[ \t]*(?:exec|x)\b", re.MULTILINE)
 _BARE: Final = ("HEAD", "objects", "refs")
 NOT_SEARCHED: Final = frozenset({"node_modules"})
-"""Nobody works in there, and there is most of what a large tree holds."""
+"""The names of directories that are not searched: nobody works in them, and they hold most of a
+large tree."""
 
 
 class Item(Struct, frozen=True):
     """One file of a place."""
 
     content: bytes | None
-    """None: no file, too large to be kept, or not to be read."""
+    """The content; None: no file, too large to be kept, or not readable."""
     mode: int = 0
     signature: tuple[int, ...] = ()
     """The stamp of a file whose content is not kept: inode, size and times."""

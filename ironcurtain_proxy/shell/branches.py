@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.wrappers import inner_commands
 
 CURRENT: Final = "HEAD"
-"""Stands for the branch that the repository is on."""
+"""The mark for the current branch of the repository."""
 
 _GIT: Final = frozenset({"git", "/usr/bin/git", "/bin/git", "/usr/local/bin/git"})
 
@@ -88,7 +88,7 @@ def _of_git(words: Sequence[Word]) -> Sequence[str] | None:
 
 
 def _of_push(arguments: Sequence[str | None]) -> Sequence[str] | None:
-    """A push without refspecs goes where the configuration says, which the agent may have set."""
+    """The refspecs of a push; None: not known. Without one, git's configuration decides."""
     named = [text for text in arguments if text not in _PUSH_OPTIONS]
     if any(text is None or text.startswith("-") for text in named) or named[:1] != [_REMOTE]:
         return None

@@ -75,7 +75,7 @@ _NAMES: Final = re.compile(
 
 
 def _config(reading: ParsedOptions) -> str | None:
-    """Check that one name is read, which holds no secret."""
+    """Check that one name is read, and that it holds no secret."""
     words = [word.text or "" for word in reading.operands]
     if words[:1] == ["get"]:
         words = words[1:]

@@ -1,4 +1,4 @@
-"""Programs that only read, with the options and operands for which that is certain.
+"""Programs that only read, with the options and operands for which this is certain.
 
 An option whose arity differs between implementations (GNU, BSD) stays out: a value taken for an
 operand, or the reverse, would hide a word from the check.
@@ -50,7 +50,7 @@ def _sed(reading: ParsedOptions) -> str | None:
 
 
 _LINE: Final = r"/(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]\n/]*\])*/"
-"""An expression that a line matches. It runs nothing."""
+"""An expression that matches lines, and runs nothing."""
 _AWK: Final = re.compile(
     rf"\s*(?:NR ?[<>=!]=? ?\d+|NF|{_LINE}(?:, ?{_LINE})?)?"
     r"(?: ?(?:&&|\|\|) ?NR ?[<>=!]=? ?\d+)?\s*"

@@ -33,7 +33,7 @@ SHOWN_VARIABLES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingProgram:
-    """A program, or a sub-command, that only reads if it is called like this."""
+    """A program or a sub-command, and the conditions under which it only reads."""
 
     options: Options
     operands: Operands = "files"
@@ -94,7 +94,7 @@ def why_not_reader(
 
 
 def _reads_each(found: ReadingProgram) -> bool:
-    """Whether each operand is a file to read, so that it does not matter how many there are.
+    """Whether each operand is a file to read, so that their number does not matter.
 
     Behind a pattern, no check looks at the files.
     """

@@ -1,4 +1,4 @@
-"""A recorder that makes one span and some measurements of each call it records.
+"""A recorder that makes one span and some measurements of each recorded call.
 
 The record comes first, and telemetry is no reason to refuse a call: what goes wrong here is said in
 the log. No argument, result or reason leaves: they may hold what only the record may.

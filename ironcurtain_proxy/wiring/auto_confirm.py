@@ -1,4 +1,4 @@
-"""The auto-confirm engine, joined: its store, its reviewers, and who is told.
+"""The auto-confirm engine, joined: its store, its reviewers, and its notices.
 
 Imported only where `auto_confirm` is enabled: the database library alone takes longer to load than
 the proxy takes to start.
@@ -68,7 +68,7 @@ class EngineSurroundings:
     clock: Clock
     environ: Mapping[str, str]
     people: Panel
-    """The people who are asked where no reviewer has the name."""
+    """The channel to people, for names that no reviewer has."""
     first: FirstReviewer | None = None
     timeline: Timeline | None = None
     """The timeline of the workspace; None: no call can be undone."""
@@ -174,7 +174,7 @@ def _seat(
     around: EngineSurroundings,
     give_up: Callable[[str], None],
 ) -> tuple[Seat | None, _Part | None]:
-    """The place of a reviewer, None: the usual person's; and what runs for it."""
+    """The place of a reviewer (None: the usual person's), and its task."""
     reviewer = config.engine.reviewer(spec.name)
     may_deny = reviewer is None or reviewer.may_deny
     session = spec.name if reviewer is None else reviewer.session or spec.name

@@ -36,7 +36,7 @@ class SessionContainment:
 
     workspace: RealPath
     directory: Path
-    """The session's."""
+    """The directory of the session."""
     _identity: tuple[int, int] | None = field(init=False)
     _why: str | None = field(default=None, init=False)
     """The reason of the end, if no file could keep it."""
@@ -52,7 +52,7 @@ class SessionContainment:
         return None if found is None else found.why
 
     def end(self, call: RequestId, why: str) -> None:
-        """End it until a person has looked."""
+        """End containment until a person has looked."""
         _LOGGER.warning("containment has ended: %s; after a look: %s", why, _HOW)
         content = orjson.dumps({"call": call, "why": why.encode(errors="replace").decode()})
         new = self.directory / f".{FILE_NAME}.{os.getpid()}"
@@ -76,7 +76,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 
     session: str
     call: str
-    """After which it did."""
+    """The call after which it ended; empty: unknown."""
     why: str
     file: Path
 

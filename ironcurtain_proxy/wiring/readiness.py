@@ -44,7 +44,7 @@ NO_WORKSPACE: Final = (
 def look_at_the_start(
     settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], report: Report
 ) -> None:
-    """Note what `serve` would refuse to start with, and what its operator should know.
+    """Note the obstacles to the start of `serve`, and warnings for its operator.
 
     Args:
         settings: what could be read of the operator's words.
@@ -64,7 +64,7 @@ def look_at_the_start(
 
 
 def look_at_servers(settings: Settings, report: Report) -> None:
-    """Note that there is nothing to serve, or no workspace to serve it in."""
+    """Note that there is nothing to serve, or no workspace."""
     if report.has_errors:
         return
     if not settings.servers:
@@ -79,12 +79,12 @@ def look_at_servers(settings: Settings, report: Report) -> None:
 
 
 def servers_source(settings: Settings) -> str:
-    """The file in which the servers are configured, or should be."""
+    """The file in which the servers are, or should be, configured."""
     return str(settings.servers_file or settings.config_file or settings.state_dir / SERVERS_NAME)
 
 
 def look_at_places(settings: Settings, report: Report) -> None:
-    """Note places that have to be written to and cannot be."""
+    """Note places that cannot be written to."""
     _try(partial(refuse_unusable, settings.audit.path), report)
     _try(partial(refuse_unmakeable, settings.session_dir), report)
     for mailbox in settings.mailboxes:
@@ -94,7 +94,7 @@ def look_at_places(settings: Settings, report: Report) -> None:
 def look_at_reviewers(
     settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], report: Report
 ) -> None:
-    """Note reviewers that cannot be joined, and libraries of theirs that are not installed."""
+    """Note reviewers that cannot be joined, and their missing libraries."""
     for lack in lacks(settings):
         (report.error if lack.stops else report.warning)("configuration", (), str(lack))
     if not report.has_errors:
@@ -102,7 +102,7 @@ def look_at_reviewers(
 
 
 def refuse_mailbox(directory: Path) -> None:
-    """Find out whether a mailbox could be used.
+    """Refuse a mailbox that could not be used.
 
     Raises:
         ConfigurationError: it cannot.
@@ -114,7 +114,7 @@ def refuse_mailbox(directory: Path) -> None:
 
 
 def refuse_unmakeable(directory: Path) -> None:
-    """Find out whether a directory is there or could be made.
+    """Refuse a directory that is not there and could not be made.
 
     Raises:
         ConfigurationError: it could not.

@@ -1,4 +1,4 @@
-"""A changed policy takes effect in a running session, as a whole or not at all.
+"""The effect of a changed policy in a running session: as a whole or not at all.
 
 Theory of operation:
 
@@ -66,7 +66,7 @@ T = TypeVar("T")
 _EVERY: Final = 0.5
 """Seconds between two looks."""
 _SHARE: Final = 3.0
-"""Loading is followed by a pause of so many times its own duration."""
+"""The pause after a load, as a multiple of its duration."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Reloading:
     annotate_prompts: Callable[[Annotations], None] = lambda _prompts: None
     """Replaces the annotations of prompts for later requests."""
     tell: Callable[[str, str], None] = lambda _version, _problem: None
-    """Publishes the version in force and what is wrong with the files, for `status`."""
+    """Publishes the version in force and the problem of the files, for `status`."""
     on_change: Callable[[], Awaitable[None]] | None = None
     """Called after another policy took effect."""
     problem: str = ""
@@ -137,7 +137,7 @@ class Reloading:
         return True
 
     def _refuse(self, why: str) -> None:
-        """Keep the policy, and say so once for each reason."""
+        """Keep the policy, and report each reason once."""
         if why != self.problem:
             self.problem = why
             text = f"the policy stays as it was, because its files cannot be used: {why}"
@@ -187,7 +187,7 @@ class Reloading:
             await self.on_change()
 
     def _void(self, before: Basis, after: Basis) -> int:
-        """Forget grants whose rules changed. How many there were."""
+        """Forget grants whose rules changed. Returns their number."""
         names = {spec.name: spec.annotations for spec in self.settings.servers}
         book = self.grants.approvals.grants
         gone_ones = [
@@ -203,7 +203,7 @@ class Reloading:
 
 
 def _about(pattern: Pattern) -> tuple[str, str] | None:
-    """The server and tool of a grant that rests on the policy; None: it rests on something else."""
+    """The server and tool of a grant that rests on the policy; None: it rests on none."""
     if isinstance(pattern, GrantPattern | FamilyPattern | CallPattern):
         return pattern.server, pattern.tool
     return None

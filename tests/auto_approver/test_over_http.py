@@ -19,7 +19,13 @@ from tests.auto_approver.test_reviewer import CONTEXT, PUSH, Session, local
 from tests.fakes import FakeClock
 from tests.llm.scripted_model import Step, says, scripted_model
 
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [
+    pytest.mark.worker("litellm"),
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    # What litellm imports for Google's first question, and pydantic says of it.
+    pytest.mark.filterwarnings("ignore:.*`ReadOnly` qualifier:UserWarning"),
+]
 
 # --- over HTTP -----------------------------------------------------------------------------------
 

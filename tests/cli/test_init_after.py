@@ -12,12 +12,14 @@ def test_one_command_installs_several_packages_where_its_program_takes_several()
         "uv tool install mcp-server-git",
         "uv tool install excel-mcp-server",
         "pipx install mcp-server-time",
+        "uv tool install x (and make the program that it installs the server's command)",
     ]
     assert joined(said) == [
         "npm install -g @anthropic-ai/sandbox-runtime@0.0.83 @modelcontextprotocol/server-memory",
         "uv tool install mcp-server-git",
         "uv tool install excel-mcp-server",
         "pipx install mcp-server-time",
+        "uv tool install x  # and make the program that it installs the server's command",
     ]
 
 

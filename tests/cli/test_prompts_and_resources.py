@@ -63,7 +63,7 @@ def test_prompts_are_proposed_written_and_then_known(
     assert prompt["args"] == {"name": ["identifier"], "url": ["fetch-url"]}
     main(["check", "--live"])
     checked = capsys.readouterr().out
-    assert 'whole resources "demo:": no rule speaks of 2 of them' in checked
+    assert 'whole resources "demo:": no rule covers 2 of them' in checked
     assert "memo:" not in checked
     assert 'prompt "greet"' not in checked
 

@@ -1,7 +1,8 @@
 """The first session after `init --yes`: 200 calls of five servers, of which nobody knows two.
 
-The filesystem, git and memory servers are the public ones. `editor` and `tasks` list what two
-servers of the registries list for which there is no pack, and answer each call.
+The filesystem, git and memory servers are the public ones. `editor`, `tasks` and `sheets` list what
+three servers of the registries list for which there is no pack; `notes` is nobody's. They answer
+each call.
 """
 
 import os
@@ -25,13 +26,20 @@ from tests.program import PROXY, ROOT
 
 UNKNOWN: Final = Path(__file__).with_name("unknown_tools.json")
 LISTED: Final = Path(bash_shell.__file__).with_name("listed.py")
+FIRST: Final = {
+    "editor": "get_text_file_contents",
+    "tasks": "list_requests",
+    "sheets": "read_range",
+    "notes": "get_note",
+}
 MOST_QUESTIONS: Final = 10
 
 
 class Newcomer:
     """Somebody with a project, a client and five servers."""
 
-    def __init__(self, root: Path, path: str) -> None:
+    def __init__(self, root: Path, path: str, unknown: tuple[str, ...]) -> None:
+        self.unknown = unknown
         self.home, self.app = root / "home", root / "home/app"
         self.mailbox, self.errors = root / "mailbox", root / "errors.txt"
         self.environ = {
@@ -68,8 +76,7 @@ class Newcomer:
             "filesystem": npm_server("filesystem", str(self.app)),
             "git": python_server("git", "--repository", str(self.app)),
             "memory": npm_server("memory"),
-            "editor": [sys.executable, str(LISTED), str(UNKNOWN), "editor"],
-            "tasks": [sys.executable, str(LISTED), str(UNKNOWN), "tasks"],
+            **{name: [sys.executable, str(LISTED), str(UNKNOWN), name] for name in self.unknown},
         }
         return {name: {"command": one[0], "args": [*one[1:]]} for name, one in commands.items()}
 
@@ -78,16 +85,16 @@ class Newcomer:
 
     # --- the session
 
-    def work(self) -> None:
+    def work(self, session: Iterator[tuple[str, Message]]) -> None:
         """200 calls, as an agent makes them for a list of tasks."""
         client = RawClient(PROXY, self.environ, self.errors, self.app)
         with client:
             client.initialize()
             client.until_listed(
                 *("filesystem__read_file", "git__git_status", "memory__read_graph"),
-                *("editor__get_text_file_contents", "tasks__list_requests"),
+                *[f"{name}__{FIRST[name]}" for name in self.unknown],
             )
-            for tool, given in session(str(self.app)):
+            for tool, given in session:
                 self._call(client, tool, given)
 
     def _call(self, client: RawClient, tool: str, given: Message) -> None:
@@ -106,7 +113,7 @@ class Newcomer:
     def _answer(self, question: Message) -> None:
         """Approve, and remember the last of what is offered: the widest."""
         self.questions.append(f"{question['serverName']}/{question['toolName']}")
-        offered = question["whitelistCandidates"]
+        offered = question.get("whitelistCandidates", [])  # a deletion is never remembered
         assert isinstance(offered, list)
         identifier = str(question["escalationId"])
         kind = ["--kind", str(len(offered))] if offered else []
@@ -114,7 +121,7 @@ class Newcomer:
         assert answered.returncode == 0, answered.stderr
 
 
-def session(app: str) -> Iterator[tuple[str, Message]]:
+def modules(app: str) -> Iterator[tuple[str, Message]]:
     """The calls: looked around, planned, ten times the same kind of change, and put away."""
     repository: Message = {"repo_path": app}
     request: Message = {"requestId": "req-1"}
@@ -184,18 +191,79 @@ def one_task(app: str, number: int) -> Iterator[tuple[str, Message]]:
     yield "memory__add_observations", {"observations": observed}
 
 
+def tables(app: str) -> Iterator[tuple[str, Message]]:
+    """The calls: ten times a table, what was learned from it, and a commit."""
+    repository: Message = {"repo_path": app}
+    yield "filesystem__directory_tree", {"path": app}
+    yield "filesystem__read_text_file", {"path": f"{app}/.env"}
+    yield "memory__read_graph", {}
+    yield "git__git_status", repository
+    yield "filesystem__create_directory", {"path": f"{app}/data"}
+    for number in range(10):
+        yield from one_table(app, number)
+    yield "sheets__create_sheet", {"path": f"{app}/data/t1.xlsx", "new_name": "Notes"}
+    yield (
+        "sheets__rename_sheet",
+        {"path": f"{app}/data/t1.xlsx", "sheet": "Notes", "new_name": "Remarks"},
+    )
+    yield "notes__delete_note", {"slug": "t0"}
+    yield "git__git_log", {**repository, "max_count": 3}
+    yield "memory__search_nodes", {"query": "t"}
+
+
+def one_table(app: str, number: int) -> Iterator[tuple[str, Message]]:
+    book, table = f"{app}/data/t{number}.xlsx", f"{app}/data/t{number}.csv"
+    repository: Message = {"repo_path": app}
+    data: Message = {"path": book, "sheet": "Data"}
+    note: Message = {"slug": f"t{number}"}
+    yield "filesystem__list_directory", {"path": f"{app}/src"}
+    yield "filesystem__write_file", {"path": table, "content": f"a,b\n1,{number}\n"}
+    yield "sheets__create_workbook", {"path": book, "sheets": ["Data"]}
+    yield "sheets__import_csv", {**data, "csv_path": table}
+    yield "sheets__describe_workbook", {"path": book}
+    yield "sheets__read_range", {**data}
+    yield "sheets__write_range", {**data, "at": "D1", "rows": [["sum"], [f"=A2+{number}"]]}
+    yield "sheets__format_range", {**data, "range": "A1:D1", "style": {"bold": True}}
+    yield "sheets__read_range", {**data, "range": "A1:D3"}
+    yield "sheets__find_cells", {"path": book, "query": "sum"}
+    yield "notes__search_notes", {"query": f"table {number}"}
+    yield "notes__save_note", {**note, "markdown": f"# table {number}\n", "tags": ["a"]}
+    yield "notes__get_note", note
+    yield "notes__export_note", {**note, "file_path": f"{app}/data/t{number}.md"}
+    yield "git__git_status", repository
+    yield "git__git_add", {**repository, "files": [f"data/t{number}.csv"]}
+    yield "git__git_diff_staged", repository
+    yield "git__git_commit", {**repository, "message": f"Add table {number}"}
+    yield "memory__search_nodes", {"query": f"table {number}"}
+
+
+SESSIONS: Final = {
+    "modules": (("editor", "tasks"), modules),
+    "tables": (("sheets", "notes"), tables),
+}
+
+
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("is_confined", [True, False], ids=["in sandboxes", "without a sandbox"])
+@pytest.mark.parametrize(
+    ("which", "is_confined"),
+    [
+        pytest.param("modules", True, id="modules in sandboxes"),
+        pytest.param("modules", False, id="modules without a sandbox"),
+        # Without one, each note that is exported is asked about: it names another thing.
+        pytest.param("tables", True, id="tables in sandboxes"),
+    ],
+)
 def test_a_first_session_of_200_calls_asks_at_most_ten_questions(
-    tmp_path: Path, is_confined: bool
+    tmp_path: Path, which: str, is_confined: bool
 ) -> None:
     if is_confined:
         require_sandbox()
-    who = Newcomer(tmp_path, PATH if is_confined else os.environ["PATH"])
+    unknown, session = SESSIONS[which]
+    who = Newcomer(tmp_path, PATH if is_confined else os.environ["PATH"], unknown)
     done = who.run("init", "--yes", "--seconds", "50")
     assert done.returncode == 0, done.stdout + done.stderr
     assert who.cursor.read_bytes() != who.before
-    who.work()
+    who.work(session(str(who.app)))
     assert who.failed == []
     assert who.calls == 200
     assert "filesystem/read_text_file" in who.questions  # of .env: the person is there

@@ -1,10 +1,12 @@
 """Connections that never come to the point are closed; all others stay as they are."""
 
+import asyncio  # noqa: TID251  a transport of it
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
+import anyio
 import pytest
 import uvicorn
 from starlette.requests import Request
@@ -12,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ironcurtain_proxy.front import connections
-from ironcurtain_proxy.front.connections import FrontConnection
+from ironcurtain_proxy.front.connections import FrontConnection, JoinedWrites
 
 PATIENCE = 20.0
 REQUEST = b"GET / HTTP/1.1\r\nHost: h\r\n"
@@ -99,3 +101,33 @@ def test_an_offer_of_another_protocol_is_ignored_and_the_body_read(port: int, of
                 assert found, said
                 said += found
             assert said.startswith(b"HTTP/1.1 200")
+
+
+class Wire(asyncio.Transport):
+    """Keeps what leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packets: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.packets.append(bytes(data))
+
+    def close(self) -> None:
+        self.packets.append(b"end")
+
+
+@pytest.mark.anyio
+async def test_the_head_of_an_answer_leaves_with_its_body() -> None:
+    wire = Wire()
+    joined = JoinedWrites(wire, asyncio.get_running_loop())
+    joined.write(b"head")
+    joined.write(b"body")
+    assert wire.packets == [b"headbody"]
+    joined.write(b"head of a stream")
+    await anyio.lowlevel.checkpoint()
+    assert wire.packets[1:] == [b"head of a stream"]
+    joined.write(b"refusal")
+    joined.close()
+    await anyio.lowlevel.checkpoint()
+    assert wire.packets[2:] == [b"refusal", b"end"]

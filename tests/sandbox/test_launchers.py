@@ -99,6 +99,7 @@ def test_what_an_installed_package_cannot_stand_in_for_is_never_replaced(words: 
         ("uvx mcp-server-git -r .", "uv tool install mcp-server-git"),
         ("uvx --python 3.12 --from git+https://h/x x", "uv tool install git+https://h/x"),
         ("uv tool run x", "uv tool install x"),
+        ("uvx --with mcp<2 x", "uv tool install --with 'mcp<2' x"),
         ("pipx run --spec x[all] x", "pipx install 'x[all]'"),
         ("npx", None),
         ("npx -p", None),

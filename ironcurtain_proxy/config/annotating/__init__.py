@@ -5,6 +5,7 @@ is `unknown`: every preset asks about it or denies it.
 
 - `annotate`: the tools of a server, each with the roles of its arguments and its kind.
 - `described`: a server with a proposal for each tool, and its entry in the annotation file.
+- `documents`: arguments that name parts of a file beside its path.
 - `known`: tools that the shipped annotations describe, recognised by name and schema.
 - `propose`, `texts`, `proposal`: proposals for a tool, an argument, a member of an object.
 - `argument_roles`, `words`: roles of arguments and of their members, and the words that indicate

@@ -116,6 +116,7 @@ def packed(
                 changes=effect != "reads",
                 why="" if kind != "unknown" else "its pack asks about it",
                 effect=str(effect) if effect else None,
+                is_packed=True,
             )
         )
     return ReadServer(name=name, annotations=pack.name, tools=tuple(found), left_out=left_out)

@@ -106,6 +106,7 @@ _REMOVES: Final = DESTROYS | frozenset(
 )
 
 
+_KEEPS: Final = frozenset({"save", "store"})
 _NOUNS: Final = frozenset(
     {"book", "branch", "call", "comment", "commit", "discussion", "document", "email", "export"}
     | {"form", "fork", "import", "label", "link", "log", "mail", "mark", "merge", "message", "note"}
@@ -127,10 +128,13 @@ _NOUNS: Final = frozenset(
 
 
 def _acting(words: Sequence[str]) -> frozenset[str]:
-    """The words of a name that indicate an action: all but nouns behind a verb that reads."""
+    """The words of a name that indicate an action: all but nouns behind a verb that reads or keeps.
+
+    `save_note` sends no note to anybody; `add_note` may.
+    """
     verbs = _LOOKS | _CHANGES | _REMOVES | _SENDS | _RUNS
     first = next((word for word in words if word in verbs), "")
-    if first not in _LOOKS - _NOUNS:
+    if first not in (_LOOKS - _NOUNS) | _KEEPS:
         return frozenset(words)
     return frozenset([word for word in words if word not in _NOUNS])
 

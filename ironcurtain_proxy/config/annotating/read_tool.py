@@ -32,6 +32,8 @@ class ReadTool:
     """The reason for which the tool is `unknown` or denied, for people."""
     effect: str | None = None
     """The effect by its pack or its name; None: neither says it, or the kind says it."""
+    is_packed: bool = False
+    """Whether a pack describes it."""
     is_denied: bool = False
     """Whether the tool is left out and so denied: any annotation would allow something unexamined.
     """

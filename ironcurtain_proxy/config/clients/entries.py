@@ -16,7 +16,7 @@ from ironcurtain_proxy.config.clients.variables import Places, filled, is_open
 from ironcurtain_proxy.model.json import Json
 
 OURSELVES: Final = frozenset({"ironcurtain-proxy", "ironcurtain_proxy"})
-_OUR_NAMES: Final = OURSELVES | {"ironcurtain"}
+_OUR_NAMES: Final = OURSELVES | {"ironcurtain", "ironcurtain-project", "ironcurtain-local"}
 _LIMITS: Final = (
     *("disabledTools", "excludeTools", "includeTools", "disabled_tools", "enabled_tools"),
     *("available_tools", "tools"),

@@ -22,6 +22,9 @@ from ironcurtain_proxy.config.reading.environment import CLIENT_VARIABLES
 from ironcurtain_proxy.model.json import Json
 
 ENTRY_NAME: Final = "ironcurtain"
+PROJECT_NAME: Final = "ironcurtain-project"
+LOCAL_NAME: Final = "ironcurtain-local"
+"""Of a project that a client keeps in its own file."""
 _FILTER: Final = "SERVER_FILTER"
 _CREDENTIALS: Final = "SERVER_CREDENTIALS"
 _WORKSPACE: Final = "ALLOWED_DIRECTORY"
@@ -192,8 +195,8 @@ def _change(file: ClientFile, moving: Sequence[Moving], start: OwnStart) -> File
 def _move(file: ClientFile, table: Table, moving: Sequence[Moving], start: OwnStart) -> Move:
     old = next(iter(table.ours), None)
     names = [one.taken.name for one in moving]
-    name = _entry_name(table, names) if old is None else old.name
-    is_project = file.is_project or len(table.place) > 1
+    name = _entry_name(file, table, names) if old is None else old.name
+    is_project = file.is_project or _is_local(table)
     env = dict(_env(moving, old, start.workspace if is_project else None))
     if old is None:
         value = entry_of(file.client, start.command, [*start.args], env)
@@ -204,11 +207,17 @@ def _move(file: ClientFile, table: Table, moving: Sequence[Moving], start: OwnSt
     return Move(place=table.place, names=tuple(names), name=name, value=value)
 
 
-def _entry_name(table: Table, going: Collection[str]) -> str:
+def _entry_name(file: ClientFile, table: Table, going: Collection[str]) -> str:
+    """A name of its own for each file: of two servers of one name a client starts one."""
+    base = LOCAL_NAME if _is_local(table) else PROJECT_NAME if file.is_project else ENTRY_NAME
     taken = table.names - frozenset(going)
-    numbered = (f"{ENTRY_NAME}-{number}" for number in count(2))
-    names = (ENTRY_NAME, f"{ENTRY_NAME}-proxy", *[next(numbered) for _ in taken])
+    numbered = (f"{base}-{number}" for number in count(2))
+    names = (base, f"{base}-proxy", *[next(numbered) for _ in taken])
     return next(name for name in names if name not in taken)
+
+
+def _is_local(table: Table) -> bool:
+    return len(table.place) > 1
 
 
 def _env(

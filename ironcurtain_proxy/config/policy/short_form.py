@@ -189,11 +189,11 @@ class _FileReader(Struct):
         paths = _PATHS if said is None else said & _PATHS
         urls = _URLS if said is None else said & _URLS
         if hosts is not None and (within is not None or names is not None):
-            hosts.error("cannot stand beside within or names: a rule is asked about one argument")
+            hosts.error("cannot be combined with within or names: write a rule for each")
         excepted = members.get("except")
         if excepted is not None and names is None:
             if rule.effect != "allow":
-                excepted.error("counts beside names, or in what allows")
+                excepted.error("is for a rule that allows, or for one with names: leave it out")
             rule = replace(rule, excepting=_excepted(excepted, paths))
         reader = self.short.reader
         if within is not None:
@@ -224,7 +224,7 @@ def _meant(verb: str) -> str:
 
 
 def _word(spot: Spot) -> str:
-    """The text of a value as it was written, where YAML would read another type."""
+    """The text of a value. Reports a value that YAML read as another type and that needs quotes."""
     if isinstance(spot.value, str):
         return spot.name()
     if spot.value is None or isinstance(spot.value, bool | int | float):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
-from ironcurtain_proxy.config.annotating.annotate import as_annotations
+from ironcurtain_proxy.config.annotating.annotate import as_annotations, roles_in
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.presets.base import BY_TOOL, as_rule
 from ironcurtain_proxy.config.presets.preset import Preset
@@ -48,6 +48,8 @@ def _policy(preset: Preset, servers: Sequence[ReadServer]) -> dict[str, Json]:
         if template.about in BY_TOOL
         for name, found in _of_kind(tools, template.about).items()
     ]
+    if any(template.about == "looks" and template.then == "allow" for template in preset.rules):
+        rules = [*_sql_that_reads(servers), *rules]
     document: dict[str, Json] = {
         "_comment": f"Written by init, preset {preset.name}. {preset.title} These rules are asked "
         'before those of "base"; what no rule names is denied.',
@@ -58,6 +60,26 @@ def _policy(preset: Preset, servers: Sequence[ReadServer]) -> dict[str, Json]:
     if commands:
         document["commandServers"] = commands
     return document
+
+
+def _sql_that_reads(servers: Sequence[ReadServer]) -> list[Json]:
+    """Rules that allow SQL which only reads, for databases whose package is known."""
+    found: dict[str, dict[str, None]] = {}
+    for server in servers:
+        for tool in server.tools:
+            if tool.is_packed and any("sql" in roles_in(one) for one in tool.arguments.values()):
+                found.setdefault(server.annotations, {})[tool.name] = None
+    reason = "SQL that only reads shows what is in the database."
+    return [
+        {
+            "name": f"allow-sql-reads-{name}",
+            "description": reason,
+            "if": {"server": [name], "tool": [*tools], "sql": "reads"},
+            "then": "allow",
+            "reason": reason,
+        }
+        for name, tools in found.items()
+    ]
 
 
 def _by_annotations(servers: Sequence[ReadServer]) -> dict[str, list[ReadTool]]:

@@ -45,4 +45,4 @@ class ToolNames(Struct, frozen=True):
     def _check_bare(self, spot: Spot, name: str) -> None:
         server, _, tool = name.partition("__")
         if tool and server in self.servers:
-            spot.warning("the agent's name of a tool: not used here", f"{server}/{tool}")
+            spot.warning("the agent's name of a tool: settings use SERVER/TOOL", f"{server}/{tool}")

@@ -51,7 +51,7 @@ class HttpSession:
             self._transport = StreamableHttp(requester, endpoint.url, self._inbound)
 
     sandboxed: Final = False
-    """Nothing of it runs here."""
+    """Whether the server runs in a sandbox here: it runs on another machine."""
     pid: Final = None
     last_words: Final = ""
 

@@ -244,7 +244,7 @@ class StreamableHttp(Sending):
         self, response: Response, request_id: MessageId, *, is_greeting: bool
     ) -> None:
         """Read the stream of a request to its answer; take it up again where it breaks."""
-        place = _Place()
+        place = Place()
         lost = UnansweredError(f'server "{self._server}" ended its stream without an answer')
         if await self._read(response, place, request_id, is_greeting=is_greeting):
             return
@@ -269,7 +269,7 @@ class StreamableHttp(Sending):
     async def _read(
         self,
         response: Response,
-        place: "_Place",
+        place: "Place",
         request_id: MessageId | None,
         *,
         is_greeting: bool = False,
@@ -299,7 +299,7 @@ class StreamableHttp(Sending):
 
     async def _listen(self) -> None:
         """Read the stream that belongs to no request, if the server has one."""
-        place = _Place()
+        place = Place()
         while True:
             headers: Mapping[str, str] = {**EVENTS, **self._session}
             if place.last_event:
@@ -337,7 +337,7 @@ class StreamableHttp(Sending):
                 await anyio.sleep(_LOOK_AGAIN)
 
 
-class _Place:
+class Place:
     """The position of a stream at its end."""
 
     def __init__(self) -> None:
@@ -346,6 +346,7 @@ class _Place:
         self._retry = _RETRY
 
     def note(self, event: httpx2.ServerSentEvent) -> None:
+        """An event has arrived."""
         if event.id and event.id.isascii() and event.id.isprintable():
             self.last_event = event.id
         if event.retry is not None:

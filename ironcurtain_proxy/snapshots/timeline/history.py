@@ -35,8 +35,8 @@ class Noted:
 
     path: str
     kind: ChangeKind | None
-    """None: no change of content. It is the same file under more or fewer names, or another file
-    with the same content."""
+    """The kind of change; None: the content is unchanged. It is the same file under more or fewer
+    names, or another file with the same content."""
     after: Entry | None
 
 

@@ -23,7 +23,7 @@ CHANGING: Final = "it changed while it was read"
 
 
 class FullError(Exception):
-    """There is no space left for copies."""
+    """A store of copies without free space."""
 
 
 class Reader:

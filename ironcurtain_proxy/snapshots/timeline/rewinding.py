@@ -199,7 +199,9 @@ class _TimelineRollback:
         keeper, request = self._keeper, self._request
         number = request.point.number
         if keeper.history.point(number) is None:
-            raise NoPointError("the point was dropped meanwhile: see rollback --list")
+            raise NoPointError(
+                "the point was dropped meanwhile: `ironcurtain-proxy rollback --list` has the rest"
+            )
         self._look()
         plan = self._plan()
         outcome = self._outcome(plan)

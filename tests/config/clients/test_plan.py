@@ -40,8 +40,10 @@ def files(home: Path) -> tuple[ClientFile, ...]:
 
 def env_of(text: str, *place: str) -> dict[str, str]:
     there = orjson.loads(text)
-    for key in (*place, "ironcurtain", "env"):
+    for key in place:
         there = there[key]
+    (name,) = [one for one in there if one.startswith("ironcurtain")]
+    there = there[name]["env"]
     return {str(key): str(value) for key, value in there.items()}
 
 
@@ -121,6 +123,17 @@ def test_a_file_of_a_project_names_its_workspace(tmp_path: Path) -> None:
     _write(tmp_path / "project/.cursor/mcp.json", {"mcpServers": {"a": A}})
     (changed,), _ = changes(movings(files(tmp_path), {}, {}), START)
     assert env_of(changed.after, "mcpServers")["ALLOWED_DIRECTORY"] == "/w"
+
+
+def test_the_files_of_one_client_get_entries_of_different_names(tmp_path: Path) -> None:
+    _write(tmp_path / ".claude.json", {
+        "mcpServers": {"a": A},
+        "projects": {str(tmp_path / "project"): {"mcpServers": {"b": B}}},
+    })  # fmt: skip
+    _write(tmp_path / "project/.mcp.json", {"mcpServers": {"c": A}})
+    done, _ = changes(movings(files(tmp_path), {}, {}), START)
+    names = [move.name for one in done for move in one.moves]
+    assert sorted(names) == ["ironcurtain", "ironcurtain-local", "ironcurtain-project"]
 
 
 @pytest.mark.parametrize("name", ["", "_note", "a/b", "proxy", " a", "x" * 101, "a\nb"])

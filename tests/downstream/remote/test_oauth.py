@@ -1,5 +1,6 @@
 """Logins to servers over HTTP, with a real authorization server: got, used, renewed, refused."""
 
+import bz2
 import errno
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -247,6 +248,31 @@ async def test_the_page_takes_the_state_of_this_login_only(site: Site) -> None:
 async def test_a_server_without_oauth_needs_no_login() -> None:
     with serving(Site()) as open_site, pytest.raises(LoginFailedError, match="wants no login"):
         await log_in("one", endpoint_of(open_site), None, browse)
+
+
+async def test_an_authorization_server_chooses_no_codec_for_its_refusal() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        here = refusing.url.removesuffix("/mcp")
+        match heard.path.split("/")[1:]:
+            case ["mcp"]:
+                return Response(status_code=401)
+            case [".well-known", "oauth-protected-resource", *_]:
+                return JSONResponse({"resource": refusing.url, "authorization_servers": [here]})
+            case [".well-known", *_]:
+                places = ("authorization", "token", "registration")
+                found = {f"{one}_endpoint": f"{here}/{one}" for one in places}
+                more = {
+                    "response_types_supported": ["code"],
+                    "code_challenge_methods_supported": ["S256"],
+                }
+                return JSONResponse({"issuer": here, **found, **more})
+            case _:
+                kind = {"content-type": "text/plain; charset=bz2"}
+                return Response(bz2.compress(b"no"), status_code=400, headers=kind)
+
+    refusing = Site(handler=handler)
+    with serving(refusing), pytest.raises(LoginFailedError, match="Registration failed: 400"):
+        await log_in("one", endpoint_of(refusing), None, browse)
 
 
 async def test_a_login_that_others_could_have_written_is_not_used(
