@@ -2,7 +2,13 @@
 
 import pytest
 
+from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.matching import host_matches, is_public_host
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.decision import Allow
+from ironcurtain_proxy.model.policy import ListCondition, Policy, Rule
+from ironcurtain_proxy.model.request import ArgumentFact, TextValue
+from tests.decision.test_authorizer import request
 
 
 @pytest.mark.parametrize(
@@ -93,3 +99,26 @@ def test_a_star_stands_for_no_name_below_an_ending_that_leads_here_or_nowhere(en
     for host in (f"a.{ending}", f"a.b.{ending}", f"A.{ending.upper()}."):
         assert not is_public_host(host)
     assert is_public_host(f"{ending}.example.com")
+
+
+@pytest.mark.parametrize(
+    ("owner", "repository", "allowed"),
+    [("acme", "tool", True), ("acme", "other", False), ("evil", "tool", False)],
+)
+def test_a_rule_on_pairs_wants_both_of_a_pair_on_their_lists(
+    owner: str, repository: str, *, allowed: bool
+) -> None:
+    def listed(role: ArgumentRole, value: str) -> ListCondition:
+        return ListCondition(
+            roles=frozenset({role}), allowed=frozenset({value}), kind="identifiers"
+        )
+
+    pair = (listed("github-owner", "acme"), listed("github-repo", "tool"))
+    rule = Rule(name="pair", effect="allow", reason="pair", lists=pair)
+    call = request(
+        ArgumentFact("owner", ("github-owner",), (TextValue(owner),)),
+        ArgumentFact("repo", ("github-repo",), (TextValue(repository),)),
+        server="github",
+        tool="x",
+    )
+    assert isinstance(authorize(call, Policy(rules=(rule,))), Allow) is allowed

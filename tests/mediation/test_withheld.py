@@ -104,6 +104,13 @@ async def test_what_a_reviewer_thought_that_passed_a_question_on_is_recorded() -
     asks = Policy(rules=(Rule(name="all", effect="escalate", reason="so"),), version="v1")
     harness = Harness(asks)
     harness.questions.ruling = Unreachable(details=(("engineReason", "not sure"),))
+    told: list[bool] = []
+
+    async def tell() -> None:
+        told.append(True)
+
+    harness.journal.unattended.tell = tell
     assert isinstance(await harness.mediator.handle("read", {}), Refused)
     (record,) = harness.recorder.records
     assert dict(record.context)["engineReason"] == "not sure"
+    assert len(told) == 1, "whoever sits at the agent hears that nobody reviews"
