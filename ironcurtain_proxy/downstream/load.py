@@ -38,9 +38,10 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _LEAST_MEMORY: Final = 2048 * MEBIBYTE
 """The least limit of memory: on a small machine a build still fits, and the kernel decides."""
 _RESERVED_FILES: Final = 50_000
-_COUNTED: Final = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
-"""The counted rows of `smaps_rollup`: shared memory is divided among those that share it, files are
-left out."""
+_COUNTED: Final = ("Pss_Anon:", "SwapPss:")
+_SHARED: Final = "Pss_Shmem:"
+"""Of `smaps_rollup`: shared memory is divided among those that share it, files are left out."""
+_IN_MEMORY: Final = "/memfd:"
 
 
 class DiskReserve(Struct, frozen=True):
@@ -96,7 +97,8 @@ class Load(Struct, eq=False):
         if sum(map(_threads, found)) > self.limits.processes:
             self._end(f"its processes and threads are more than {self.limits.processes:,}")
             return most
-        sizes = sorted([(_memory(pid), pid) for pid in found], reverse=True)
+        files: set[int] = set()
+        sizes = sorted([(_memory(pid, files), pid) for pid in found], reverse=True)
         used = sum(size for size, _ in sizes)
         for size, pid in sizes:
             if used <= most:
@@ -194,15 +196,38 @@ def _threads(pid: int) -> int:
     return 0
 
 
-def _memory(pid: int) -> int:
-    """The bytes that a process has to itself, and its part of what it shares; 0: it is gone."""
+def _memory(pid: int, files: set[int]) -> int:
+    """The bytes that a process has to itself, and its part of what it shares; 0: it is gone.
+
+    Args:
+        pid: of the process.
+        files: the inodes of files in memory that were counted for others; it is added to.
+    """
     with suppress(OSError, ValueError, IndexError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
-        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(_COUNTED))
+        sizes = {line.split()[0]: int(line.split()[1]) * 1024 for line in lines[1:]}
+        own = sum(sizes.get(name, 0) for name in _COUNTED)
+        # A file in memory need not be mapped by anybody.
+        return own + max(sizes.get(_SHARED, 0), _files_in_memory(pid, files))
     with suppress(OSError, ValueError, IndexError):
         resident = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
         return int(resident) * _PAGE
     return 0
+
+
+def _files_in_memory(pid: int, counted: set[int]) -> int:
+    """The bytes of the files without a name that a process holds open, each counted once."""
+    size = 0
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208  names are enough
+            path = f"/proc/{pid}/fd/{name}"
+            with suppress(OSError):
+                if os.readlink(path).startswith(_IN_MEMORY):  # noqa: PTH115  a string is at hand
+                    status = os.stat(path)  # noqa: PTH116  as above
+                    if status.st_ino not in counted:
+                        counted.add(status.st_ino)
+                        size += status.st_blocks * 512
+    return size
 
 
 def _name(pid: int) -> str:

@@ -115,6 +115,10 @@ def let_in(directory: str) -> None:
     Raises:
         OSError: that cannot be done.
     """
+    with suppress(OSError):
+        # To reach a directory without a link takes a call for each one above it: only if needed.
+        if os.lstat(directory).st_mode & stat.S_IRWXU == stat.S_IRWXU:
+            return
     parent, _, name = directory.rpartition("/")
     with opened(parent or "/") as place:
         found = os.open(name, _PASSED, dir_fd=place)

@@ -1,5 +1,6 @@
 """A mistake of an agent ends what made it, not the machine or the proxy. With a real sandbox."""
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -31,6 +32,19 @@ def test_a_command_without_end_in_memory_is_ended_and_the_agent_is_told(
     assert "was ended" in said
     assert '"limits"' in installation.session_log.read_text()
     assert done(agent.call("shell", {"command": "echo on"})).startswith("on")
+
+
+def test_a_file_in_memory_without_a_name_counts_for_who_holds_it(cell: Cell) -> None:
+    _, agent = cell
+    # It stops by itself at 2 GiB, so that a limit that fails fills no machine.
+    code = (
+        "import os, time; f = os.memfd_create('x'); data = bytes(1 << 20); "
+        "[os.write(f, data) for _ in range(2048)]; time.sleep(20)"
+    )
+    command = f'{sys.executable} -c "{code}"; echo ended $?'
+    said = text(agent.call("shell", {"command": command}))
+    assert said.startswith("[SANDBOX LIMIT: its processes used more than 250 MiB of memory")
+    assert "ended 137" in said
 
 
 def test_a_fork_bomb_ends_with_its_sandbox_and_the_server_starts_again(

@@ -2,8 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ironcurtain_proxy.snapshots.timeline.entry import Entry, kind_of_change
+
+_USUAL: Final = 256
+"""Characters of a path that counts once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class Known:
         """The bytes of all copies."""
 
     def __len__(self) -> int:
-        return sum(map(len, self.directories.values()))
+        """The number of paths, of which long ones count as several."""
+        return sum([len(found) * weight(path) for path, found in self.directories.items()])
 
     def get(self, path: str) -> Entry | None:
         """The state of a path."""
@@ -140,6 +145,11 @@ class Known:
             for one, why in found.items()
             if not path or _is_at(one, path) or _is_at(path, one)
         }
+
+
+def weight(directory: str) -> int:
+    """How much a path in a directory counts: a deep tree has little in it and long paths."""
+    return 1 + len(directory) // _USUAL
 
 
 def joined(directory: str, name: str) -> str:

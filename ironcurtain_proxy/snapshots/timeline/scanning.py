@@ -14,7 +14,7 @@ from typing import Final
 
 from ironcurtain_proxy.snapshots.timeline.entry import Entry, parent_of, without
 from ironcurtain_proxy.snapshots.timeline.events import Events
-from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined
+from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined, weight
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED, OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.reading import FullError, Reader, is_as_seen
 
@@ -208,8 +208,9 @@ class Scanner:
 
     def _listed(self, path: str, descriptor: int) -> dict[str, Entry]:
         known, again = self.known.directories.get(path, {}), self._again.get(path, ())
+        each = weight(path)
         if not self._everything:
-            self._count -= len(known)
+            self._count -= len(known) * each
         now: dict[str, Entry] = {}
         with os.scandir(descriptor) as found:
             for one in found:
@@ -229,16 +230,17 @@ class Scanner:
                     self._bytes += old[2] if self._everything else 0
                 else:
                     self._look_at(path, descriptor, name, status, now)
-                if len(now) + self._count > self._max_files:
+                if len(now) * each + self._count > self._max_files:
                     raise TooManyError
-        self._count += len(now)
+        self._count += len(now) * each
         self.progress.looked_at += len(now)
         return now
 
     def _named(self, path: str, descriptor: int, names: set[str]) -> dict[str, Entry]:
         """Scan only some names of a directory, which may have very many."""
         now = dict(self.known.directories[path])
-        others = self._count - len(now)
+        each = weight(path)
+        others = self._count - len(now) * each
         for name in names:
             old = now.pop(name, None)
             try:
@@ -253,9 +255,9 @@ class Scanner:
                 now[name] = old
             else:
                 self._look_at(path, descriptor, name, status, now)
-            if len(now) + others > self._max_files:
+            if len(now) * each + others > self._max_files:
                 raise TooManyError
-        self._count = others + len(now)
+        self._count = others + len(now) * each
         return now
 
     def _look_at(

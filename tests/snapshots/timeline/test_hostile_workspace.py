@@ -217,6 +217,19 @@ def test_a_tree_deeper_than_a_path_or_the_stack_comes_back(w: Timelined) -> None
     assert w.keeper.scanner.known.get("/".join(["deep-directory"] * 400) + "/bottom") is not None
 
 
+def test_a_chain_of_directories_counts_by_the_length_of_its_paths(tmp_path: Path) -> None:
+    w = Timelined(tmp_path / "w", tmp_path / "s", Limits(max_files=1000))
+    for number in range(900):
+        w(f"{number}").touch()
+    point, _ = w.call(lambda: [w(f"{number}").unlink() for number in range(900)])
+    script = "for i in $(seq 900); do mkdir d; cd d; done"
+    _, changes = w.call(lambda: subprocess.run(["bash", "-c", script], cwd=w.top, check=True))
+    assert changes == ["the workspace has more than 1,000 files and directories"]
+    remove(w("d"))
+    w.back(point)
+    assert len([*w.top.iterdir()]) == 900
+
+
 def test_more_files_than_may_be_held_stop_the_points_and_are_taken_back_by_force(
     tmp_path: Path,
 ) -> None:
