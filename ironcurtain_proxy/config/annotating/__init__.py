@@ -9,6 +9,7 @@ is `unknown`: every preset asks about it or denies it.
 - `propose`, `texts`, `proposal`: proposals for a tool, an argument, a member of an object.
 - `argument_roles`, `words`: roles of single arguments, and the words that indicate them.
 - `members`: paths inside objects and lists of objects.
+- `documents`: arguments that name parts of a file, such as a sheet.
 - `shell_tools`: tools that run commands.
 - `read_tool`: a tool as annotated from its list.
 """
