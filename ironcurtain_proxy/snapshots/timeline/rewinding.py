@@ -199,9 +199,7 @@ class _TimelineRollback:
         keeper, request = self._keeper, self._request
         number = request.point.number
         if keeper.history.point(number) is None:
-            raise NoPointError(
-                "the point was dropped meanwhile: `ironcurtain-proxy rollback --list` has the rest"
-            )
+            raise NoPointError("the point was dropped meanwhile: look at the list of points again")
         self._look()
         plan = self._plan()
         outcome = self._outcome(plan)
