@@ -4,6 +4,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,9 +14,9 @@ import pytest
 from ironcurtain_proxy.cli.explain_overlay import NamedCall, rehearsed
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.policy.policy_files import SHIPPED
-from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.settings import load_settings
+from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import Facts
@@ -82,6 +83,16 @@ class Town:
         self.asks_about_unknown = seed % 2 == 0
         if self.asks_about_unknown:
             installation.variables["UNKNOWN_TOOLS"] = "ask"
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Read for the first call that is explained; nothing changes afterwards."""
+        return load_settings(dict(self.installation.environment()))
+
+    @cached_property
+    def policy(self) -> LoadedPolicy:
+        """The same of the policy."""
+        return load_policy(self.settings)
 
     def _sandbox(self) -> Json:
         domains: list[Json] = ["example.com", "*.example.org"]
@@ -193,11 +204,9 @@ def met(result: Message) -> Answer:
 
 def explained(town: Town, call: Call) -> Answer:
     """What `explain` says."""
-    environ = town.installation.environment()
-    settings = load_settings(dict(environ))
     server, tool, arguments = call
-    asked = NamedCall(server, tool, settings)
-    found = rehearsed(asked, arguments, load_policy(settings), environ)
+    asked = NamedCall(server, tool, town.settings)
+    found = rehearsed(asked, arguments, town.policy, town.installation.environment())
     # Every server has listed its tools by now, and the calls' names are unique among them.
     outcome = found.if_unique or found.certain
     decision = outcome.decision
