@@ -20,7 +20,7 @@ PROMPT: dict[str, Json] = {
     "arguments": [{"name": "name"}, {"name": "url", "description": "a page"}, "no object"],
 }
 SAID: Json = {
-    "prompts": [PROMPT, {"name": "with/slash"}],
+    "prompts": [PROMPT, {"name": " padded"}],
     "resources": [{"uri": "demo://a", "name": "a"}, {"uri": "memo://b", "name": "b"}],
     "resourceTemplates": [{"uriTemplate": "demo://{x}", "name": "x"}],
 }

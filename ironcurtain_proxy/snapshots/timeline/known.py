@@ -148,7 +148,7 @@ class Known:
 
 
 def weight(directory: str) -> int:
-    """How much a path in a directory counts: a deep tree has little in it and long paths."""
+    """The weight of a path in a directory: a deep tree has little in it and long paths."""
     return 1 + len(directory) // _USUAL
 
 

@@ -221,7 +221,12 @@ def test_a_chain_of_directories_counts_by_the_length_of_its_paths(tmp_path: Path
     w = Timelined(tmp_path / "w", tmp_path / "s", Limits(max_files=1000))
     for number in range(900):
         w(f"{number}").touch()
-    point, _ = w.call(lambda: [w(f"{number}").unlink() for number in range(900)])
+
+    def empty() -> None:
+        for number in range(900):
+            w(f"{number}").unlink()
+
+    point, _ = w.call(empty)
     script = "for i in $(seq 900); do mkdir d; cd d; done"
     _, changes = w.call(lambda: subprocess.run(["bash", "-c", script], cwd=w.top, check=True))
     assert changes == ["the workspace has more than 1,000 files and directories"]
