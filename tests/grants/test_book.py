@@ -233,6 +233,10 @@ def test_a_pattern_says_what_it_remembers(
             id="a flag that is a list",
         ),
         pytest.param(
+            a_call(fact("urls", "fetch-url", UrlValue("u", ("github.com",)), UrlValue("v", ("",)))),
+            id="a URL that leads nowhere beside one that can be remembered",
+        ),
+        pytest.param(
             a_call(
                 fact("path", "read-path", path("/etc/hosts")), arguments={"mode": {"deep": True}}
             ),
