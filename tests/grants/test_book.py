@@ -23,6 +23,7 @@ from ironcurtain_proxy.model.request import (
 
 pytestmark = pytest.mark.requirement("X-12")
 
+HOST = "https://github.com/a"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOME = RealPath.from_text("/home/me")
 PROTECTED = (RealPath.from_text("/home/me/.ssh"), RealPath.from_text("/srv/state/audit"))
@@ -233,7 +234,9 @@ def test_a_pattern_says_what_it_remembers(
             id="a flag that is a list",
         ),
         pytest.param(
-            a_call(fact("urls", "fetch-url", UrlValue("u", ("github.com",)), UrlValue("v", ("",)))),
+            a_call(
+                fact("urls", "fetch-url", UrlValue(HOST, ("github.com",)), UrlValue("v", ("",)))
+            ),
             id="a URL that leads nowhere beside one that can be remembered",
         ),
         pytest.param(
