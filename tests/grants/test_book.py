@@ -229,6 +229,14 @@ def test_a_pattern_says_what_it_remembers(
         ),
         pytest.param(
             a_call(
+                fact("path", ("identifier", "write-history"), path("/r")),
+                fact("remote", "git-remote-url", UrlValue("o", ("github.com/a/b",))),
+                roles=("git-remote-url",),
+            ),
+            id="the same, where the repository is also a name",
+        ),
+        pytest.param(
+            a_call(
                 fact("path", "read-path", path("/etc/hosts")), arguments={"mode": [{"deep": True}]}
             ),
             id="a flag that is a list",
