@@ -100,9 +100,9 @@ class EscalationInbox:
     # --- questions -------------------------------------------------------------------------------
 
     def pending(self) -> list[PendingRequest]:
-        """What waits for an answer now, the oldest first.
+        """The requests that wait for an answer now, the oldest first.
 
-        What was shown is kept: an answer says which bytes it answers.
+        The inbox keeps each request as it was shown: an answer names the bytes that it answers.
         """
         waiting = self._reader.pending(utc_now())
         self._shown = {one.id: self._shown.get(one.id, one) for one in waiting}

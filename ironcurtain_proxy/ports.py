@@ -246,7 +246,7 @@ class Containment(Protocol):
     """Settles calls without a reviewer where they can be undone."""
 
     def ended(self) -> str | None:
-        """Why containment ended, in words; None: it has not, or a person has looked since."""
+        """The reason why containment has ended; None: it has not, or a person has looked since."""
 
     def end(self, call: RequestId, why: str) -> None:
         """End containment until a person has looked, and keep what they need to see.
@@ -286,42 +286,42 @@ class IdSource(Protocol):
 
 
 Holds: TypeAlias = Mapping[str, str]
-"""Why each held part is held, by name."""
+"""The reason for each held part, by its name."""
 
 
 class Pins(Protocol):
     """The descriptions of servers that were trusted, to which servers are held."""
 
     def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> Holds:
-        """Why parts of a section are held, by name, after its server has listed it whole."""
+        """The reasons why parts of a section are held, by name, after the server has listed it."""
 
     def is_listed(self, server: str, section: Section) -> bool:
         """Whether the section was listed in this session."""
 
     def held(self, server: str, section: Section, name: str) -> str | None:
-        """Why a part is held, as of the last listing; None: it is not."""
+        """The reason why a part is held, as of the last listing; None: it is not held."""
 
     def seen(self, server: str, section: Section, name: str, value: Json) -> str | None:
-        """Why a part that stands in no list is held; None: it is not."""
+        """The reason why a part that stands in no list is held; None: it is not held."""
 
 
 class NothingPinned:
     """Pins of nothing: all is used as servers say it."""
 
     def listed(self, _server: str, _section: Section, _entries: Mapping[str, Json]) -> Holds:
-        """Nothing is held."""
+        """No part is held."""
         return {}
 
     def is_listed(self, _server: str, _section: Section) -> bool:
-        """Nothing needs to be listed first."""
+        """True: no section needs to be listed first."""
         return True
 
     def held(self, _server: str, _section: Section, _name: str) -> str | None:
-        """Nothing is held."""
+        """None: no part is held."""
         return None
 
     def seen(self, _server: str, _section: Section, _name: str, _value: Json) -> str | None:
-        """Nothing is held."""
+        """None: no part is held."""
         return None
 
 
@@ -339,7 +339,7 @@ class World:
     aftermath: Aftermath | None = None
     lookout: Lookout | None = None
     containment: Containment | None = None
-    """None: containment is off."""
+    """The containment of the session; None: it is off."""
     timeline: Timeline | None = None
     """The timeline of the workspace; None: no call can be undone, and none is contained."""
     pins: Pins = field(default_factory=NothingPinned)

@@ -21,6 +21,7 @@ ROOT: Final = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["ironcurtain_proxy"]):
+    import httpcore2
     import httpx2
 
     from ironcurtain_proxy.audit.log import AuditLog
@@ -31,6 +32,8 @@ with atheris.instrument_imports(include=["ironcurtain_proxy"]):
     from ironcurtain_proxy.downstream.connection import Connection
     from ironcurtain_proxy.downstream.listeners import Listeners
     from ironcurtain_proxy.downstream.remote.answering import is_answer_to
+    from ironcurtain_proxy.downstream.remote.response import Response
+    from ironcurtain_proxy.downstream.remote.streamable import Place
     from ironcurtain_proxy.downstream.session_log import SessionLog
     from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
     from ironcurtain_proxy.errors import ConfigurationError, DownstreamError
@@ -39,6 +42,7 @@ with atheris.instrument_imports(include=["ironcurtain_proxy"]):
     from ironcurtain_proxy.front.principals import Principals
     from ironcurtain_proxy.front.process import ProxyProcess
     from ironcurtain_proxy.front.sessions import Sessions
+    from ironcurtain_proxy.jsonrpc.codec import decode
     from ironcurtain_proxy.mailbox.messages import Expected, judge_response, read_request
     from ironcurtain_proxy.model.path import RealPath
     from tests.agent.connected import an_agent
@@ -212,18 +216,21 @@ async def _http(data: bytes) -> None:
 
 
 def events(data: bytes) -> None:
-    """A stream of events, or a JSON answer, of a server over HTTP."""
+    """The kind of an answer, then a stream of events or a JSON answer, of a server over HTTP."""
     anyio.run(_events, data)
 
 
 async def _events(data: bytes) -> None:
-    request = httpx2.Request("GET", "http://x/")
-    kind = {"content-type": "text/event-stream"}
-    response = httpx2.Response(200, headers=kind, content=data, request=request)
+    kind, _, body = data.partition(b"\n")
+    headers = [(b"Content-Type", b"text/event-stream; charset=" + kind)]
+    response = Response(httpcore2.Response(200, headers=headers, content=body))
+    place = Place()
     with suppress(httpx2.TransportError):
-        async for event in httpx2.EventSource(response, max_event_size=1 << 14):
+        async for event in response.events(1 << 14):
+            place.note(event)
             is_answer_to(event.data.encode(), 1)
-    is_answer_to(data, 1)
+    is_answer_to(body, 1)
+    decode(body)
 
 
 # --- files
@@ -273,7 +280,11 @@ SEEDS: Final[Mapping[Callable[[bytes], None], Sequence[bytes]]] = {
         b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1}}',
     ],
     http: [b"\x00\x00" + HELLO, b"\x01\x04\x08abcdefgh\x00" + HELLO],
-    events: [b'id: 1\nevent: message\nretry: 5\ndata: {"id":1,"result":{}}\n\n', b'{"id":1}'],
+    events: [
+        b'utf-8\nid: 1\nevent: message\nretry: 5\ndata: {"id":1,"result":{}}\n\n',
+        b'bz2\ndata: {"id":1}\nretry: ' + b"9" * 400 + b"\n\n",
+        b'\n{"id":1,"result":' + b"[" * 1500,
+    ],
     audit: [
         b'{"seq":1,"prev":"' + b"0" * 64 + b'","requestId":"a","phase":"intent","hash":"1"}\n' * 2
     ],

@@ -35,7 +35,7 @@ _RULES: Final = (
 _CALLS: Final = (
     "mediation/test_mediator", "mediation/test_mediation_guards", "mediation/test_approved_calls",
     "mediation/test_ended_calls", "mediation/test_plans", "mediation/test_asked_again",
-    "mediation/test_policy_change", "mediation/test_containing",
+    "mediation/test_policy_change", "mediation/test_containing", "mediation/test_withheld",
 )  # fmt: skip
 _GRANTS: Final = ("grants/test_book", "grants/test_granted", "grants/test_grant_reach",
     "grants/test_grant_settlement", "grants/test_grant_properties", "grants/test_family_settlement",

@@ -1,9 +1,13 @@
-"""Checks the documents: width, ids of outside lists, words, links, anchors, names of files.
+"""Checks the documents and the docstrings.
+
+Documents: width, ids of outside lists, words, links, anchors, names of files. Docstrings of the
+package: they begin with a noun or a verb.
 
 Prints `FILE:LINE: what is wrong` for each fault and ends with 1 if there is one. The words that
 documents do not use stand in `docs/style.md`, under "Words that documents do not use".
 """
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -22,6 +26,11 @@ LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 CODE: Final = re.compile(r"(`+).+?\1")
 FILE: Final = re.compile(r"(?<![\w/.~-])(?:(?:scripts|tests|docs)/[\w/.-]*\w|[a-z_]+/[\w/]*\.py)\b")
 PACKAGE: Final = "ironcurtain_proxy"
+NO_SUBJECT: Final = re.compile(
+    r"(?:What|Which|Who|Whose|Whom|How|Why|Where|When"
+    r"|It|Its|They|Their|This|That|These|Those|Them|Such|The (?:same|other|others|reverse))\b"
+)
+"""Beginnings of a docstring that leave its subject to be guessed."""
 HISTORY: Final = ("docs/adr/", "CHANGELOG.md")
 """Documents that may name files of their time."""
 
@@ -51,6 +60,9 @@ def main(root: Path) -> int:
     files = sorted({file for pattern in WHERE for file in root.glob(pattern)})
     words = _words(root / STYLE)
     faults = [fault for file in files for fault in (*_faults(file, words), *_files(root, file))]
+    faults += [
+        fault for file in sorted((root / PACKAGE).rglob("*.py")) for fault in _docstrings(file)
+    ]
     for fault in faults:
         sys.stderr.write(f"{fault.file.relative_to(root)}:{fault.line}: {fault.what}\n")
     return 1 if faults else 0
@@ -81,6 +93,18 @@ def _files(root: Path, document: Path) -> Iterator[Fault]:
                 (base / name).exists() for base in (root, root / PACKAGE, document.parent)
             ):
                 yield Fault(document, number, f"{name}: the file does not exist")
+
+
+def _docstrings(module: Path) -> Iterator[Fault]:
+    """Docstrings of a module, also those of fields, that begin without a subject."""
+    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+        body = getattr(node, "body", None)
+        for found in body if isinstance(body, list) else ():
+            match found:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    if begin := NO_SUBJECT.match(text):
+                        what = f"{begin[0]!r} begins a docstring: begin with a noun or a verb"
+                        yield Fault(module, found.lineno, what)
 
 
 def _broken(document: Path, link: str) -> str | None:

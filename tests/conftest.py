@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import program
 from tests.examples import examples
 
 # Each property is tried every time; hundreds of tries of all of them would be a minute. How long a
@@ -11,6 +12,12 @@ settings.register_profile(
     "suite", max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the process that forks while the tests are collected; the workers then share it."""
+    if config.getoption("workers", 0):
+        program.prepare()
 
 
 @pytest.fixture

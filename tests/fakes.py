@@ -262,7 +262,7 @@ class Harness:
             Terms(session="s", policy=self.policy, overlay=self.overlay),
             approvals=Approvals(self.grants, self.budgets),
         )
-        self.in_force = session.in_force
+        self.session, self.in_force = session, session.in_force
         self.mediator, self.journal, self.planner = (
             session.mediator,
             session.journal,

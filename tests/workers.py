@@ -3,13 +3,15 @@
     python -m pytest -q -p tests.workers --workers 4
 
 All files of tests are read, rewritten and imported once, which is 6 s of a core, and 14 s in a new
-clone; pytest-xdist does it in each of its workers. The forks also share one server of `program`. A
-fork runs a file whole, so what a module's fixtures make is made once.
+clone; pytest-xdist does it in each of its workers. A fork runs a file whole, so what a module's
+fixtures make is made once. Files with the same `worker` mark are run by one fork, as if they were
+one file: what they share is started or imported once.
 """
 
 import gc
 import multiprocessing
 from collections import deque
+from collections.abc import Sequence
 from itertools import pairwise
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -20,10 +22,8 @@ import pytest
 from _pytest.capture import CaptureManager
 from _pytest.runner import runtestprotocol
 
-from tests import program
-
 Files: TypeAlias = deque[list[int]]
-"""Of each file, where its tests stand among all that were collected."""
+"""Of each file, or of several, where the tests stand among all that were collected."""
 
 ASKING: Final = None
 """What a fork sends to be given a file. Else it sends the name of a test that begins, and a list
@@ -53,10 +53,7 @@ class Sharing:
         """Run all tests, unless some could not be collected or they are only to be listed."""
         if session.testsfailed or session.config.option.collectonly:
             return None
-        by_file: dict[Path, list[int]] = {}
-        for index, item in enumerate(session.items):
-            by_file.setdefault(item.path, []).append(index)
-        files = deque(by_file.values())
+        files = _files(session.items)
         self._start(session, min(self._workers, len(files)))
         while self._forks:
             for pipe in wait([*self._forks]):
@@ -67,7 +64,6 @@ class Sharing:
         return True
 
     def _start(self, session: pytest.Session, count: int) -> None:
-        program.prepare()
         gc.collect()
         gc.freeze()  # a fork that collects would otherwise copy all that is there
         # Each fork has a folder of its own: pytest reads a whole one to make the next in it.
@@ -105,6 +101,18 @@ class Sharing:
             for json in message:
                 report = hook.pytest_report_from_serializable(config=session.config, data=json)
                 hook.pytest_runtest_logreport(report=report)
+
+
+def _files(items: Sequence[pytest.Item]) -> Files:
+    """What is handed out together. The files that one fork runs take longest, and come first."""
+    marked: dict[str, list[int]] = {}
+    by_file: dict[Path, list[int]] = {}
+    for index, item in enumerate(items):
+        if mark := item.get_closest_marker("worker"):
+            marked.setdefault(mark.args[0], []).append(index)
+        else:
+            by_file.setdefault(item.path, []).append(index)
+    return deque([*marked.values(), *by_file.values()])
 
 
 class Sending:

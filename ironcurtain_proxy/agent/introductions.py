@@ -5,8 +5,9 @@ speaks for the proxy or for another server.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
@@ -31,8 +32,7 @@ class Said(Protocol):
         """The server's name and title."""
 
 
-@dataclass(frozen=True, slots=True)
-class Introduced:
+class Introduced(Struct, frozen=True):
     """The text and title that the agent gets when it connects."""
 
     text: str

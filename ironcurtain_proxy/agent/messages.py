@@ -4,7 +4,6 @@ This module checks the JSON-RPC envelope only.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
@@ -27,9 +26,9 @@ class Message(Struct, frozen=True):
 
     method: str
     params: "Mapping[str, Json]"
-    """Empty if there are none."""
+    """The parameters; empty if there are none."""
     id: MessageId | None
-    """None: a notification."""
+    """The id of a request; None: the message is a notification."""
     size: int
     """Bytes of its line."""
 
@@ -40,15 +39,13 @@ class Written(Struct, frozen=True):
     text: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GivenAnswer:
+class GivenAnswer(Struct, frozen=True):
     """The agent's answer to a request of ours."""
 
     message: "Mapping[str, Json]"
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(Struct, frozen=True):
     """The error that is sent back for an invalid message."""
 
     code: int

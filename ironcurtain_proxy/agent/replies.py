@@ -157,7 +157,7 @@ def error_result(*texts: str) -> dict[str, Json]:
 
 
 def refusal_blocks(refused: Refused, exposed_name: str, kind: str = "tool") -> list[str]:
-    """Why something was refused, and what to do, in one text for each block of the answer.
+    """The reason of a refusal, and what the agent can do, in one text for each block of the answer.
 
     Args:
         refused: the refusal.

@@ -3,7 +3,6 @@
 import asyncio  # noqa: TID251  the tasks of lanes
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -107,8 +106,7 @@ _GIVE_UP: Final = 2.0
 """Seconds that abandoned requests have to record their end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """The functions that answer requests of one kind."""
 
     answer: Answerer

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import (
     CAPABILITIES,
@@ -108,7 +110,7 @@ class Profile:
     """Tools that are not asked about, whatever they need, unless a capability they need is denied.
     """
     needs_isolation: bool = False
-    """Where the servers are not isolated, the profile `supervised` replaces this one."""
+    """Whether `supervised` replaces this profile where the servers are not isolated."""
 
 
 AUTONOMOUS: Final = Profile(
@@ -176,8 +178,7 @@ def described(capability: Capability) -> str:
     return f"{words} ({capability})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileAnswer:
+class ProfileAnswer(Struct, frozen=True, kw_only=True):
     """A profile's answer to a call."""
 
     level: Level

@@ -7,9 +7,10 @@ only adds questions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Escalate, Ground
@@ -42,8 +43,7 @@ _SHOWN: Final = frozenset({"secrets.access", "data.user"})
 """The reason for reads: data shown to the agent cannot be taken back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectFound:
+class EffectFound(Struct, frozen=True, kw_only=True):
     """The effect of a call, and the reason for it."""
 
     effect: CallEffect
@@ -62,8 +62,7 @@ _DECLARED: Final[Mapping[ToolEffect, EffectFound]] = MappingProxyType(
 _BY_ROLES: Final = EffectFound(effect="local", reason="it changes files of the workspace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Considered:
+class Considered(Struct, frozen=True, kw_only=True):
     """The inputs of the decision on containment, except the timeline's."""
 
     facts: Facts
@@ -80,7 +79,7 @@ class Considered:
 
 
 def why_asked(about: Considered) -> str | None:
-    """Why an escalated call needs a reviewer; None: containment replaces the reviewer."""
+    """The reason why an escalated call needs a reviewer; None: containment replaces one."""
     not_held = why_not_held(about)
     if not_held is not None or about.workspace is None:
         return not_held or "there is no workspace"
@@ -88,7 +87,7 @@ def why_asked(about: Considered) -> str | None:
 
 
 def why_not_held(about: Considered) -> str | None:
-    """Why the sandbox does not hold what a call does inside it; None: it does.
+    """The reason why the sandbox does not hold the effects of a call; None: it holds them.
 
     Parts of a command that leave the sandbox are another matter.
     """
@@ -106,7 +105,7 @@ def why_not_held(about: Considered) -> str | None:
 
 
 def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
-    """Why a process is not confined enough; None: it is.
+    """The reason why a process is not confined enough; None: it is confined enough.
 
     Args:
         walls: of the process; None: it is not confined.
@@ -129,7 +128,7 @@ def _why_not_local(facts: Facts, workspace: RealPath) -> str | None:
 
 
 def _why_shown(about: Considered) -> str | None:
-    """Why the data that a call would show to the agent needs a reviewer; None: it needs none."""
+    """The reason why a reviewer must see data before the agent does; None: there is none."""
     decision = about.judged.decision
     if isinstance(decision, Escalate):
         if any(_is_invariant(ground) for ground in (decision.ground, *decision.by_role)):

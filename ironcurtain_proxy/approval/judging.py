@@ -50,7 +50,7 @@ class Overlay:
     """Capability profile and approval mode, with the operator's declarations of tools."""
 
     rules: OverlayRules | None = None
-    """None: the policy alone decides."""
+    """The rules of the overlay; None: the policy alone decides."""
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     """The declarations, by the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)

@@ -7,6 +7,8 @@ still decides on calls that the mode does not ask about.
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.capability import SafetyLevel, spoken_of
 
 ApprovalPolicy: TypeAlias = str
@@ -40,13 +42,12 @@ class InterceptorConfig:
         return self.approval_policy or APPROVAL_POLICY_DANGEROUS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatedTool:
+class RatedTool(Struct, frozen=True, kw_only=True):
     """A tool with its names and its safety level."""
 
     names: frozenset[str]
     safety_level: SafetyLevel | int | None
-    """None and any number that is no level count as dangerous."""
+    """The declared level. None and any number that is no level count as dangerous."""
 
 
 AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-policy"]
@@ -54,7 +55,7 @@ AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-poli
 
 
 def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None:
-    """Why a tool needs approval; None: it needs none."""
+    """The reason why a tool needs approval; None: it needs none."""
     if not tool.names.isdisjoint(config.exempt_tools):
         return None
     if not spoken_of(tool.names).isdisjoint(config.sensitive_tools):

@@ -7,6 +7,8 @@ escalated call may be denied, and a denied call is not examined.
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from msgspec import Struct
+
 from ironcurtain_proxy.approval.capabilities import (
     Profile,
     ProfileAnswer,
@@ -35,12 +37,11 @@ class OverlayRules:
 
     interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)
     profile: Profile | None = None
-    """None: capabilities are not checked."""
+    """The operator's profile; None: capabilities are not checked."""
     isolation: Isolation = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overlaid:
+class Overlaid(Struct, frozen=True, kw_only=True):
     """The decision on a call after all reasons to ask were evaluated."""
 
     origins: tuple[OriginReason, ...] = ()

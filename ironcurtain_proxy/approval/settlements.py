@@ -167,7 +167,7 @@ def refused_by(declined: Declined) -> RefusedBy:
 
 
 def held(ground: Ground, question: EscalationId) -> Settlement:
-    """Not settled yet: the call is held, and the agent may repeat it."""
+    """The outcome of a call that is held: not settled, and the agent may repeat the call."""
     return Settlement(
         effect="escalate",
         reason=ground.reason,

@@ -9,7 +9,9 @@ from ironcurtain_proxy.audit.secrets import MASK, is_telling
 from ironcurtain_proxy.model.json import Json
 
 _BLOBS: Final = frozenset({"data", "blob"})
-"""Base64, in which a key would be found by chance."""
+"""Base64 in an object of `_MEDIA`: a key would be found in it by chance."""
+_MEDIA: Final = frozenset({"mimeType", "uri"})
+"""The keys of images, sounds and resources, one of which stands beside their base64."""
 _MOST_DEPTH: Final = 200
 
 
@@ -22,13 +24,17 @@ def redacted(value: Json, depth: int = _MOST_DEPTH) -> Json:
     if isinstance(value, list):
         return [redacted(inner, depth - 1) for inner in value]
     if isinstance(value, dict):
-        return {name: _member(name, inner, depth - 1) for name, inner in value.items()}
+        blobs = frozenset() if _MEDIA.isdisjoint(value) else _BLOBS
+        return {
+            name: inner
+            if name in blobs and isinstance(inner, str)
+            else _member(name, inner, depth - 1)
+            for name, inner in value.items()
+        }
     return value
 
 
 def _member(name: str, value: Json, depth: int) -> Json:
-    if name in _BLOBS and isinstance(value, str):
-        return value
     if is_telling(name) and isinstance(value, str | int | float) and value not in {"", 0}:
         return value if isinstance(value, bool) else MASK
     return redacted(value, depth)

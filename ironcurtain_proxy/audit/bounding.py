@@ -6,7 +6,6 @@ of a thousand digits and lone surrogates. Every value is recorded in some form, 
 
 import json  # noqa: TID251  orjson refuses integers beyond 64 bits and lone surrogates
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
@@ -23,11 +22,11 @@ VALUE_LIMIT: Final = 8192
 
 _DEPTH_LIMIT: Final = 48
 _INTEGER_LIMIT: Final = 1 << 1023
-"""What is larger, many readers of JSON take for infinity, and refuse the line: `verify`, too."""
+"""The largest magnitude of an integer. Many readers of JSON take a larger one for infinity, and
+refuse the line; `verify` does, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordLimits:
+class RecordLimits(Struct, frozen=True):
     """The limits of one record."""
 
     value: int = VALUE_LIMIT
@@ -249,7 +248,10 @@ def _is_telling_pair(mapping: Mapping[str, object]) -> bool:
 
 
 def _masked(value: object) -> object:
-    """What stands under a telling key; that it is there, true, false or empty is no secret."""
+    """The masked value of a telling key.
+
+    True, false, null and empty values stay: they are no secrets.
+    """
     return value if value is None or isinstance(value, bool) or value in ("", 0) else MASK
 
 

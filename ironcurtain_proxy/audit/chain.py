@@ -21,7 +21,7 @@ class Link(Struct, frozen=True):
 
 
 GENESIS: Final = Link(0, "0" * 64)
-"""Before the first line."""
+"""The link before the first line."""
 
 
 def digest_of(line: bytes) -> str:

@@ -99,7 +99,7 @@ class Counted:
         self.first = first
         """The first call: it gives the session and the start time."""
         self.until = until
-        """When the last call arrived."""
+        """The time of the last call."""
         self.kinds = kinds
 
     @property

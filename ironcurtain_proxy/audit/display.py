@@ -40,9 +40,9 @@ class LogEntry:
     """One record, as `audit` shows it."""
 
     number: str
-    """What `audit show` takes: `17`, or `4711:17` in the log of another client."""
+    """The reference that `audit show` takes: `17`, or `4711:17` in the log of another client."""
     time: str
-    """When the call arrived, UTC: `2026-11-21T12:00:00.799Z`."""
+    """The time of the call's arrival, UTC: `2026-11-21T12:00:00.799Z`."""
     request_id: str
     session: str
     client: str
@@ -105,7 +105,7 @@ def number_of(seq: int | None, process: str = "") -> str:
 
 
 def arrived_at(entry: LogEntry) -> float:
-    """When a call arrived, in seconds since 1970; 0 if the record does not say."""
+    """The time of a call's arrival, in seconds since 1970; 0 if the record does not say."""
     try:
         arrived = datetime.fromisoformat(entry.time)
     except ValueError:
@@ -114,7 +114,7 @@ def arrived_at(entry: LogEntry) -> float:
 
 
 def ended_at(entry: LogEntry) -> float:
-    """When a call had ended, in seconds since 1970; 0 if the record does not say."""
+    """The time of a call's end, in seconds since 1970; 0 if the record does not say."""
     arrived = arrived_at(entry)
     return arrived + (entry.duration_ms + entry.waited_ms) / 1000 if arrived else 0.0
 

@@ -26,11 +26,11 @@ class Member:
 
     path: Path
     process: str = ""
-    """Whose it is, where it is a log beside the one that was asked for: `4711`; in another place:
-    `x3f2`, `x3f2.4711`."""
+    """The client of a log that stands beside the named one: its process, `4711`. For a log in
+    another place: `x3f2`, `x3f2.4711`."""
 
     def changed(self) -> float:
-        """When one of its files was last written, in seconds since 1970."""
+        """The time of the last write to one of its files, in seconds since 1970."""
         times = []
         for path in (self.path, *rotated_paths(self.path)[-1:]):
             try:

@@ -13,11 +13,11 @@ Rotated files have a leading zero and process ids have none. Reads only; writes 
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.chain import Link, digest_of
 
@@ -92,8 +92,7 @@ def head_text(link: Link) -> bytes:
     return b'{"seq":%d,"digest":"%b"}\n' % (link.seq, link.digest.encode())
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """The position that a line states; None for a missing field."""
 
     seq: int | None

@@ -45,7 +45,7 @@ def holds_key(raw: bytes) -> bool:
 
 
 def _keys(text: str, runs: bytes) -> Iterator[tuple[int, int]]:
-    """Where keys begin and end, from left to right.
+    """The beginnings and ends of keys, from left to right.
 
     Args:
         text: anything.
@@ -63,7 +63,7 @@ def _keys(text: str, runs: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _low(text: str, begin: int) -> int:
-    """Where a key may begin that the run at `begin` belongs to."""
+    """The first possible beginning of the key that the run at `begin` belongs to."""
     before = text[begin - 1 : begin]
     if before in _BASE64_SIGNS:
         # Base64 has a sign after every 32 characters or so: the prefix may be some of them before.
@@ -170,7 +170,8 @@ _ESCAPE: Final = re.compile(
     r"|(?:\x1b|\\u001[bB]|\\x1[bB]|\\e|\\033)\[[0-9;]{0,11}m)\Z",
     re.ASCII,
 )
-"""What ends in a letter or digit and is no word: `\\n`, `%3D`, the colours of a terminal."""
+"""Escapes, which end in a letter or digit and are no words: `\n`, `%3D`, the colours of a terminal.
+"""
 
 _STARTS: Final = re.compile(starts(), re.ASCII)
 _BY_HEAD: Final[dict[str, list[_Pattern]]] = {}

@@ -45,7 +45,7 @@ _PATIENCE: Final = 0.002
 """Seconds that the loop may block for one write; longer would delay other calls."""
 
 _WARY_TIMES: Final = 10
-"""After a slow write the loop does not stand still for so many times as long."""
+"""The multiple of a slow write's duration for which the event loop hands writes to a thread."""
 
 _HEALTHY_SECONDS: Final = 0.1
 """Seconds for which the event loop trusts a disk after a thread's write succeeded."""
@@ -72,7 +72,7 @@ class AuditLog:
         self.path: Final = opened.path
         """The file in use: its name may have the process id at its end."""
         self.notices: Final = opened.notices
-        """What the operator should be told of the opening, one sentence each."""
+        """Notices of the opening for the operator, one sentence each."""
         self._encoder = RecordEncoder(redaction=settings.redaction)
         self._deadline = settings.write_deadline
         group = settings.fsync == "group"
@@ -124,7 +124,7 @@ class AuditLog:
 
     @property
     def latched(self) -> str | None:
-        """Why records can no longer be written, for the operator; None: they can."""
+        """The reason why records can no longer be written, for the operator; None: they can."""
         return self._failure
 
     def summarize(self, result: ToolResult) -> ResultSummary:

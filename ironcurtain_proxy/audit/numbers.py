@@ -26,9 +26,11 @@ _NUMBER_BYTES: Final = bytes(48 if byte in b"0123456789 -" else 32 for byte in r
 _LIKELY: Final = re.compile(
     rb"(?<!\d)(?:[2-6]\d{3}(?:[ -]?\d){9}|\d{3}(?:[ -]\d{2}[ -]?|\d{2}[ -])\d{4}(?!\d))"
 )
-"""How a card begins, of which only the last group has fewer than four digits; and the other."""
+"""The beginning of a card number, of whose groups only the last may have fewer than four digits; or
+a social security number."""
 _MARGIN: Final = 64
-"""More than a UUID is long, of which digits may be a part."""
+"""Characters beside a match that are looked at: more than a UUID has, of which digits may be a
+part."""
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 # Issuers of payment cards number from 2 to 6. 1 is where time stamps in milliseconds begin.
@@ -38,7 +40,7 @@ _CARD_LENGTHS: Final = range(13, 20)
 _BRAND: Final = re.compile(
     r"4\d{12}(?:\d{3})?|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|6(?:011|4[4-9]\d|5\d\d)\d{12}|35\d{14}"
 )
-"""What a bare JSON number must look like to be taken for a card: ids are numbers, too."""
+"""The form in which a bare JSON number is taken for a card: ids are numbers, too."""
 
 _SSN: Final = re.compile(
     r"(\d{3})(?<!\w\d{3})(?<!\d[-.]\d{3})([- ]?)(\d{2})([- ]?)(\d{4})(?!\w)(?![-.]\d)", re.ASCII
@@ -90,7 +92,7 @@ def holds_number(raw: bytes, first: int, last: int) -> bool:
 
 
 def _redact_cards(text: str) -> str:
-    """Only where enough digits stand together is there anything to look at."""
+    """The text with cards masked. A text is searched only where enough digits stand together."""
     pieces: list[str] = []
     copied = done = 0
     for near in _MANY_DIGITS.finditer(text):

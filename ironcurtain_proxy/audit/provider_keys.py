@@ -1,4 +1,4 @@
-"""What the keys of providers begin with, and how they go on.
+"""The beginnings and the bodies of providers' keys.
 
 Data, and regular expressions made of it. The formats are those that the providers publish, or that
 scanners of repositories agree on. A key is known by its beginning; what follows is one class of
@@ -7,9 +7,10 @@ characters with a least length, so that no match looks at a character twice.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias, assert_never
+
+from msgspec import Struct
 
 Body: TypeAlias = Literal["alnum", "lower", "upper", "hex", "url", "dotted", "base64"]
 """The characters that may follow a prefix."""
@@ -30,8 +31,7 @@ CHARACTERS: Final[dict[Body, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFormat:
+class KeyFormat(Struct, frozen=True):
     """Prefixes of one form."""
 
     body: Body
@@ -61,7 +61,7 @@ KEY_FORMATS: Final[tuple[KeyFormat, ...]] = (
     _keys("alnum", 20, "sk- gsk_ hf_ api_org_ r8_ csk- cpk_ apify_api_ aph0_"),
     _keys("url", 20, "pplx- xai- nvapi- tgp_v1_ jina_ tvly- lsv2_pt_ lsv2_sk_ ls__ pcsk_ esecret_"),
     _keys("url", 20, "ctx7sk- wandb_v1_ bb_live_ bedrock-api-key-"),
-    _keys("hex", 32, "e2b_ fc- sk_"),
+    _keys("hex", 32, "e2b_ fc- sk_ crsr_"),
     _keys("base64", 60, "ABSK"),
     _doubtful("alnum", 20, "fw_ sess- rpa_ BSA live_ secret_ key_live_ key_test_"),
     _doubtful("url", 30, "pa- AQ. m0- ark- sk-cp-"),
@@ -72,7 +72,8 @@ KEY_FORMATS: Final[tuple[KeyFormat, ...]] = (
     _keys("dotted", 16, "glsoat- glffct- glwt- snyk_uat. snyk_sat."),
     _keys("url", 20, "GR1348941 ATATT3 ATCTT3 ATSTT3 ATOA ATBB ATTA CFPAT-"),
     _keys("url", 20, "bkua_ bkat_ bkaj_ bkct_"),
-    _keys("hex", 30, "sqp_ squ_ sqa_ sgp_ slk_ pul- tss_"),
+    _keys("hex", 30, "sqp_ squ_ sqa_ slk_ pul- tss_"),
+    _keys("url", 40, "sgp_"),
     _keys("alnum", 50, "CLOJARS_ AKCp cmVmd"),
     _alone("alnum", 32, 32, "cio"),
     _alone("lower", 43, 43, "oy2"),
@@ -92,6 +93,9 @@ KEY_FORMATS: Final[tuple[KeyFormat, ...]] = (
     _keys("url", 16, "tskey- sha256~ aivenv1 CCDB1_ essu_"),
     _doubtful("url", 12, "npg_ napi_ sbp_ sb_secret_ xau_ mdb_sa_sk_ cflt_ y0_ AQVN vk1.a."),
     _doubtful("url", 20, "apikey_"),
+    _doubtful("dotted", 80, "t1."),
+    _alone("alnum", 22, 22, "ak- as-"),
+    _alone("alnum", 28, 28, "aio_"),
     _alone("url", 37, 46, "fnA"),
     # Keepers of secrets.
     _keys("dotted", 20, "hvs. hvb. hvr. dp.pt. dp.ct. dp.st. dp.sa. dp.said. dp.scim. dp.audit."),

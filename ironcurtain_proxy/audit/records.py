@@ -128,7 +128,7 @@ class RecordEncoder:
             "durationMs": 0,
             "phase": "counted",
             "session": first.session,
-            "client": first.client,
+            "client": self._text(first.client, SHORT),
             "decidedBy": first.decided_by,
             "count": counted.total,
             "until": _timestamp(counted.until),
@@ -196,7 +196,10 @@ class RecordEncoder:
         phase = "intent" if record.result is None else "outcome"
         session, by, version = record.session, record.decided_by, record.policy_version
         key = (phase, session, record.client, by, record.origins, version)
-        return self._parts.get(key) or self._keep(key, _origin(record))
+        # The client says itself what it is called.
+        return self._parts.get(key) or self._keep(
+            key, _origin(record, self._text(record.client, SHORT))
+        )
 
     def _keep(self, key: tuple[object, ...], fields: dict[str, object]) -> bytes:
         written = _members(fields)
@@ -245,12 +248,12 @@ class RecordEncoder:
         return shaped
 
 
-def _origin(record: AuditRecord) -> dict[str, object]:
+def _origin(record: AuditRecord, client: str) -> dict[str, object]:
     """Our own fields: the client and session of the call, and who decided."""
     fields: dict[str, object] = {"phase": "intent"} if record.result is None else {}
     fields["session"] = record.session
-    if record.client:
-        fields["client"] = record.client
+    if client:
+        fields["client"] = client
     fields["decidedBy"] = record.decided_by
     if record.origins:
         fields["origins"] = record.origins

@@ -20,10 +20,11 @@ import stat
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.chain import GENESIS, Link
 from ironcurtain_proxy.audit.files import (
@@ -48,8 +49,7 @@ LOG_FLAGS: Final = (
 """No link is followed, and a pipe in the log's place does not block."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedLog:
+class OpenedLog(Struct, frozen=True, kw_only=True):
     """A log that only this process may write."""
 
     path: Path
@@ -256,8 +256,7 @@ def _repair(path: Path, file: int) -> list[str]:
     return [f"audit log {path}: a crash cut the last line off; {what}"]
 
 
-@dataclass(frozen=True, slots=True)
-class _TornLine:
+class _TornLine(Struct, frozen=True):
     start: int
     length: int
 

@@ -139,7 +139,8 @@ _TELLING_WORDS: Final = (
     *("mnemonic", "phrase", "seed", "connectionstr", "connstr", "sid=", 'sid"', "sid:"),
     *("pin=", 'pin"', "pin:", "webhook", "hooks.", "curl"),
 )
-"""What tells of a secret, in lower case, without blanks, hyphens and underscores, digits as 0."""
+"""Words that tell of a secret, in lower case, without blanks, hyphens and underscores, digits as 0.
+"""
 
 _TELLING_COUNT: Final = len(_TELLING_WORDS)
 _SSN_WORDS: Final = ("ssn", "social")
@@ -156,8 +157,8 @@ _NO_WORDS: Final[frozenset[int]] = frozenset()
 _AT_ONCE: Final = 64
 _FIRST_WORDS: Final = BytesAhoCorasick(_ALL_WORDS[:_AT_ONCE], MatchKind.LeftmostFirst)
 _OTHER_WORDS: Final = BytesAhoCorasick(_ALL_WORDS[_AT_ONCE:], MatchKind.LeftmostFirst)
-"""The same in parts. The library looks for up to 64 words with vector instructions, if it need not
-find every match: both parts together take a third of the time, and most texts hold no word."""
+"""The words in two parts. The library looks for up to 64 words with vector instructions, if it need
+not find every match: both parts together take a third of the time, and most texts hold no word."""
 
 _FOLD: Final = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ123456789", b"abcdefghijklmnopqrstuvwxyz000000000"

@@ -22,8 +22,8 @@ class _Column:
     widths: tuple[int, ...]
     """A column, with its widths from the widest; a width of 0 leaves the column out."""
     keep: Literal["beginning", "last part", "end of a path"] = "beginning"
-    """What is shown of a text that is too wide: servers' names and directories repeat in each line,
-    the names of tools and files tell calls apart."""
+    """The part that is shown of a text that is too wide: servers' names and directories repeat in
+    each line, the names of tools and files tell calls apart."""
 
 
 _COLUMNS: Final = (

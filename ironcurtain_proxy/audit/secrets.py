@@ -9,8 +9,9 @@ import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.keys import redact_keys
 
@@ -20,12 +21,11 @@ MASKED_PRIVATE_KEY: Final = "[redacted private key]"
 Replacement = Callable[[re.Match[str]], str]
 
 
-@dataclass(frozen=True, slots=True)
-class SecretFormat:
+class SecretFormat(Struct, frozen=True):
     """One kind of secret."""
 
     kind: str
-    """For people."""
+    """The kind of secret, in words for people."""
     hints: tuple[str, ...]
     """Texts of which a match needs one; empty: the pattern is always tried."""
     pattern: re.Pattern[str]
@@ -234,7 +234,7 @@ def _option(match: re.Match[str]) -> str:
 
 
 _AROUND_NAMES: Final = " \t\"'\\[]?+!"
-"""What may stand between a name and the sign: `user[password]=`, `PASSWORD ?= `."""
+"""Characters between a name and the sign: `user[password]=`, `PASSWORD ?= `."""
 _NAME_REACH: Final = 72
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_.-]| (?=[a-z0-9])){0,63}\Z", re.ASCII)
 

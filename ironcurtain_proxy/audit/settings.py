@@ -1,14 +1,15 @@
 """Settings of an audit log."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 FsyncPolicy: TypeAlias = Literal["group", "always"]
-"""When a record is on the disk: at most 100 ms after `record` returned, or before it returns."""
+"""The moment at which a record is on the disk: at most 100 ms after `record` returned, or before it
+returns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSettings:
+class LogSettings(Struct, frozen=True, kw_only=True):
     """The operator's settings of a log."""
 
     redaction: bool = True

@@ -83,7 +83,7 @@ class Syncer:
         self._waiting_since: float | None = None
         self._busy_since: float | None = None
         self.healthy_at = -math.inf
-        """When this thread last finished a sync, in seconds of the monotonic clock."""
+        """The end of this thread's last sync, in seconds of the monotonic clock."""
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"sync {path.name}", daemon=True)

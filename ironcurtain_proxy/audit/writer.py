@@ -163,7 +163,7 @@ class Writer:
         self._stopping = False
         self._inline_since: float | None = None
         self.healthy_at = -math.inf
-        """When this thread last finished a write, in seconds of the monotonic clock."""
+        """The end of this thread's last write, in seconds of the monotonic clock."""
         self._wake = threading.Lock()
         self._wake.acquire()
         # A write that hangs must not keep the process from ending.

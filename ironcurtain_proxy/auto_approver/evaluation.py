@@ -29,7 +29,7 @@ class ScenarioResult:
     objection: str | None
     """The target check's objection; None: it has none."""
     model_approves: bool | None = None
-    """None: no model was asked."""
+    """The model's answer; None: no model was asked."""
     outage: str | None = None
     seconds: float = 0.0
 

@@ -108,7 +108,7 @@ class Consultation:
     result: AutoApproveResult
     completion: Completion | None = None
     outage: str | None = None
-    """Why the model could not be asked; None: it answered something."""
+    """The reason why the model could not be asked; None: it answered."""
 
 
 async def consult(

@@ -225,7 +225,7 @@ _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
             ("other", r"(?:summari[sz]e|explain|describe) (?:it|them)(?: to me)?"),
             ("other", r"tell me (?:the|its)(?: [a-z]+){1,3}"),
 )  # fmt: skip
-"""In this order: the first that fits the whole clause counts."""
+"""The forms of a request, in order: the first that fits the whole clause counts."""
 
 _FORMS: Final = tuple(
     [(verb, re.compile(form, re.IGNORECASE | re.ASCII)) for verb, form in _SENTENCES]

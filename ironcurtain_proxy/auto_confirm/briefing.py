@@ -61,7 +61,7 @@ class Briefing:
     factors: tuple[tuple[str, int], ...] = ()
     """The parts of the risk."""
     reason: str = ""
-    """Why it was not approved."""
+    """The reason why the call was not approved."""
     priority: int = _USUAL_PRIORITY
     """8 to 10; higher is more urgent."""
 
@@ -88,7 +88,7 @@ class View:
 
     scope: str
     reasons: tuple[str, ...]
-    """Why a reviewer is asked: the engine's reason first, then the others."""
+    """The reasons for asking a reviewer: the engine's reason first, then the others."""
     arguments: Mapping[str, Json]
     complete: bool
     """Whether nothing was cut."""

@@ -163,7 +163,7 @@ class ReviewerChain:
         return any(is_same_party(one, escalation.session) for one in names)
 
     def _objection(self, escalation: Escalation, seat: Seat, ruling: Ruling) -> str | None:
-        """Why a ruling is no answer; None: it is one."""
+        """The reason why a ruling is no answer; None: it is an answer."""
         match ruling:
             case Passed(reason=reason):
                 return reason

@@ -104,7 +104,7 @@ _PARTS: Final = 4
 
 
 def this_owner() -> str | None:
-    """This process, with its boot and PID namespace; None: the system does not identify it.
+    """The identity of this process, its boot and its PID namespace; None: the system gives none.
 
     Machines and containers may share a store, and a process id is meaningful in one boot and one
     PID namespace only. Outside of these, an owner never counts as gone.

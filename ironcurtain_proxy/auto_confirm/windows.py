@@ -42,7 +42,7 @@ class Windows:
         )
 
     def ends(self, name: WindowName) -> datetime | None:
-        """When a window ends; None: it is not open, or its file cannot be understood."""
+        """The end of a window; None: it is not open, or its file cannot be understood."""
         try:
             text = (self.directory / name).read_text(encoding="ascii").strip()
             moment = datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy annotate SERVER`: what its tools and prompts take, proposed and written."""
+"""`ironcurtain-proxy annotate SERVER`: roles of arguments, proposed and written."""
 
 import argparse
 import os
@@ -22,9 +22,9 @@ from ironcurtain_proxy.config.annotating.described import (
     DescribedTool,
     described,
     described_prompts,
+    with_server,
 )
 from ironcurtain_proxy.config.annotating.proposal import Proposed
-from ironcurtain_proxy.config.annotating.written import with_server
 from ironcurtain_proxy.config.packs.pack import read_pack
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, find_policy_files
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
@@ -133,7 +133,7 @@ def _chosen(settings: Settings, name: str) -> ServerSpec:
         near = nearest(name, found)
         hint = f" (did you mean {shown(near)}?)" if near else ""
         known = ", ".join(sorted(found)) or "none"
-        raise ConfigurationError(f"there is no server {shown(name)}{hint}: there is {known}")
+        raise ConfigurationError(f"there is no server {shown(name)}{hint}; configured: {known}")
     spec = found[name]
     # Its tools can be listed without any host; a server that needs one says so, and is asked again.
     return replace(spec, allowed_domains=(), sandbox=_offline(spec))
@@ -156,7 +156,8 @@ def _read(settings: Settings, spec: ServerSpec, seconds: float) -> DescribedServ
     tools = [tool.raw for tool in found.definitions if tool.server == spec.name]
     packed = recognised_pack(spec.command, spec.args)
     pack = None if packed is None else read_pack(packed)
-    server = described(spec.name, spec.annotations, tools, pack)
+    is_remote = spec.remote is not None
+    server = described(spec.name, spec.annotations, tools, pack, is_remote=is_remote)
     offered = found.prompts.get(spec.name)
     prompts, unwritten = (None, 0) if offered is None else described_prompts(offered)
     resources = found.resources.get(spec.name, ())

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _place(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no place in the list")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of a candidate: the first is 1")
     return int(text)
 
 

@@ -26,11 +26,11 @@ from ironcurtain_proxy.cli.audit_whole import (
     Logs,
     count_logs,
     local_time,
-    say,
     say_raw,
     verify_logs,
 )
-from ironcurtain_proxy.cli.reviewing import state_directory, terminal_width
+from ironcurtain_proxy.cli.output import complain, say, terminal_width
+from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.cli.selecting import add_selection, selection_of
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
@@ -44,7 +44,7 @@ _FORMATS: Final[dict[str, Callable[[Iterable[RecordedCall]], Iterator[bytes]]]] 
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the options of `audit export`."""
     parser.add_argument(
         "--format",
         choices=[*_FORMATS],
@@ -72,7 +72,7 @@ def export_calls(logs: Logs, options: argparse.Namespace) -> int:
         write_pieces(output, lines)
     except OSError as error:
         raise ConfigurationError(f"--output {output}: {error.strerror or error}") from error
-    sys.stderr.write(f"ironcurtain-proxy: wrote {output}\n")
+    complain(f"wrote {output}")
     return 0
 
 
@@ -121,6 +121,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             description=words[0].upper() + words[1:] + ".",
             epilog=epilog,
         )
+        if name == "show":
+            added.add_argument(
+                "reference", metavar="NUMBER|ID", help="as `tail` shows it, or how an id begins"
+            )
+        added.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
         added.add_argument(
             "--log",
             type=Path,
@@ -133,21 +138,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tail = command(
         "tail", "show the last calls", "example:\n  ironcurtain-proxy audit tail -n 50 -f"
     )
-    tail.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
     tail.add_argument("-n", type=_count, default=20, metavar="N", help="how many (default 20)")
     tail.add_argument("-f", action="store_true", dest="follow", help="go on with what comes")
     add_selection(tail)
-    show = command(
+    command(
         "show",
         "show all that is recorded of one call",
         "example:\n  ironcurtain-proxy audit show 42",
     )
-    show.add_argument(
-        "reference", metavar="NUMBER|ID", help="as `tail` shows it, or the beginning of an id"
-    )
-    show.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
     check = command("verify", "find out whether the log is as it was written", VERIFY_EXAMPLE)
-    check.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
     check.add_argument("--expect", metavar="HASH", help="the digest of a line that must be there")
     export = command(
         "export",
@@ -157,16 +156,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  ironcurtain-proxy audit export --format otlp -o calls.jsonl\n\n"
         "exit status: 0; 2 if a log cannot be read or the file cannot be written",
     )
-    export.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
     add_export(export)
-    stats = command(
+    command(
         "stats", "count what was called and decided", "example:\n  ironcurtain-proxy audit stats"
     )
-    stats.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one of the commands. 0 if no problem was found, else 1."""
+    """Run one of the sub-commands. 0 if no problem was found, else 1."""
     logs = logs_to_read(options.log or options.path)
     log = logs.log
     try:
@@ -241,9 +238,7 @@ def _tail(logs: Logs, options: argparse.Namespace) -> int:
         for raw in last_records(members, options.n, chosen):
             say_raw(raw)
     else:
-        say(table.header())
-        for entry in last:
-            say(table.row(entry))
+        say("\n".join([table.header(), *[table.row(entry) for entry in last]]))
     if follower is None:
         return 0
     while True:
@@ -276,15 +271,13 @@ def _show(logs: Logs, options: argparse.Namespace) -> int:
     reference: str = options.reference
     calls = find_calls(logs.members(), reference)
     if len(calls) > 1 and not options.json:
-        sys.stderr.write(
-            f"ironcurtain-proxy: {len(calls)} calls begin with {printable(reference)}: "
-            f"{', '.join([printable(one.request_id) for one in calls[:MOST_NAMES]])}\n"
-        )
+        names = ", ".join([printable(one.request_id) for one in calls[:MOST_NAMES]])
+        complain(f"{len(calls)} calls begin with {printable(reference)}: {names}")
         return 1
     if not calls:
-        sys.stderr.write(
-            f"ironcurtain-proxy: no record {printable(reference)} in {logs.log}; "
-            "`ironcurtain-proxy audit tail` shows the numbers\n"
+        complain(
+            f"no record {printable(reference)} in {logs.log}; "
+            "`ironcurtain-proxy audit tail` shows the numbers"
         )
         return 1
     shown = 0

@@ -9,14 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-import orjson
-
 from ironcurtain_proxy.audit.display import printable
 from ironcurtain_proxy.audit.family import Member
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.reading import read_lines
 from ironcurtain_proxy.audit.statistics import Statistics
 from ironcurtain_proxy.audit.verify import LogVerdict, verify
+from ironcurtain_proxy.cli.output import counted, say, say_json
 from ironcurtain_proxy.errors import ConfigurationError
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -48,7 +47,7 @@ def verify_logs(logs: Logs, options: argparse.Namespace) -> int:
     is_missing = several and expect is not None and not any(one.has_expected for _, one in found)
     missing = f"no log has a line with digest {expect}: cut off or changed" if is_missing else ""
     if options.json:
-        say_raw(orjson.dumps(_verdicts_fields(found, missing), option=orjson.OPT_INDENT_2))
+        say_json(_verdicts_fields(found, missing))
     else:
         for member, verdict in found:
             _say_verdict(member.path, verdict)
@@ -107,7 +106,7 @@ def _say_verdict(log: Path, verdict: LogVerdict) -> None:
         say(f"note     no outcome of call {printable(request)}: it may have been carried out")
     for note in verdict.notes:
         say(f"note     {note}")
-    size = f"{verdict.lines} lines in {verdict.files} file{'' if verdict.files == 1 else 's'}"
+    size = f"{verdict.lines} lines in {counted(verdict.files, 'file')}"
     if verdict.problems:
         say(f"NOT WHOLE  {log}: {size}")
         return
@@ -125,14 +124,9 @@ def count_logs(logs: Logs, options: argparse.Namespace) -> int:
             if fields is not None:
                 statistics.add(fields)
     if options.json:
-        say_raw(
-            orjson.dumps(
-                {**_statistics_fields(statistics), "logs": len(members)},
-                option=orjson.OPT_INDENT_2,
-            )
-        )
-        return 0
-    _say_statistics(statistics, len(members))
+        say_json({**_statistics_fields(statistics), "logs": len(members)})
+    else:
+        _say_statistics(statistics, len(members))
     return 0
 
 
@@ -185,11 +179,6 @@ def local_time(recorded: str) -> str:
     except ValueError:
         return recorded[:19].replace("T", " ")
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def say(line: str) -> None:
-    """Print one line."""
-    sys.stdout.write(f"{line}\n")
 
 
 def say_raw(line: bytes) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import orjson
 
 from ironcurtain_proxy.auto_approver.evaluation import (
     ScenarioResult,
@@ -23,6 +21,7 @@ from ironcurtain_proxy.auto_approver.evaluation import (
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
 from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
 from ironcurtain_proxy.cli.auto_approve_compare import add_compare, compare_log
+from ironcurtain_proxy.cli.output import say, say_json
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
@@ -113,12 +112,11 @@ def _evaluate(options: argparse.Namespace) -> int:
             await model.aclose()
 
     judged = anyio.run(everything)
-    report = _as_json(judged, options.model)
     if options.json:
-        _say(orjson.dumps(report, option=orjson.OPT_INDENT_2).decode())
+        say_json(_as_json(judged, options.model))
     else:
         for line in _as_text(judged, options.model):
-            _say(line)
+            say(line)
     return 1 if any(one.outage is not None for one in judged) else 0
 
 
@@ -136,7 +134,9 @@ class _Clock:
 def _model(options: argparse.Namespace, key: str) -> Model | None:
     if options.model is None:
         if options.api_base is not None:
-            raise ConfigurationError("--api-base says where a model is: name it with --model")
+            raise ConfigurationError(
+                "--api-base is the address of a model: name the model with --model"
+            )
         return None
     require("llm", "auto-approve --model")
     config = AutoApproverConfig(enabled=True, model_id=options.model, api_base=options.api_base)
@@ -244,7 +244,3 @@ def _shown(share: Share) -> str:
 
 def _counted(share: Share) -> str:
     return f"{share.count}/{share.total}" if share.total else "-"
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")

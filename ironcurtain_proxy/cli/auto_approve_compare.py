@@ -1,20 +1,18 @@
 """`auto-approve compare`: agreement of the auto-approver and people, from the audit log."""
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import orjson
-
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.audit.reading import read_lines
 from ironcurtain_proxy.cli.audit import default_log
+from ironcurtain_proxy.cli.output import say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.errors import ConfigurationError
 
@@ -36,7 +34,7 @@ class Agreement:
     """The decisions of the auto-approver and of people on the calls of one tool."""
 
     outcomes: Counter[tuple[bool, bool]] = field(default_factory=Counter)
-    """(it would have approved, a person approved)."""
+    """The number of calls by (the auto-approver would have approved, a person approved)."""
 
     @property
     def total(self) -> int:
@@ -60,7 +58,7 @@ class Agreement:
 
 
 def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the sub-command."""
+    """Add the sub-command `compare`."""
     parser = commands.add_parser(
         "compare",
         help="count from the audit log how often people agree with it",
@@ -93,10 +91,9 @@ def compare_log(options: argparse.Namespace) -> int:
         ) from error
     if options.json:
         tools = {tool: one.fields() for tool, one in sorted(found.items())}
-        sys.stdout.write(orjson.dumps({"tools": tools}, option=orjson.OPT_INDENT_2).decode() + "\n")
-        return 0
-    for line in _as_text(found):
-        sys.stdout.write(f"{line}\n")
+        say_json({"tools": tools})
+    else:
+        say("\n".join(_as_text(found)))
     return 0
 
 

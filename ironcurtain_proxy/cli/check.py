@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import orjson
 
 from ironcurtain_proxy.cli.check_operations import lint_live_operations
+from ironcurtain_proxy.cli.output import counted, encodable, say
 from ironcurtain_proxy.config.policy.engine_file import gather_engine
 from ironcurtain_proxy.config.policy.lint import lint_rules
 from ironcurtain_proxy.config.policy.lint_annotations import (
@@ -105,10 +106,8 @@ def run(options: argparse.Namespace) -> int:
         lint_live_operations(loaded, settings, live, report)
     held = None if settings is None or report.has_errors else _held(settings, loaded)
     show = _json if options.json else _text
-    lines = show(loaded, settings, held, report)
-    for line in lines:
-        # A path that is not UTF-8 must not stop the report.
-        sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
+    for line in show(loaded, settings, held, report):
+        say(line)
     return int(report.has_errors)
 
 
@@ -170,7 +169,7 @@ def _text(
     loaded: LoadedPolicy, settings: Settings | None, held: "Holding | None", report: Report
 ) -> Iterator[str]:
     for layer, what, count in layers(loaded):
-        yield f"policy       {layer}: {what} ({_number(count, 'rule')})"
+        yield f"policy       {layer}: {what} ({counted(count, 'rule')})"
     if loaded.files.alone and settings is not None:
         yield "policy       nothing is merged: generatedDir or GENERATED_DIR names a directory"
     own = loaded.files.annotations
@@ -188,17 +187,13 @@ def _text(
             yield "containment  off"
     for problem in report.problems:
         yield f"{problem.severity:<12} {problem}"
-    yield counted(report.problems) if report.problems else "no problems"
+    yield counted_problems(report.problems) if report.problems else "no problems"
 
 
-def counted(problems: tuple[Problem, ...]) -> str:
+def counted_problems(problems: tuple[Problem, ...]) -> str:
     """The number of problems in words, such as `1 error, 2 warnings`."""
     errors = sum(problem.severity == "error" for problem in problems)
-    return f"{_number(errors, 'error')}, {_number(len(problems) - errors, 'warning')}"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    return f"{counted(errors, 'error')}, {counted(len(problems) - errors, 'warning')}"
 
 
 def _json(
@@ -228,7 +223,7 @@ def _json(
 def _problem(problem: Problem) -> Json:
     return {
         "severity": problem.severity,
-        "source": problem.source.encode("utf-8", "backslashreplace").decode(),
+        "source": encodable(problem.source),
         "jsonPath": problem.json_path,
         "message": problem.message,
         "suggestion": problem.suggestion or None,

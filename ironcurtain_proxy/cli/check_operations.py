@@ -1,4 +1,4 @@
-"""Prompts and resources of running servers, held against annotations and policy. Not a command."""
+"""Prompts and resources of running servers, compared with annotations and policy. Not a command."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ _MOST_ASKED: Final = 1_000
 def lint_live_operations(
     loaded: LoadedPolicy, settings: Settings, live: LiveTools, report: Report
 ) -> None:
-    """Report what a server offers and nobody described, and what no rule speaks of."""
+    """Report prompts without an annotation, and resources that no rule covers."""
     engine = LoadedEngine(
         loaded=loaded,
         home=settings.home,
@@ -72,7 +72,7 @@ def _compare_arguments(
 
 
 def _say_unspoken(spec: ServerSpec, uris: tuple[str, ...], kernel: Kernel, report: Report) -> None:
-    """Report resources of which no rule speaks, by scheme: there may be thousands."""
+    """Report the resources that no rule covers, by scheme: there may be thousands."""
     denied: Counter[str] = Counter()
     for uri in uris[:_MOST_ASKED]:
         decision = kernel.decide_request(spec.annotations, "resources/read", {"uri": uri})
@@ -82,7 +82,7 @@ def _say_unspoken(spec: ServerSpec, uris: tuple[str, ...], kernel: Kernel, repor
         report.warning(
             f"{spec.name} resources {shown(scheme + ':')}",
             (),
-            f"no rule speaks of {count} of them: they are denied, and not listed",
+            f"no rule covers {count} of them: they are denied, and not listed",
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.reviewing import complain, say
+from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.migration.migration import MigrationPlan, migrate, plan_of
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 def _without_plan(settings: Settings, file: Path) -> int:
     outdated = [w for w in settings.warnings if w.message.startswith("deprecated: read as")]
     for warning in outdated:
-        complain(f"{warning}: this file is not JSON, so write it in yourself")
+        complain(f"{warning}: this file is not JSON: add the setting by hand")
     if not outdated:
         say(f"{visible(str(file))}: up to date")
     return int(bool(outdated))

@@ -2,9 +2,9 @@
 
 import argparse
 import os
-import sys
 from typing import Final
 
+from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -43,9 +43,9 @@ def run(options: argparse.Namespace) -> int:
     found = list(sessions_ended(sessions))
     if options.action is None:
         for one in found:
-            sys.stdout.write(f"{_shown(one)}\n")
+            say(_shown(one))
         if not found:
-            sys.stdout.write("containment has ended in no session\n")
+            say("containment has ended in no session")
         return 0
     return _resume(found, options.session)
 
@@ -53,13 +53,13 @@ def run(options: argparse.Namespace) -> int:
 def _resume(found: list[Ended], session: str | None) -> int:
     chosen = [one for one in found if session in (None, one.session)]
     if not chosen:
-        sys.stderr.write("ironcurtain-proxy: containment has ended in no such session\n")
+        complain("containment has ended in no such session")
         return 1
     if len(chosen) > 1:
         names = ", ".join([visible(one.session) for one in chosen])
         raise ConfigurationError(f"containment has ended in several sessions: name one of {names}")
     chosen[0].file.unlink(missing_ok=True)
-    sys.stdout.write(f"resumed in session {visible(chosen[0].session)}\n")
+    say(f"resumed in session {visible(chosen[0].session)}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy doctor`: whether this machine has all that the configuration needs."""
+"""`ironcurtain-proxy doctor`: the parts that the configuration needs, checked on this machine."""
 
 import argparse
 import os
@@ -10,9 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final, assert_never
 
-import orjson
-
-from ironcurtain_proxy.cli.check import counted
+from ironcurtain_proxy.cli.check import counted_problems
 from ironcurtain_proxy.cli.doctor_checks import (
     PROC_SYS,
     CheckResult,
@@ -29,9 +27,10 @@ from ironcurtain_proxy.cli.doctor_checks import (
     user,
     without_sandbox,
 )
+from ironcurtain_proxy.cli.output import encodable, say, say_json
 from ironcurtain_proxy.config.auto_confirm.model_access import model_access, provider_of
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
-from ironcurtain_proxy.config.migration.migration import COMMAND
+from ironcurtain_proxy.config.migration.legacy_switch import COMMAND
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.review_settings import PROVIDER_KEYS
@@ -104,10 +103,10 @@ def run(options: argparse.Namespace) -> int:
     """
     refuse_platform(sys.platform)
     checks = list(_checks(options.config))
-    lines = _json(checks) if options.json else _text(checks)
-    for line in lines:
-        # A path that is not UTF-8 must not stop the report.
-        sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
+    if options.json:
+        say_json([{k: encodable(v) for k, v in asdict(check).items()} for check in checks])
+    else:
+        say("\n".join(_text(checks)))
     return int(any(check.state == "fail" for check in checks))
 
 
@@ -146,7 +145,7 @@ def _configuration(
         yield CheckResult("configuration", "ok", source)
         return
     errors = sum(problem.severity == "error" for problem in report.problems)
-    found = f"{source}, {counted(report.problems)}"
+    found = f"{source}, {counted_problems(report.problems)}"
     remedy = "ironcurtain-proxy check"
     if config is not None:
         remedy += f" --config {shlex.quote(str(config))}"
@@ -166,14 +165,6 @@ def _text(checks: Sequence[CheckResult]) -> Iterator[str]:
             word = f"\x1b[{_COLOURS[check.state]}m{word}\x1b[0m"
         told = f"{check.found}: {check.remedy}" if check.remedy else check.found
         yield f"{word}  {visible(check.name):<{width}}  {visible(told)}"
-
-
-def _json(checks: Sequence[CheckResult]) -> Iterator[str]:
-    shown = [
-        {key: value.encode("utf-8", "backslashreplace").decode() for key, value in fields.items()}
-        for fields in map(asdict, checks)
-    ]
-    yield orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
 
 
 def containment(

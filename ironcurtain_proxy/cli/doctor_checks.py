@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
-from ironcurtain_proxy.cli.pins_waiting import pins_warnings
+from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -53,7 +53,7 @@ class CheckResult:
     state: CheckState
     found: str
     remedy: str = ""
-    """The command that repairs it; empty: nothing has to be done."""
+    """The command that mends the failure; empty: nothing has to be done."""
 
 
 def without_sandbox(settings: Settings) -> CheckState:
@@ -89,7 +89,7 @@ def programs(environ: Mapping[str, str], trouble: CheckState) -> Iterator[CheckR
 
 
 def kernel(proc_sys: Path, trouble: CheckState, *, sandbox_ran: bool) -> Iterator[CheckResult]:
-    """The kernel's settings for user namespaces. A sandbox that ran is the better evidence.
+    """The kernel's settings for user namespaces. A sandbox that ran overrules them.
 
     Without one of its files, as on other systems, the kernel does not restrict that.
     """

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from ironcurtain_proxy.cli.explain_overlay import ExplainedCall, NamedCall, rehe
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
 from ironcurtain_proxy.cli.kernel import ROOTS_LIST, Kernel
+from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.rule_json import rule_as_json
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
@@ -99,10 +99,9 @@ def run(options: argparse.Namespace) -> int:
         _say_what_stops_the_start(settings, loaded)
         explained = _by_settings(options.tool, arguments, settings, loaded, os.environ)
     if options.json:
-        document = orjson.dumps(explained.as_json(), option=orjson.OPT_INDENT_2)
-        sys.stdout.write(document.decode() + "\n")
+        say_json(explained.as_json())
     else:
-        sys.stdout.write("\n".join(explained.as_text()) + "\n")
+        say("\n".join(explained.as_text()))
     return 0
 
 
@@ -119,7 +118,7 @@ class _Explained:
     notes: Sequence[str] = ()
     found: ExplainedCall | None = None
     asked: NamedCall | None = None
-    """The tool, for the decisions beside the policy; None: no configuration was read."""
+    """The tool, for the decisions besides the policy's; None: no configuration was read."""
 
     @property
     def decision(self) -> Decision:
@@ -204,7 +203,7 @@ def _by_settings(
     loaded: LoadedPolicy,
     environ: Mapping[str, str],
 ) -> _Explained:
-    """As `serve` would decide with these settings, here and now."""
+    """The explanation of a call that `serve` would decide with these settings, here and now."""
     configured = {spec.name: spec.annotations for spec in settings.servers}
     annotated = list(dict.fromkeys([server for server, _ in loaded.annotations]))
     server, tool = tool_meant(name, [*configured] or annotated, may_be_bare=len(configured) == 1)
@@ -255,7 +254,7 @@ def _say_what_stops_the_start(settings: Settings, loaded: LoadedPolicy) -> None:
     look_at_the_start(settings, loaded, os.environ, report)
     for problem in report.problems:
         what = "serve refuses to start: " if problem.severity == "error" else ""
-        sys.stderr.write(f"ironcurtain-proxy: {what}{problem}\n")
+        complain(f"{what}{problem}")
 
 
 def _ground_of(gathered: Gathered) -> Ground:

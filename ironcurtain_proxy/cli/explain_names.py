@@ -1,4 +1,4 @@
-"""The tool that a name stands for, in any of its spellings. Not a command itself.
+"""Names of tools in all their spellings. Not a command itself.
 
 Agents and clients say `server__tool`, or the bare name where there is one server; the operator
 writes `server/tool`.
@@ -15,7 +15,7 @@ SEPARATOR: Final = "__"
 
 
 def tool_meant(name: str, servers: Sequence[str], *, may_be_bare: bool) -> tuple[str, str]:
-    """Server and tool.
+    """The server and the tool that a name stands for.
 
     Args:
         name: as it was written.

@@ -1,8 +1,7 @@
-"""The operation that `explain` is asked about, if it is no tool call. Not a command itself."""
+"""The operation, other than a tool call, that `explain` explains. Not a command itself."""
 
 import argparse
 import os
-import sys
 from collections.abc import Collection, Mapping
 
 import anyio
@@ -10,7 +9,9 @@ import orjson
 
 from ironcurtain_proxy.cli.explain_overlay import ExplainedCall
 from ironcurtain_proxy.cli.kernel import roots_answer
+from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -89,7 +90,7 @@ def rehearsed_operation(
 
 
 def notes_on(operation: Operation) -> list[str]:
-    """What else `serve` asks, which only a running session knows."""
+    """Notes on conditions of `serve` that only a running session knows."""
     if operation.method in QUESTION_METHODS:
         refused = "while nothing that the agent asked for is under way it is refused, and also "
         return ["", f"{refused}where the client did not declare that it takes such questions"]
@@ -99,7 +100,7 @@ def notes_on(operation: Operation) -> list[str]:
 
 
 def show_roots(options: argparse.Namespace) -> int:
-    """Print what a server is told that asks for roots.
+    """Print the roots that a server is told.
 
     Raises:
         ConfigurationError: no such server is configured.
@@ -111,11 +112,11 @@ def show_roots(options: argparse.Namespace) -> int:
     words = {"decision": "allow", "rule": answer.ground.rule, "reason": answer.ground.reason}
     line = f"{options.tool}/{options.method}: allow by {answer.ground.rule}"
     text = orjson.dumps(words).decode() if options.json else f"{line}\n  {answer.ground.reason}"
-    sys.stdout.write(text + "\n")
+    say(text)
     return 0
 
 
 def _require(server: str, configured: Collection[str]) -> None:
     if server not in configured:
         known = ", ".join(sorted(configured)) or "none"
-        raise ConfigurationError(f'no server "{server}" is configured: there is {known}')
+        raise ConfigurationError(f"there is no server {shown(server)}; configured: {known}")

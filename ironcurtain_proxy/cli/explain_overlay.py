@@ -23,7 +23,7 @@ class NamedCall:
     """A tool of the live configuration."""
 
     server: str
-    """The operator's name."""
+    """The operator's name of the server."""
     tool: str
     settings: Settings
 
@@ -34,14 +34,17 @@ class ExplainedCall:
 
     certain: RehearsedCall
     if_unique: RehearsedCall | None
-    """Once every server has listed its tools and no other has one of this name: then lists that
-    spare a question count for the bare name, too. None: that makes no difference."""
+    """The decision once every server has listed its tools and no other has a tool of this name:
+    lists that spare a question then count for the bare name, too. None: the decision is the same.
+    """
 
 
 def rehearsed(
     asked: NamedCall, arguments: Arguments, loaded: LoadedPolicy, environ: Mapping[str, str]
 ) -> ExplainedCall:
-    """The decision on a call. A server's own hints and tools are not known here.
+    """The decision on a call.
+
+    It leaves out a server's own hints and tools, which files do not have.
 
     Raises:
         ConfigurationError: a server's sandbox cannot be as it is configured.

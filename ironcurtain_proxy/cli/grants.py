@@ -14,13 +14,8 @@ from typing import Final
 
 from ironcurtain_proxy.cli.grants_trying import add_trying, try_families
 from ironcurtain_proxy.cli.grants_void import Validity
-from ironcurtain_proxy.cli.reviewing import (
-    add_directories,
-    complain,
-    say,
-    say_json,
-    state_directory,
-)
+from ironcurtain_proxy.cli.output import complain, counted, say, say_json
+from ironcurtain_proxy.cli.reviewing import add_directories, state_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.file import KEPT_NAME, GrantsFile, GrantsFileError
 from ironcurtain_proxy.grants.format import KeptGrant
@@ -118,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class _Listed:
-    """One grant, wherever it is remembered."""
+    """One grant of running sessions or of the file."""
 
     id: str
     kept: KeptGrant | None = None
@@ -168,7 +163,7 @@ class _Listed:
         }
 
     def why_void(self, validity: Validity) -> str | None:
-        """Why it does not count; None: it may count."""
+        """The reason why the grant is void; None: nothing speaks against it."""
         return None if self.kept is None or self.sessions else validity.why_void(self.kept)
 
     def unused_days(self, now: datetime) -> int:
@@ -277,7 +272,7 @@ def _use(words: Mapping[str, Json], days: int) -> str:
     if not words["uses"]:
         return f"not used yet, given on {_date(words['createdAt'])}"
     times = "once" if words["uses"] == 1 else f"{words['uses']} times"
-    ago = f"not used for {days} day{'' if days == 1 else 's'}" if days else "last in the past day"
+    ago = f"not used for {counted(days, 'day')}" if days else "last in the past day"
     return f"used {times}, {ago}"
 
 
@@ -311,7 +306,9 @@ def _revoke(found: Sequence[_Listed], reference: str, file: GrantsFile) -> int:
     meant = [one for one in found if one.id.startswith((reference or " ", begins))]
     if len(meant) != 1:
         many = "no grant" if not meant else "more than one grant"
-        complain(f"{visible(repr(reference))} is {many}: see grants list")
+        complain(
+            f"{visible(repr(reference))} is {many}: `ironcurtain-proxy grants list` shows the ids"
+        )
         return 1
     (one,) = meant
     taken = [_command(place, "revoke", one.id) for place in one.places]
@@ -326,7 +323,7 @@ def _clear(found: Sequence[_Listed], file: GrantsFile, *, everywhere: bool) -> i
     taken = [_command(place, "clear", None) for place in places]
     if not (_empty(file) if everywhere else _remove(file, found)) or not all(taken):
         return 1
-    say(f"cleared {len(found)} grant{'' if len(found) == 1 else 's'}")
+    say(f"cleared {counted(len(found), 'grant')}")
     return 0
 
 

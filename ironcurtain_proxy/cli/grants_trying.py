@@ -9,6 +9,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.facts.commands import Grounds, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
@@ -60,12 +61,12 @@ def try_families(options: argparse.Namespace) -> int:
     if options.jsonl:
         return _lines(workspace)
     if options.then is None:
-        sys.stderr.write("grants try: say APPROVED and THEN, or --jsonl\n")
+        complain("grants try: name APPROVED and THEN, or --jsonl")
         return 2
     row = {"approved": options.approved, "then": options.then}
     answer = answer_to(row, workspace)
     said = "covered" if answer["covered"] else "asked"
-    sys.stdout.write(f"{said}: an approval covers {visible(str(answer['family']))}\n")
+    say(f"{said}: an approval covers {visible(str(answer['family']))}")
     return 0 if answer["covered"] else 1
 
 
@@ -86,7 +87,7 @@ def _lines(workspace: str) -> int:
 
 
 def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
-    """Whether the first candidate of one command, remembered, covers another: `covered`, `family`.
+    """The answer whether an approval of one command covers another: `covered`, `family`.
 
     Args:
         row: `approved` and `then`; `workspace` and `cwd` where these are others.

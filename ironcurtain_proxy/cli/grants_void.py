@@ -1,4 +1,4 @@
-"""Why kept grants do not count under the present policy and servers. Not a command itself."""
+"""Reasons why kept grants are void under the present policy and servers. Not a command itself."""
 
 import os
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Validity:
     _known: dict[str, tuple[Settings, LoadedPolicy] | None] = field(default_factory=dict)
 
     def why_void(self, kept: KeptGrant) -> str | None:
-        """Why a kept grant does not count; None: nothing that is known here speaks against it.
+        """The reason why a kept grant is void; None: nothing that is known here speaks against it.
 
         A tool's definition is the server's to say, and is looked at with each call.
         """

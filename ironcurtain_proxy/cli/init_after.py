@@ -11,6 +11,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.cli.init_talk import Talk, clean
+from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.json import Json
 
@@ -47,9 +48,8 @@ def look_after(
     results = doctor if isinstance(doctor, list) else []
     open_points = [one for one in results if isinstance(one, dict) and one.get("state") != "ok"]
     talk.say()
-    talk.say(
-        "doctor: " + (_count(len(open_points), "point") + " open" if open_points else "all is well")
-    )
+    found = f"{counted(len(open_points), 'point')} open" if open_points else "all is well"
+    talk.say(f"doctor: {found}")
     for one in open_points[:_MOST]:
         remedy = f": {one.get('remedy')}" if one.get("remedy") else ""
         talk.say(f"  {one.get('name')}: {clean(str(one.get('found')) + remedy, 300)}")
@@ -61,9 +61,9 @@ def look_after(
     )
     errors = [one for one in listed if one.get("severity") == "error"]
     is_right = isinstance(check, dict) and not errors
-    counted = f"{_count(len(errors), 'error')}, {_count(len(listed) - len(errors), 'warning')}"
+    numbers = f"{counted(len(errors), 'error')}, {counted(len(listed) - len(errors), 'warning')}"
     hint = "" if len(listed) == len(errors) else " (`ironcurtain-proxy check --live` shows them)"
-    talk.say(f"check --live: {counted + hint if isinstance(check, dict) else 'did not end'}")
+    talk.say(f"check --live: {numbers + hint if isinstance(check, dict) else 'did not end'}")
     for one in errors[:_MOST]:
         talk.say(f"  {clean(str(one.get('message')), 300)}")
     commands = joined([*[str(one.get("remedy")) for one in open_points], *installs])
@@ -107,7 +107,3 @@ def _answer(
         return found
     except (IronCurtainError, orjson.JSONDecodeError):
         return None
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

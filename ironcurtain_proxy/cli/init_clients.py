@@ -30,6 +30,7 @@ from ironcurtain_proxy.cli.init_showing import (
     unconfined,
 )
 from ironcurtain_proxy.cli.init_talk import Talk, clean, require_terminal
+from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.clients.finding import ClientFile, Found, find
 from ironcurtain_proxy.config.clients.journal import (
     Journal,
@@ -126,7 +127,7 @@ def _carry_out(
     secrets = credentials(moving, os.environ)
     settings = settings_for(startable(moving, entries, os.environ), wish.workspace, secrets)
     talk.say(
-        f"\nreading the tools of {_count(len(entries), 'server')} (up to {wish.seconds:g} s) …"
+        f"\nreading the tools of {counted(len(entries), 'server')} (up to {wish.seconds:g} s) …"
     )
     servers = with_logins(talk, settings, read_servers(settings, wish.seconds), wish.seconds)
     later = wanting_login(settings, servers)
@@ -159,7 +160,7 @@ def _carry_out(
 
 
 def _reachable(talk: Talk, moving: Sequence[Moving]) -> list[Moving]:
-    """Those that can be started or reached with what is installed; the others are named."""
+    """The servers that the installed libraries can start or reach. Prints the others."""
     lack = missing("http", "a server with a url")
     far = [one for one in moving if "url" in one.taken.entry]
     for one in far if lack else ():
@@ -168,10 +169,10 @@ def _reachable(talk: Talk, moving: Sequence[Moving]) -> list[Moving]:
 
 
 def _beginning(moving: Sequence[Moving]) -> str:
-    """What is done to read the tools: `Start 2 servers and connect to 1`."""
+    """The step that reads the tools, in words: `Start 2 servers and connect to 1`."""
     far = {one.name for one in moving if "url" in one.taken.entry}
     near = {one.name for one in moving} - far
-    said = [f"start {_count(len(near), 'server')}"] if near else []
+    said = [f"start {counted(len(near), 'server')}"] if near else []
     said += [f"connect to {', '.join(clean(name) for name in sorted(far))}"] if far else []
     text = " and ".join(said)
     return text[:1].upper() + text[1:]
@@ -250,7 +251,7 @@ def _chosen(talk: Talk, wish: Wish, moving: Sequence[Moving]) -> list[ClientFile
     files = {id(one.file): one.file for one in moving}
     chosen: list[ClientFile] = []
     for key, file in files.items():
-        count = _count(sum(id(one.file) == key for one in moving), "server")
+        count = counted(sum(id(one.file) == key for one in moving), "server")
         where = f"{file.client.name}, {short(file.path, wish.home)}"
         if talk.ask(f"Put {count} of {where} behind the proxy?") == "y":
             chosen.append(file)
@@ -316,7 +317,7 @@ def _change_files(
         except OSError as error:
             talk.say(f"{path}: not changed: {error.strerror}")
             continue
-        talk.say(f"{path}: {_count(len(one.servers), 'server')} behind the proxy")
+        talk.say(f"{path}: {counted(len(one.servers), 'server')} behind the proxy")
         if one.file.is_project and (wish.workspace / ".git").exists():
             talk.say("  this file may be shared by a repository: the change names paths of this "
                      "machine")  # fmt: skip
@@ -329,7 +330,3 @@ def _last_words(talk: Talk, changed: Sequence[FileChange]) -> None:
     talk.say(f"\nRestart {clients}: from then on every tool call passes the proxy.")
     talk.say("Run `ironcurtain-proxy review` in a terminal: it asks you what the policy leaves "
              "open. (`ironcurtain-proxy init --undo` takes everything back.)")  # fmt: skip
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -19,7 +19,8 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 
 NAMES = (f"generated/{POLICY_NAME}", f"generated/{ANNOTATIONS_NAME}", SERVERS_NAME, CONFIG_NAME)
-"""In the order in which they are written: without the configuration, none has an effect."""
+"""The files in the order in which they are written: without the configuration, none has an effect.
+"""
 
 
 def planned_files(

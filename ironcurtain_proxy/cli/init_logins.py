@@ -28,7 +28,7 @@ def wanting_login(settings: Settings, servers: "Sequence[ReadServer]") -> list[s
 def with_logins(
     talk: Talk, settings: Settings, servers: "Sequence[ReadServer]", seconds: float
 ) -> "list[ReadServer]":
-    """The servers, those read again to which the person has logged in meanwhile.
+    """The servers. Those to which the person has now logged in are read again.
 
     With `--yes` nobody sits before a browser: the logins are left for later.
     """

@@ -1,4 +1,4 @@
-"""Reading the tools of servers for `init`, and the entries by which they are started from then on.
+"""The tools of servers, read for `init`, and the entries that start the servers from then on.
 
 Not a command itself.
 """
@@ -15,6 +15,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool
 from ironcurtain_proxy.config.packs.pack import read_pack
@@ -212,8 +213,7 @@ def _heading(server: ReadServer) -> str:
     if server.error:
         return f"{server.name}: did not answer: {visible(server.error)}"
     known = "" if server.annotations == server.name else f" (as {server.annotations})"
-    count = len(server.tools)
-    return f"{server.name}{known}: {count} tool{'' if count == 1 else 's'}"
+    return f"{server.name}{known}: {counted(len(server.tools), 'tool')}"
 
 
 def _meaning(tool: ReadTool, chosen: Preset) -> str:

@@ -25,7 +25,7 @@ _SHORTEST_SECRET: Final = 6
 def found_lines(
     found: Found, moving: Sequence[Moving], unconfined: Mapping[str, str], home: Path
 ) -> Iterator[str]:
-    """A paragraph for each file: the servers that move, and those that stay."""
+    """A paragraph for each file: the servers that move behind the proxy, and those that stay."""
     for file in found.files:
         here = [one for one in moving if one.file is file]
         left = [one for table in file.tables for one in table.left]
@@ -63,7 +63,7 @@ def _server_lines(moving: Moving, unconfined: Mapping[str, str]) -> Iterator[str
 
 
 def _place(entry: Mapping[str, Json]) -> str:
-    """What is started, or the address without what may be a secret in it."""
+    """The command line of a server, or its address without the query, which may hold a secret."""
     if "url" in entry:
         address = str(entry["url"])
         return address.partition("?")[0] + ("?…" if "?" in address else "") + "  (over the network)"
@@ -133,7 +133,7 @@ def _texts(value: Json) -> Iterator[str]:
 
 
 def found_json(found: Found, moving: Sequence[Moving]) -> Json:
-    """The same as `found_lines`, as data."""
+    """The findings of `found_lines` as JSON."""
     files: list[Json] = [_file_json(file, moving) for file in found.files]
     unusable: list[Json] = [{"file": str(one.path), "why": one.why} for one in found.unusable]
     return files + unusable

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from ironcurtain_proxy.cli.output import encodable
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
@@ -16,7 +17,7 @@ class Talk:
     """The dialogue of one run."""
 
     yes: bool
-    """Whether each proposal is accepted without a question."""
+    """Whether `--yes` accepts each proposal without a question."""
     as_json: bool
     answer: dict[str, Json] = field(default_factory=dict)
     """The output of `--json`."""
@@ -24,7 +25,7 @@ class Talk:
     def say(self, line: str = "") -> None:
         """Print a line for people."""
         if not self.as_json:
-            sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
+            sys.stdout.write(encodable(line) + "\n")
             sys.stdout.flush()
 
     def ask(self, question: str, keys: Sequence[str] = ("y", "n")) -> str:

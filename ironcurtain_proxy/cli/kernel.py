@@ -36,12 +36,13 @@ class Kernel:
 
     engine: LoadedEngine
     facts: FactReader
-    """Of tool calls: as lenient as the original, whose recorded decisions are replayed with it."""
+    """The reader for tool calls: as lenient as the original, whose recorded decisions are replayed
+    with it."""
     strict: FactReader
-    """Of all other operations, as in `serve`."""
+    """The reader for all other operations, as in `serve`."""
     remotes: GitRemotes
     schemas: SchemaChecker | None
-    """None: arguments are not checked against the annotated schema."""
+    """The checker of arguments against annotated schemas; None: they are not checked."""
 
     @classmethod
     def of(cls, engine: LoadedEngine, *, check_schemas: bool) -> "Kernel":

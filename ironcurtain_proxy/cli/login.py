@@ -1,7 +1,6 @@
 """`ironcurtain-proxy login`: log in to a server that is reached over HTTP."""
 
 import argparse
-import sys
 import webbrowser
 from functools import partial
 from typing import Final
@@ -9,6 +8,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.cli.remote_server import RemoteServer, add_arguments_of_server, remote_server
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
@@ -76,7 +76,7 @@ def logged_in(found: RemoteServer, *, opens_browser: bool, port: int | None = No
     own = endpoint.oauth
     if own is not None and own.grant == "client-credentials":
         raise ConfigurationError(
-            f'server "{found.name}" is logged in to with client-credentials, without a person'
+            f'server "{found.name}" logs in with client-credentials, without a person'
         )
     # The SDK takes half a second to import.
     from ironcurtain_proxy.downstream.remote.browser_login import log_in  # noqa: PLC0415
@@ -88,16 +88,15 @@ def logged_in(found: RemoteServer, *, opens_browser: bool, port: int | None = No
 
     async def show(url: str) -> None:
         if not opens_browser or not await anyio.to_thread.run_sync(webbrowser.open, url):
-            sys.stdout.write(f"open this page, and log in:\n{visible(url)}\n")
+            say(f"open this page, and log in:\n{visible(url)}")
         else:
-            sys.stdout.write("a page was opened in your browser: log in there\n")
-        sys.stdout.flush()
+            say("a page was opened in your browser: log in there")
 
     before = found.file.current()
     scope = None if before is None else before.wanted_scope
     if scope is not None:
-        sys.stdout.write(f"the server wants these rights: {visible(scope)}\n")
+        say(f"the server wants these rights: {visible(scope)}")
     login = anyio.run(partial(log_in, found.name, endpoint, secret, show, back, scope=scope))
     found.file.write(login)
     until = "the proxy renews it" if login.refresh_token else "log in again when it has ended"
-    sys.stdout.write(f"logged in to {visible(found.name)} by {visible(login.issuer)}; {until}\n")
+    say(f"logged in to {visible(found.name)} by {visible(login.issuer)}; {until}")

@@ -1,11 +1,11 @@
 """`ironcurtain-proxy logout`: forget the login to a server that is reached over HTTP."""
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.cli.remote_server import RemoteServer, add_arguments_of_server, remote_server
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import DownstreamError
@@ -42,11 +42,11 @@ def run(options: argparse.Namespace) -> int:
     found = remote_server(options.server, options.config)
     login = found.file.current()
     if not found.file.remove():
-        sys.stderr.write(f"ironcurtain-proxy: there is no login to {visible(found.name)}\n")
+        complain(f"there is no login to {visible(found.name)}")
         return 1
     is_told = login is not None and anyio.run(_revoke, found, login)
     word = "" if is_told else "; its authorization server was not told, and may honour the token on"
-    sys.stdout.write(f"logged out of {visible(found.name)}{word}\n")
+    say(f"logged out of {visible(found.name)}{word}")
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.cli.reviewing import say, say_json
+from ironcurtain_proxy.cli.output import say, say_json
 from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, opened_store
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.model.json import Json
@@ -62,7 +62,7 @@ class _SampleLine:
     value: str
     target: str = ""
     met: bool | None = None
-    """None: there is no target, or no data yet."""
+    """Whether the value meets the target; None: there is no target, or no data yet."""
 
     def text(self) -> str:
         judged = {None: "", True: "✓ ", False: "✗ missed, "}[self.met]

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy patterns`: the calls that an operator lets the engine approve.
+"""`ironcurtain-proxy patterns`: patterns of calls that the engine may approve.
 
 Nothing becomes a pattern by itself: `propose` shows what reviewers' approvals suggest, and
 `promote` is a person's decision.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.cli.reviewing import complain, say, say_json
+from ironcurtain_proxy.cli.output import complain, counted, say, say_json
 from ironcurtain_proxy.cli.stored import add_config, opened_store
 from ironcurtain_proxy.mailbox.display import visible
 
@@ -88,10 +88,10 @@ def _propose(proposals: Sequence["Proposal"], *, as_json: bool) -> None:
     if not proposals:
         say("nothing to propose")
     for one in proposals:
-        sessions = f"{one.sessions} session{'' if one.sessions == 1 else 's'}"
         say(
             f"{visible(one.name)}  {one.risk_level}  {visible(one.scope_regex)}  "
-            f"({one.approved} approved, {one.rejected} refused, in {sessions})"
+            f"({one.approved} approved, {one.rejected} refused, in "
+            f"{counted(one.sessions, 'session')})"
         )
 
 

@@ -3,14 +3,8 @@
 import argparse
 from typing import Final
 
-from ironcurtain_proxy.cli.reviewing import (
-    add_directories,
-    existing_mailboxes_of,
-    say,
-    say_json,
-    state_directory,
-    terminal_width,
-)
+from ironcurtain_proxy.cli.output import say, say_json, terminal_width
+from ironcurtain_proxy.cli.reviewing import add_directories, existing_mailboxes_of, state_directory
 from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.display import banner
 from ironcurtain_proxy.mailbox.mailboxes import keep_numbers

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy pins`: servers' descriptions of themselves, then and now."""
+"""`ironcurtain-proxy pins`: the differences between pinned and present descriptions of servers."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.reviewing import say, say_json
+from ironcurtain_proxy.cli.output import complain, counted, is_confirmed, say, say_json
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     found = [one for one in everything if isinstance(one, ServerPins)]
     chosen = [one for one in found if options.server in (None, one.server)]
     for fault in faults:
-        sys.stderr.write(f"ironcurtain-proxy: {visible(str(fault))}; its server is held: {_MEND}\n")
+        complain(f"{visible(str(fault))}; its server stays hidden: {_MEND}")
     if options.server is not None and not chosen:
         raise ConfigurationError(f'nothing is pinned of a server "{visible(options.server)}"')
     match options.action:
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(faults))
 
 
-_MEND: Final = "`pins reset SERVER` trusts the server anew, and keeps the file aside"
+_MEND: Final = "`pins reset SERVER` trusts the server anew, and moves the file aside"
 
 
 def _list(chosen: Sequence[ServerPins], *, as_json: bool) -> None:
@@ -114,7 +114,7 @@ def _list(chosen: Sequence[ServerPins], *, as_json: bool) -> None:
 
 
 def _counted(section: Section, number: int) -> str:
-    """`1 tool`, `2 tools`; a server's instructions are one text, whatever their word says."""
+    """The number of parts: `1 tool`, `2 tools`; a server's instructions are one text."""
     if section == "instructions":
         return section
     return f"{number} {section[:-1] if number == 1 else section}"
@@ -213,7 +213,7 @@ def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Nam
             continue
         if not options.yes:
             say("\n".join(_shown(one, servers)))
-            if not _agreed(f"Accept {len(waiting)} of these for {visible(one.server)}? [y/N] "):
+            if not _agreed(f"Accept {len(waiting)} of these for {visible(one.server)}?"):
                 continue
         # What was shown is accepted, and nothing that came meanwhile.
         digests = {(c.section, c.name): c.after.digest for c in waiting}
@@ -239,10 +239,10 @@ def _is_named(change: Change, parts: Sequence[str] | None) -> bool:
 
 def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
-        raise ConfigurationError("this is no terminal to ask on: read `pins diff`, then add --yes")
-    sys.stdout.write(question)
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+        raise ConfigurationError(
+            "`pins accept` asks on a terminal, and this is none: read `pins diff`, then add --yes"
+        )
+    return is_confirmed(question)
 
 
 def _reset(store: PinStore, server: str, config: Path | None) -> int:
@@ -254,7 +254,7 @@ def _reset(store: PinStore, server: str, config: Path | None) -> int:
     if not chosen and not damaged:
         raise ConfigurationError(f'nothing is pinned of a server "{visible(server)}"')
     for launch in sorted(damaged):
-        say(f"kept aside: {visible(str(store.put_aside(launch)))}")
+        say(f"moved aside: {visible(str(store.put_aside(launch)))}")
     for one in chosen:
         store.forget(one.launch)
     say(f"forgotten: {visible(server)} is trusted anew when it lists its tools next")
@@ -264,3 +264,21 @@ def _reset(store: PinStore, server: str, config: Path | None) -> int:
 def _launches(server: str, config: Path | None) -> set[str]:
     found = pinned_servers(load_settings(dict(os.environ), config)).get(server)
     return set() if found is None else {found.launch}
+
+
+def pins_warnings(state_dir: Path) -> Sequence[str]:
+    """The servers with changed descriptions, one line each with the command to run."""
+    lines: list[str] = []
+    for one in pin_store(state_dir).all():
+        if isinstance(one, PinsFileError):
+            lines.append(
+                f"{visible(str(one))}; its server stays hidden: ironcurtain-proxy pins list"
+            )
+        elif waiting := changes(one):
+            count = counted(len(waiting), "change")
+            name = visible(one.server)
+            lines.append(
+                f'server "{name}": {count} of its description to be accepted: '
+                f"ironcurtain-proxy pins diff {name}"
+            )
+    return lines

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ironcurtain_proxy.cli.explain_names import about_unknown_tool, tool_meant
-from ironcurtain_proxy.cli.policy_show import about, say
+from ironcurtain_proxy.cli.output import say
+from ironcurtain_proxy.cli.policy_show import about
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_candidate, load_policy
-from ironcurtain_proxy.config.policy.secret_names import SECRETS
-from ironcurtain_proxy.config.policy.short_form import EVERY, SHORT_NAME, VERBS
+from ironcurtain_proxy.config.policy.short_form import EVERY, SECRETS, SHORT_NAME, VERBS
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -32,7 +32,7 @@ def change(verb: str, options: argparse.Namespace) -> int:
     server, tool = tool_meant(options.tool, [*configured], may_be_bare=False)
     known_as = configured.get(server, server)
     if known_as != server:
-        say(f"rules know {server} as {known_as}")
+        say(f"rules name server {server} {known_as}")
     if tool != EVERY:
         for note in about_unknown_tool(known_as, tool, before.annotations)[1:]:
             say(f"warning: {note}")
@@ -77,7 +77,7 @@ def show_change(file: Path, old: str, new: str) -> None:
 
 
 def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Iterator[str]:
-    """The effects of a new first rule, in words for the operator. Pure."""
+    """The effects of a new first rule, in lines for the operator."""
     server, tool = next(iter(rule.servers or {EVERY})), next(iter(rule.tools or {EVERY}))
     verb = VERBS[rule.effect]
     yield f"from now on: {verb} {about(rule)}"

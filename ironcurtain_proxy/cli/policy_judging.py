@@ -12,7 +12,7 @@ import orjson
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.reading import read_lines
 from ironcurtain_proxy.cli.explain_names import tool_meant
-from ironcurtain_proxy.cli.policy_show import say
+from ironcurtain_proxy.cli.output import say, shortened
 from ironcurtain_proxy.config.policy.policy_loading import load_candidate, load_policy
 from ironcurtain_proxy.config.policy.short_form import VERBS
 from ironcurtain_proxy.config.reading.document import Spot
@@ -26,6 +26,7 @@ from ironcurtain_proxy.wiring.replaying import Replayed, Replaying, Tally
 
 _WORDS = ("allow", "ask", "deny")
 _MOST_SHOWN = 100
+_LONGEST = 120
 
 
 def test(options: argparse.Namespace) -> int:
@@ -131,12 +132,11 @@ def _lines(log: Path) -> Iterator[bytes | None]:
 
 
 def _line(one: Replayed) -> str:
-    arguments = visible(orjson.dumps(one.arguments).decode())
-    shown = arguments if len(arguments) <= 120 else arguments[:120] + "…"  # noqa: PLR2004
+    arguments = shortened(visible(orjson.dumps(one.arguments).decode()), _LONGEST)
     before, after = one.judged.decision.ground.rule, (one.other or one.judged).decision.ground.rule
     old, new = VERBS[one.effect], VERBS[one.other_effect]
     name = visible(f"{one.server}/{one.tool}")
-    return f"{one.count:>6} x {name} {shown}: {old} by {before} → {new} by {after}"
+    return f"{one.count:>6} x {name} {arguments}: {old} by {before} → {new} by {after}"
 
 
 def _as_json(found: Sequence[Replayed], tally: Tally) -> dict[str, object]:

@@ -2,12 +2,10 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator
 
-import orjson
-
 from ironcurtain_proxy.cli.check import layers
+from ironcurtain_proxy.cli.output import say, say_json
 from ironcurtain_proxy.cli.rule_json import rule_as_json
 from ironcurtain_proxy.config.policy.difference import all_rules
 from ironcurtain_proxy.config.policy.policy_files import SHIPPED
@@ -38,7 +36,7 @@ def show(options: argparse.Namespace) -> int:
             ],
             "rules": [{"layer": rule.layer, **rule_as_json(rule)} for rule in rules],
         }
-        say(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        say_json(document)
         return 0
     for name, what, count in layers(loaded):
         say(f"{name} layer: {what} ({count} rules)")
@@ -101,8 +99,3 @@ def export(options: argparse.Namespace) -> int:
         raise ConfigurationError(f"{error.filename}: {(error.strerror or '').lower()}") from None
     say("for reading: put rules of your own into ~/.ironcurtain/policy.yaml")
     return 0
-
-
-def say(line: str) -> None:
-    """Print one line; what cannot be encoded is escaped."""
-    sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")

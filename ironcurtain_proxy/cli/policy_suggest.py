@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ import orjson
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.audit.reading import read_lines
+from ironcurtain_proxy.cli.output import is_confirmed, say, shortened
 from ironcurtain_proxy.cli.policy_change import (
     checked,
     own_file,
@@ -20,7 +20,6 @@ from ironcurtain_proxy.cli.policy_change import (
     text_of,
     write_policy,
 )
-from ironcurtain_proxy.cli.policy_show import say
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.policy.proposing import is_directory
@@ -68,9 +67,7 @@ def _apply(settings: Settings, suggestions: list[Suggestion]) -> int:
         new = with_rule(new, "allow", rule.server, rule.tool, rule.conditions)
     checked(settings, file, new)
     show_change(file, old, new)
-    sys.stdout.write("write this? [y/N] ")
-    sys.stdout.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+    if not is_confirmed("write this?"):
         say("nothing was written")
         return 0
     if text_of(file) != old:
@@ -109,9 +106,8 @@ def _as_text(found: Found) -> Iterator[str]:
 
 
 def _told(asked: Asked) -> str:
-    arguments = visible(orjson.dumps(asked.call.arguments).decode())
-    shown = arguments if len(arguments) <= _LONGEST else f"{arguments[:_LONGEST]}…"
-    return f"{asked.questions} x {visible(f'{asked.call.server}/{asked.call.tool}')} {shown}"
+    arguments = shortened(visible(orjson.dumps(asked.call.arguments).decode()), _LONGEST)
+    return f"{asked.questions} x {visible(f'{asked.call.server}/{asked.call.tool}')} {arguments}"
 
 
 def _as_json(found: Found) -> dict[str, Json]:

@@ -2,12 +2,12 @@
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.file import GrantsFile
@@ -67,11 +67,11 @@ def run(options: argparse.Namespace) -> int:
     found = rehearse(recording, assumed, os.environ)
     most = max(0, options.examples)
     if options.json:
-        _write(orjson.dumps(_as_json(found, recording, most)).decode())
+        say(orjson.dumps(_as_json(found, recording, most)).decode())
     else:
         with_grants = options.grants is not None
         for line in lines_of(found, recording, options.preset, most, with_grants=with_grants):
-            _write(line)
+            say(line)
     return int(found.calls == 0)
 
 
@@ -79,10 +79,10 @@ def _kept(file: Path | None) -> tuple[KeptGrant, ...]:
     if file is None:
         return ()
     if not file.exists():
-        raise ConfigurationError(f"{file}: is not there")
+        raise ConfigurationError(f"{file}: no such file")
     read = GrantsFile(file).read().read
     for problem in read.problems:
-        sys.stderr.write(f"ironcurtain-proxy: {file}: {problem}\n")
+        complain(f"{file}: {problem}")
     return read.grants
 
 
@@ -98,7 +98,3 @@ def _as_json(found: Rehearsed, recording: Recording, most: int) -> dict[str, Jso
         "notRehearsed": dict(found.passed_over),
         "rules": {rules: dict(found.tallies[rules].as_json(found.calls, most)) for rules in RULES},
     }
-
-
-def _write(line: str) -> None:
-    sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")

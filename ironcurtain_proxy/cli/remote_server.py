@@ -28,7 +28,7 @@ class RemoteServer:
 
     @property
     def name(self) -> str:
-        """The operator's name of it."""
+        """The operator's name of the server."""
         return self.spec.name
 
 

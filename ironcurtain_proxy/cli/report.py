@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
-from ironcurtain_proxy.cli.reviewing import say
+from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, store_of
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -91,5 +90,5 @@ def _engine_part(options: argparse.Namespace, now: datetime, since: datetime | N
 
             return engine_part(compute(store, now, since), collect(store, since))
     except StoreError as error:
-        sys.stderr.write(f"ironcurtain-proxy: the page is without the engine: {error}\n")
+        complain(f"the page is without the engine: {error}")
         return None

@@ -9,18 +9,16 @@ from typing import Final
 
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
-from ironcurtain_proxy.cli.pins_waiting import pins_warnings
+from ironcurtain_proxy.cli.output import complain, say, terminal_width
+from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.cli.review_screen.plain_review import PlainReview
 from ironcurtain_proxy.cli.reviewing import (
     add_credential,
     add_directories,
     all_of,
     answer_several,
-    complain,
     credential_of,
     mailboxes_of,
-    say,
-    terminal_width,
 )
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory

@@ -2,15 +2,12 @@
 
 import argparse
 import os
-import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import orjson
-
+from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import (
     NOT_COUNTED,
@@ -92,7 +89,7 @@ def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 
 
 def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
-    """The same mailboxes, for a command that reads them once.
+    """The mailboxes of `mailboxes_of`, for a command that reads them once.
 
     Raises:
         ConfigurationError: a directory that was named is not there, or cannot be used.
@@ -106,7 +103,7 @@ def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 
 
 def state_directory() -> Path:
-    """The directory with the numbers of the last list."""
+    """The proxy's state directory, with the numbers of the last list."""
     return sessions_directory(Path.home()).parent
 
 
@@ -151,7 +148,7 @@ def _chosen(
 def all_of(
     waiting: Sequence[PendingRequest], credential: Credential | None, *, approve: bool
 ) -> list[PendingRequest]:
-    """The requests that `all` stands for: all to deny, or those that may be approved together.
+    """The requests that `all` stands for: to deny, all; to approve, those that may go together.
 
     Requests to another reviewer are left out.
 
@@ -256,24 +253,3 @@ def _complain_of_late(mailboxes: Mailboxes, one: PendingRequest) -> None:
 
 def _told(one: PendingRequest) -> str:
     return f"{one.id[:8]} {summary(one)}"
-
-
-def terminal_width() -> int | None:
-    """The columns of the terminal; None: the output is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def say(line: str) -> None:
-    """Print one line, and flush it."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-def say_json(value: object) -> None:
-    """Print a JSON document."""
-    say(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
-
-
-def complain(line: str) -> None:
-    """Print one line on standard error."""
-    sys.stderr.write(f"ironcurtain-proxy: {line}\n")

@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import Final
 
-from ironcurtain_proxy.cli.reviewing import complain, say, say_json
+from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.rollback_timeline import (
     dropped_json,
     lines,
@@ -68,7 +68,8 @@ def run(options: argparse.Namespace) -> int:
     reference = options.to if options.id is None else options.id
     found = find(reference, timelines) if reference else None
     if found is None:
-        raise NoPointError(f"{reference!r} is no call of the timeline: see rollback --list")
+        known = "`ironcurtain-proxy rollback --list` shows the calls"
+        raise NoPointError(f"{reference!r} is no call of the timeline: {known}")
     return _take_back(options, found, settings)
 
 

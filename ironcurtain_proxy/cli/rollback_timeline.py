@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.reviewing import complain, say
+from ironcurtain_proxy.cli.output import complain, is_confirmed, say
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
@@ -29,7 +29,7 @@ _MOST_NAMED: Final = 6
 def take_back(
     request: RollbackRequest, limits: Limits, state: Path, *, as_json: bool
 ) -> RollbackOutcome:
-    """Undo the changes; on a terminal, ask before other changes are undone with them.
+    """Undo the changes. On a terminal, ask first if other changes would be undone with them.
 
     Args:
         request: the changes to undo.
@@ -48,9 +48,7 @@ def take_back(
         _tell_besides(outcome)
         if not sys.stdin.isatty():
             return True
-        sys.stderr.write("go on? [y/N] ")
-        sys.stderr.flush()
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
+        return is_confirmed("go on?")
 
     looking = partial(looking_after, request.workspace, state, lambda text: complain(visible(text)))
     return roll_back(request, limits, SystemClock().now, confirm, looking)

@@ -7,7 +7,7 @@ from ironcurtain_proxy.model.policy import NameCondition, Rule
 
 
 def rule_as_json(rule: Rule) -> dict[str, Json]:
-    """The rule with all its conditions: without one of them it would say more than it does.
+    """The rule with all its conditions. A condition left out would widen it.
 
     The exception of the short form, `except`, has no key in the long form; it stands beside the
     conditions, where the reader of the file refuses it.

@@ -1,4 +1,4 @@
-"""What a reviewer may ask about a call that waits: a rule for it, and why it is asked about.
+"""A rule for a call that waits, and the explanation of its question, for a reviewer.
 
 Both are answered by the configuration of the session that asks. A rule goes to the operator's own
 layer of that session.
@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+
+import anyio
 
 from ironcurtain_proxy.cli.explain import explained_lines
 from ironcurtain_proxy.cli.policy_change import (
@@ -21,16 +23,19 @@ from ironcurtain_proxy.cli.policy_change import (
 from ironcurtain_proxy.cli.review_screen.surroundings import OfferedRule
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.policy.proposing import Proposal, is_directory, proposal_for
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.messages import Request
 from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory
 from ironcurtain_proxy.model.operation import METHODS
+from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.sessions.configuration import (
     SessionConfiguration,
     configuration_of,
     said_before_commands,
 )
-from ironcurtain_proxy.wiring.offering import offered_rule
+from ironcurtain_proxy.wiring.replaying import Replaying
 
 
 def rule_for(one: PendingRequest) -> OfferedRule | None:
@@ -73,7 +78,7 @@ def rule_command(one: PendingRequest) -> str:
 
 
 def explanation_of(one: PendingRequest) -> list[str]:
-    """Why a call is asked about, step by step, as `explain` says it.
+    """The explanation of a question, step by step, as `explain` prints it.
 
     Raises:
         ConfigurationError: as `rule_for`.
@@ -97,7 +102,7 @@ def _asking(one: PendingRequest) -> SessionConfiguration:
 
 
 def _what_holds(asking: SessionConfiguration, version: str) -> Iterator[str]:
-    """What is to be said where the session decides by another policy than its files have."""
+    """A note for a session that decides by another policy than its files have."""
     if asking.policy_problem:
         yield f"  the session keeps its policy, because of its files: {asking.policy_problem}"
     elif asking.policy_version and asking.policy_version != version:
@@ -108,3 +113,21 @@ def _write(file: Path, old: str, new: str) -> None:
     if text_of(file) != old:
         raise ConfigurationError(f"{file} was changed meanwhile: nothing was written")
     replace_policy(file, new)
+
+
+def offered_rule(request: Request, asking: SessionConfiguration) -> Proposal | None:
+    """The narrowest rule that would allow a call; None: its kind is asked about each time.
+
+    Blocks, and runs an event loop of its own: call it in a thread.
+
+    Raises:
+        ConfigurationError: the policy cannot be read.
+    """
+    loaded = load_policy(asking.settings)
+    replaying = Replaying(asking.settings, loaded, asking.environ)
+    if not replaying.knows(request.server):
+        return None
+    call = anyio.run(replaying.call, request.server, request.tool, request.arguments)
+    if not isinstance(call.gathered, Facts):
+        return None
+    return proposal_for(call.gathered, loaded.policy, is_directory)

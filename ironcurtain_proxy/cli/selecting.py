@@ -1,4 +1,4 @@
-"""The options that choose calls of the audit log, and their meaning."""
+"""The options that select calls of the audit log."""
 
 import argparse
 import re
@@ -64,7 +64,7 @@ def span(text: str) -> timedelta:
 
 
 def moment(text: str) -> datetime:
-    """A time: that long ago, or a date with or without a time of day, in the local zone."""
+    """A time: a span before now, or a date with or without a time of day, in the local zone."""
     if _SPAN.fullmatch(text):
         return SystemClock().now() - span(text)
     try:

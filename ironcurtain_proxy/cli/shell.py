@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy shell`: a command's effect, and what an approval of it covers."""
+"""`ironcurtain-proxy shell`: the effect of a command, and the commands that an approval covers."""
 
 import argparse
 import os
@@ -9,6 +9,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.place import Place
@@ -48,12 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Describe one command, or the command in each line."""
+    """Describe one command, or the command in each line of the input."""
     place = place_at(options.workspace or Path.cwd())
     if options.jsonl:
         return _lines(place)
     if options.command_line is None:
-        print("shell: say a COMMAND, or --jsonl", file=sys.stderr)  # noqa: T201  for people
+        complain("shell: name a COMMAND, or --jsonl")
         return 2
     parsed = parse_command(options.command_line)
     if options.then is not None:
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         _write(described(parsed, place))
         return 0
-    sys.stdout.write("\n".join(_as_text(parsed, place)) + "\n")
+    say("\n".join(_as_text(parsed, place)))
     return 0
 
 
@@ -117,7 +118,7 @@ def _then(approved: ParsedCommand, following: ParsedCommand, place: Place) -> in
     granted = families_of(approved, place) or ()
     covered = covers(granted, following, place)
     shown = ", ".join(family.words() for family in granted) or "nothing"
-    sys.stdout.write(f"{'covered' if covered else 'asked'}: an approval covers {shown}\n")
+    say(f"{'covered' if covered else 'asked'}: an approval covers {shown}")
     return 0 if covered else 1
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -10,8 +9,8 @@ from typing import Final
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
 from ironcurtain_proxy.cli.doctor_checks import store
-from ironcurtain_proxy.cli.pins_waiting import pins_warnings
-from ironcurtain_proxy.cli.reviewing import say_json
+from ironcurtain_proxy.cli.output import complain, say, say_json
+from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -69,11 +68,11 @@ def run(options: argparse.Namespace) -> int:
         say_json(fields)
         return 0
     for line in _lines(fields):
-        sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
+        say(line)
     for warning in warnings:
-        sys.stderr.write(f"ironcurtain-proxy: {warning}\n")
+        complain(warning)
     for stop in stops:
-        sys.stderr.write(f"ironcurtain-proxy: serve refuses to start: {stop}\n")
+        complain(f"serve refuses to start: {stop}")
     return 0
 
 

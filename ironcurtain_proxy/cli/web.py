@@ -6,10 +6,10 @@ from typing import Final
 
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
+from ironcurtain_proxy.cli.output import complain
 from ironcurtain_proxy.cli.reviewing import (
     add_credential,
     add_directories,
-    complain,
     credential_of,
     mailboxes_of,
 )

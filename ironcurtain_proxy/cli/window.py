@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy window`: tell the auto-confirm engine of a test or a deployment."""
+"""`ironcurtain-proxy window`: the testing and deployment windows of the auto-confirm engine."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from ironcurtain_proxy.auto_confirm.windows import NAMES, Windows
-from ironcurtain_proxy.cli.reviewing import say
+from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import IronCurtainError

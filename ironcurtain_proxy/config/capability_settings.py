@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.capabilities import (
     AUTONOMOUS,
@@ -37,8 +38,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _Named = tuple[Spot, Capability]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapabilitySettings:
+class CapabilitySettings(Struct, frozen=True, kw_only=True):
     """The operator's profiles and declarations of tools."""
 
     profile: Profile | None = None
@@ -48,7 +48,7 @@ class CapabilitySettings:
     isolation_manifest: Isolation | None = None
     """The value of the configuration file."""
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
-    """By the tool's name as the operator wrote it."""
+    """The declarations by the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
     """Declarations by argument; a tool without any is left out."""
 
@@ -165,7 +165,9 @@ def _safety_level(spot: Spot) -> SafetyLevel:
 def _check_plain(spot: Spot, name: Capability) -> None:
     """Refuse a scope or a parameter, which would be read as the whole capability."""
     if ":" in name:
-        spot.error("scopes and parameters of capabilities are not understood")
+        spot.error(
+            "scopes and parameters of capabilities are not supported: write the part before `:`"
+        )
 
 
 def _warn_of_names_on_one_side(names: Iterable[_Named], others: Iterable[_Named]) -> None:

@@ -5,10 +5,11 @@ no library; it looks whether one is installed, and its error message names the e
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -32,8 +33,7 @@ distributions."""
 _POSTGRESQL: Final = "postgres"
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
+class Lack(Struct, frozen=True):
     """A setting whose library is not installed."""
 
     setting: str
@@ -63,7 +63,7 @@ def require(extra: Extra, who: str) -> None:
 
 
 def missing(extra: Extra, who: str) -> str:
-    """What is not installed of an extra, and the command that installs it; empty: nothing."""
+    """The missing packages of an extra, and the command that installs them; empty: none."""
     return _sentence(who, extra) if _absent(extra) else ""
 
 

@@ -5,8 +5,10 @@ Sections `security.interceptor`, `capabilities`, `grants` and `composites`.
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.modes import (
     APPROVAL_POLICY_ALL,
@@ -16,7 +18,7 @@ from ironcurtain_proxy.approval.modes import (
     InterceptorConfig,
 )
 from ironcurtain_proxy.config.capability_settings import CapabilitySettings, read_capabilities
-from ironcurtain_proxy.config.migration.migration import COMMAND, migrated_mode
+from ironcurtain_proxy.config.migration.legacy_switch import COMMAND, migrated_mode
 from ironcurtain_proxy.config.reading.declared import declared, keys_of, one_of, setting, whole
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, Layers
@@ -70,8 +72,8 @@ def _policy(layers: Layers, standard: str) -> str:
         return said
     if not required:
         legacy.warning(
-            f'deprecated and without effect: approvalPolicy is "{standard}", '
-            'and "none" is the word if no tool shall be asked about'
+            f'deprecated and without effect: approvalPolicy is "{standard}"; '
+            'write "none" to ask about no tool'
         )
         return standard
     section = layers.spot(_SECTION)
@@ -125,10 +127,10 @@ _SCOPES: Final[tuple[GrantScope, ...]] = ("session", "project", "user")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantSettings:
-    """How long remembered approvals hold."""
+    """The lifetimes of remembered approvals."""
 
     ttl_seconds: int = setting("ttlSeconds", whole(0, 366 * 24 * 3600), 0)
-    """0: as long as the session."""
+    """Seconds for which a remembered approval holds; 0: as long as the session."""
     persist: bool = setting("persist.enabled", Spot.switch, default=False)
     """Keep grants when the session ends."""
     scope: GrantScope = setting("persist.scope", one_of(_SCOPES), "session")
@@ -136,8 +138,7 @@ class GrantSettings:
     """Days for which kept grants hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverlaySettings:
+class OverlaySettings(Struct, frozen=True, kw_only=True):
     """The settings of all that asks for an approval besides the policy."""
 
     interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)

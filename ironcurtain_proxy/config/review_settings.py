@@ -98,7 +98,7 @@ class EscalationSettings:
     hold_after_seconds: float = setting("holdAfterSeconds", number(0, 3600), 45.0)
     """Seconds that a call waits before it is held."""
     channels: tuple[ChannelName, ...] = setting("channels", _channels, ("mailbox",))
-    """In the order they are asked."""
+    """The channels, in the order in which they are asked."""
     require_digest: bool = setting("requireDigest", Spot.switch, default=False)
     """Accept only answers with the digest of the request that was shown."""
     notices: NoticeSettings = field(default_factory=NoticeSettings)
@@ -119,18 +119,19 @@ class AutoApproveSettings:
     max_per_minute: int = setting("maxPerMinute", whole(0, 1000), 20)
     max_outages: int = setting("maxOutages", whole(1, 100), 3)
     llm_log: Path | None = None
-    """None: `auto-approve-llm.jsonl` in the session's directory."""
+    """The log of the model; None: `auto-approve-llm.jsonl` in the session's directory."""
     only: tuple[str, ...] = setting("only", _tools, ())
-    """Tools that it may approve, as `SERVER/TOOL` with `*`; empty: all tools."""
+    """The tools that the LLM approver may approve, as `SERVER/TOOL` with `*`; empty: all tools."""
     never: tuple[str, ...] = setting("never", _tools, ())
-    """Tools that it may not approve. This list precedes `only`."""
+    """The tools that the LLM approver may not approve. This list precedes `only`."""
     confidence: float | None = setting("confidence", number(0, 1), None)
     """The lowest confidence of the model, from 0 to 1, that counts; None: confidence is not asked
     for."""
     messages: int = setting("messages", whole(1, 5), 1)
     """The number of the user's last messages that the model sees."""
     shadow: bool = setting("shadow", Spot.switch, default=False)
-    """The model is asked and its answer recorded while a person decides; it approves nothing."""
+    """Whether the model is asked and its answer recorded while a person decides; it approves
+    nothing."""
 
 
 REVIEW_KEYS: Final = (

@@ -51,8 +51,8 @@ SandboxPolicy: TypeAlias = Literal["warn", "enforce"]
 """
 
 FsyncMode: TypeAlias = Literal["group", "always"]
-"""When records are synced to the disk: within 100 ms in groups, or each before its write returns.
-"""
+"""The moment of the sync to the disk: within 100 ms in groups, or for each record before its write
+returns."""
 
 MEBIBYTE: Final = 1024 * 1024
 _SANDBOX_POLICIES: Final[tuple[SandboxPolicy, ...]] = ("warn", "enforce")
@@ -101,7 +101,7 @@ class TelemetrySettings:
 
     enabled: bool = setting("enabled", Spot.switch, default=False)
     endpoint: str | None = setting("endpoint", _collector, None)
-    """The URL of a collector; None: as the environment says, else this machine's."""
+    """The URL of a collector; None: the one in the environment, else this machine's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,34 +123,36 @@ class Settings:
     session: str
     """`IRONCURTAIN_SESSION_ID` or random; letters, digits, `.`, `_`, `-`."""
     is_session_named: bool = False
-    """Whether somebody named it, who may run others beside it: the front over HTTP does."""
+    """Whether a program named the session and may run others beside it, as the front over HTTP
+    does."""
     config_file: Path | None = None
     """The configuration file that was read, or None."""
     servers: tuple[ServerSpec, ...] = ()
-    """After `serverFilter`, with their credentials. May be empty."""
+    """The servers after `serverFilter`, with their credentials. May be empty."""
     servers_file: Path | None = None
-    """The file the servers were read from, if it was a servers file."""
+    """The servers file, if the servers were read from one."""
     generated_dir: Path | None = None
     """The operator's directory; None: `~/.ironcurtain/generated`, then the packaged files."""
     tool_annotations_dir: Path | None = None
     project_policy: bool = setting("policy.project", Spot.switch, default=True)
     """Whether the workspace may have a layer of policy, which narrows."""
     policy_reload: bool = setting("policy.reload", Spot.switch, default=True)
-    """Whether a running session takes a changed policy."""
+    """Whether a running session takes over a changed policy."""
     shadow_policy: Path | None = None
-    """A candidate that is judged beside the policy and recorded; None: none is."""
+    """A candidate that is judged beside the policy and recorded; None: there is none."""
     said_in: Mapping[str, str] = field(default_factory=dict)
-    """For these two keys, the variable or the file that set the directory."""
+    """The variable or the file that set each of the two directories, by key."""
     workspace: RealPath | None = None
     container_workspace_dir: str | None = None
     protected_paths: tuple[Path, ...] = ()
     """The operator's paths, absolute; the built-in ones are in `protection`."""
     escalation_dir: Path | None = None
-    """Set by the operator, so that a listener is assumed there. None: see `mailbox_dir`."""
+    """The directory that the operator named, so that a listener is assumed. None: see
+    `mailbox_dir`."""
     mailbox_dir: Path
     """`escalation_dir`, else `~/.ironcurtain/sessions/<session>`."""
     escalation_timeout_seconds: int = setting("escalationTimeoutSeconds", whole(1, 86_400), 300)
-    """Seconds. Also the deadline of a call to a server."""
+    """Seconds that an escalation, or a call to a server, may take."""
     max_message_bytes: int = setting("maxMessageBytes", whole(4096, 1 << 31), 64 * MEBIBYTE)
     forward_meta: frozenset[str] = setting("forwardMeta", _names, frozenset())
     """Keys of a call's `_meta` that are forwarded to servers, besides the standard ones."""
@@ -163,7 +165,7 @@ class Settings:
     sandbox_policy: SandboxPolicy = setting("sandboxPolicy", one_of(_SANDBOX_POLICIES), "warn")
     unknown_tools: UnknownTools = setting("unknownTools", one_of(UNKNOWN_TOOLS), "deny")
     pins: PinMode = setting("pins", one_of(PIN_MODES), "on")
-    """Of servers that say nothing else in their entry."""
+    """The treatment of changed descriptions, for servers whose entry names none."""
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
@@ -174,7 +176,7 @@ class Settings:
     timeline: TimelineSettings = field(default_factory=TimelineSettings)
     overlay: OverlaySettings = field(default_factory=OverlaySettings)
     auto_confirm: "AutoConfirmConfig | None" = None
-    """None: the section does not exist."""
+    """The settings of the engine; None: the section does not exist."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Secret variables by name; they are removed from the environment."""
     inherited: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -188,7 +190,7 @@ class Settings:
 
     @property
     def session_dir(self) -> Path:
-        """This session's own directory."""
+        """The directory of this session alone."""
         return self.sessions_dir / self.session
 
     @property
@@ -259,7 +261,7 @@ def refuse_platform(platform: str) -> None:
 def gather_settings(
     environ: MutableMapping[str, str], config: Path | None, report: Report
 ) -> Settings:
-    """Read the same for `check`. Never raises; a wrong setting gets its default."""
+    """Read all settings for `check`. Never raises; a wrong setting gets its default."""
     environment = read_environment(environ, report)
     home = home_directory(environ)
     state_dir = home / STATE_DIRECTORY

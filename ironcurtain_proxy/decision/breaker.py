@@ -9,10 +9,9 @@ remembered.
 """
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.decision import Ground
 
@@ -27,8 +26,7 @@ class _Call(Struct, eq=False):
     counts: bool = True
 
 
-@dataclass(slots=True)
-class Breaker:
+class Breaker(Struct):
     """Counts identical calls in a sliding window."""
 
     threshold: int = 20

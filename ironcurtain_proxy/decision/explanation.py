@@ -214,7 +214,7 @@ def _is_about(rule: Rule, request: AccessRequest) -> bool:
 
 
 def _mismatch(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> str | None:
-    """Why a rule on this tool does not apply to the role, apart from its path condition."""
+    """The reason why a rule on this tool does not apply to the role, apart from its paths."""
     if role is None:
         every = {r for fact in request.arguments for r in fact.roles}
         if rule.roles is not None and rule.roles.isdisjoint(every):

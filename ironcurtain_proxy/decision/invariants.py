@@ -110,7 +110,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     unknown_tool,
     unsafe_question,
 )
-"""In the order of evaluation; the first invariant that returns a decision wins."""
+"""The invariants in the order of evaluation; the first that returns a decision wins."""
 
 
 def contained_roles(

@@ -15,6 +15,7 @@ from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted, greet
 from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
 from ironcurtain_proxy.downstream.open_questions import OpenQuestions
+from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
     CallLostError,
@@ -25,6 +26,7 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.jsonrpc.answers import Answers
 from ironcurtain_proxy.jsonrpc.codec import (
+    LONG_TEXT,
     Malformed,
     MessageId,
     decode,
@@ -74,6 +76,7 @@ class Connection:
         self._unsent_replies = 0
         self.greeted = Greeted()
         """The server's answer to `initialize`."""
+        self._task_tools: frozenset[str] = frozenset()
         self._asks_for_roots = False
         self._roots_told = anyio.Event()
         self._roots_told.set()
@@ -174,7 +177,9 @@ class Connection:
         async def ask(params: dict[str, Json]) -> ToolResult:
             return await self.request("tools/list", params, seconds)
 
-        return await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
+        found = await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
+        self._task_tools = task_tools(found, self.greeted.capabilities)
+        return found
 
     async def call(
         self,
@@ -190,16 +195,15 @@ class Connection:
         """
         key = None if on_progress is None else _token_key(params)
         self._questions.begin()
-        try:
-            if on_progress is None or key is None:
-                return await self.request(method, params, seconds)
+        if on_progress is not None and key is not None:
             self._progress[key] = on_progress
-            try:
-                return await self.request(method, params, seconds)
-            finally:
-                if self._progress.get(key) is on_progress:
-                    del self._progress[key]
+        try:
+            if method == TOOL_CALL and params.get("name") in self._task_tools:
+                return await call_as_task(self._server, self.request, params, seconds)
+            return await self.request(method, params, seconds)
         finally:
+            if key is not None and self._progress.get(key) is on_progress:
+                del self._progress[key]
             self._questions.end()
 
     async def request(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:
@@ -303,7 +307,8 @@ class Connection:
         result, error = message.get("result"), message.get("error")
         capacity = self._listeners.capacity
         if isinstance(result, dict) and error is None:
-            answer = ToolResult(result=result, written=encode_value(result))
+            is_long = size >= LONG_TEXT and _has_long_text(result)
+            answer = ToolResult(result=result, written=encode_value(result, has_long_text=is_long))
             self._answers.settle(request_id, capacity.note(answer, size))
         elif isinstance(error, dict) and result is None:
             self._answers.settle(request_id, capacity.note(ToolResult(error=error), size))
@@ -372,6 +377,13 @@ class Connection:
             self._dropped.note("a request was not answered: the server does not read")
         elif request_id is not None:
             self._writer.write(line)
+
+
+def _has_long_text(result: Mapping[str, Json]) -> bool:
+    blocks = result.get("content")
+    first = blocks[0] if isinstance(blocks, list) and blocks else None
+    text = first.get("text", first.get("data")) if isinstance(first, dict) else None
+    return isinstance(text, str) and len(text) >= LONG_TEXT
 
 
 def _token_key(params: Mapping[str, Json]) -> _TokenKey | None:

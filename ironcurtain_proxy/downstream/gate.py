@@ -7,11 +7,11 @@ clients omit the host.
 import re
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
 from anyio.abc import SocketStream
+from msgspec import Struct, field
 
 _MOST_HOSTS: Final = 256
 _MOST_BYTES: Final = 8192
@@ -34,8 +34,7 @@ _NOT_ALLOWED: Final = b"\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00"
 _IPV4, _NAME = 1, 3
 
 
-@dataclass(slots=True, eq=False)
-class Gate:
+class Gate(Struct, eq=False):
     """The gate of one server. Connections before `run` wait."""
 
     listener: socket.socket

@@ -1,8 +1,9 @@
 """The handshake with one server: the offered capabilities, the version, and the answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import DownstreamError
@@ -19,8 +20,7 @@ ROOTS: Final[Mapping[str, Json]] = {"roots": {"listChanged": True}}
 _METHOD_NOT_FOUND: Final = -32601
 
 
-@dataclass(frozen=True, slots=True)
-class Greeted:
+class Greeted(Struct, frozen=True):
     """A server's description of itself; untrusted."""
 
     capabilities: Mapping[str, Json] = field(default_factory=dict)

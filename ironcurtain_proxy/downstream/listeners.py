@@ -1,8 +1,9 @@
 """The listeners of one server's notifications and requests."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.allowance import Notices
 from ironcurtain_proxy.downstream.answer_capacity import AnswerCapacity
@@ -29,8 +30,7 @@ async def _roots_only() -> Mapping[str, Json]:
     return ROOTS
 
 
-@dataclass(frozen=True, slots=True)
-class Listeners:
+class Listeners(Struct, frozen=True):
     """The listeners of a server's notifications and requests."""
 
     tools_changed: Callable[[], None]

@@ -135,6 +135,9 @@ async def list_entries(
             length = _length(entry) if isinstance(entry, dict) else None
             if not isinstance(entry, dict) or not isinstance(name, str) or length is None:
                 drop(f"an entry of {keys[0]} that cannot be used")
+            elif keys[1] == "name" and (fault := fault_of_name(name)) is not None:
+                # Of a URI, what cannot be seen is refused where it is judged.
+                drop(f'an entry of {keys[0]}, "{visible(name[:MAX_NAME])}": its name {fault}')
             elif len(found) >= MAX_TOOLS or size + length > MAX_BYTES:
                 drop(f"{keys[0]} beyond the first {len(found)}")
                 return tuple(found.values())
@@ -149,7 +152,7 @@ async def list_entries(
 
 
 def fault_of_name(name: str) -> str | None:
-    """Why a tool of this name is hidden; None: it is shown.
+    """The reason why a tool or prompt of this name is hidden; None: it is shown.
 
     A terminal obeys control characters, and bidirectional ones make a name look like another.
     """

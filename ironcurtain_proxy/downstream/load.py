@@ -20,9 +20,10 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.sandbox.limits import MEBIBYTE, SandboxLimits
 
@@ -32,17 +33,17 @@ LATEST: Final = 3.0
 _MEMORY_RATE: Final = 4096 * MEBIBYTE
 _DISK_RATE: Final = 4096 * MEBIBYTE
 _FILES_RATE: Final = 200_000
-"""What a program can use up in a second."""
+"""The most that a program can use up in a second."""
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _LEAST_MEMORY: Final = 2048 * MEBIBYTE
-"""On a small machine a build still fits, and the kernel decides."""
+"""The least limit of memory: on a small machine a build still fits, and the kernel decides."""
 _RESERVED_FILES: Final = 50_000
 _COUNTED: Final = ("Pss_Anon:", "Pss_Shmem:", "SwapPss:")
-"""Of `smaps_rollup`: shared memory is divided among those that share it, files are left out."""
+"""The counted rows of `smaps_rollup`: shared memory is divided among those that share it, files are
+left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskReserve:
+class DiskReserve(Struct, frozen=True):
     """The space to keep free on one file system."""
 
     directory: str
@@ -50,8 +51,7 @@ class DiskReserve:
     files: int
 
 
-@dataclass(slots=True, eq=False)
-class Load:
+class Load(Struct, eq=False):
     """The load of one sandbox, from its start to its end."""
 
     guardian: int
@@ -60,7 +60,7 @@ class Load:
     ended: int = 0
     """The number of killed processes."""
     last: str = ""
-    """Why, in words for operator and agent; empty: nothing was killed."""
+    """The reason of the last end, in words for operator and agent; empty: nothing was killed."""
     _news: str = ""
 
     def look(self) -> float:
@@ -86,7 +86,7 @@ class Load:
         return max(_LEAST_MEMORY, _PAGE * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
 
     def take_news(self) -> str:
-        """What was ended last, if it was since the last time, in words for the operator."""
+        """The end since the previous look, in words for the operator; empty: there was none."""
         news, self._news = self._news, ""
         return news
 

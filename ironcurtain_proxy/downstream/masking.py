@@ -60,7 +60,7 @@ class Masker:
         return b"".join(out)
 
     def _undecided(self, data: bytes, start: int) -> int:
-        """Where the longest end of `data` begins, from `start` on, that could become a secret."""
+        """The start, not before `start`, of the longest end of `data` that may become a secret."""
         earliest = len(data)
         for secret in self._secrets:
             at = data.find(secret[:1], max(start, len(data) - len(secret) + 1))

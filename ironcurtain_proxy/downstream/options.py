@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.downstream.answer_capacity import AnswerCapacity
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
@@ -79,13 +81,12 @@ class Hooks:
     """Gets the lines of each read of a server's pipe."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerStatus:
+class ServerStatus(Struct, frozen=True, kw_only=True):
     """The state of a server."""
 
     state: ServerState
     error: str = ""
-    """Why it is not running, or why it last ended. Without secrets."""
+    """The reason why the server is not running, or why it last ended. Without secrets."""
     tools: int = 0
     starts: int = 0
     pid: int | None = None

@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.downstream import guardian
 from ironcurtain_proxy.downstream.descriptors import limit_of_servers
@@ -28,8 +29,7 @@ _EXIT_WORDS: Final[Mapping[int, str]] = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class ServerProcess:
+class ServerProcess(Struct, eq=False):
     """A running server. It owns its three pipes until a caller takes them."""
 
     server: str

@@ -273,7 +273,8 @@ class DownstreamServers:
         on_progress: ProgressListener | None,
     ) -> ToolResult:
         params = wire_params(call)
-        connection, sandboxed = supervisor.connection, supervisor.is_sandboxed
+        connection = supervisor.connection
+        closed_by = confinement if confinement is not None and supervisor.is_sandboxed else None
         gate = None if confinement is None or confinement.gate is None else self._gates[call.server]
         before = 0 if gate is None else gate.count
         load = supervisor.load
@@ -287,9 +288,9 @@ class DownstreamServers:
             raise CallLostError(f"{error}: {load.last}") from None
         if load is not None and load.ended > ended and result.result is not None:
             result = result.with_result(told_of_limits(result.result, load.last), "")
-        if not sandboxed or confinement is None:
+        if closed_by is None:
             return result
-        closed = Closed.to(confinement.profile, call.request)
+        closed = Closed.to(closed_by.profile, call.request)
         host = "" if gate is None else gate.asked_since(before)
         if host and not closed.hosts:
             closed = replace(closed, hosts=(host,))

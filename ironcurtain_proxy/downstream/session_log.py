@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-"""Not blocking: where the path is a pipe without a reader, there is no log."""
+"""The flags of the log. It is opened without blocking: a pipe without a reader is no log."""
 
 _MOST: Final = 32 << 20
 """Bytes of the file, and of the renamed one."""
@@ -31,7 +31,7 @@ class SessionLog:
     """An append-only text file, readable by its owner alone. Without a path it writes nothing."""
 
     fault: str = ""
-    """Why there is no log though there is a path."""
+    """The reason why there is no log although there is a path."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._fd = -1

@@ -6,13 +6,13 @@ Needs no event loop.
 import logging
 import os
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
 import anyio
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
+from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.allowance import Ration
 from ironcurtain_proxy.downstream.environment import (
@@ -74,8 +74,7 @@ class Life(Protocol):
         """The end of the server, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """A server process, with its log drain and its sandbox."""
 
     spec: ServerSpec
@@ -84,7 +83,7 @@ class Started:
     launch: Launch
     log: SessionLog
     load: Load | None = None
-    """What its sandbox uses of the machine; None: it is not bounded."""
+    """The load of its sandbox on the machine; None: the load is not bounded."""
     # Its own, or ending a server would queue behind other folders' threads.
     limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 

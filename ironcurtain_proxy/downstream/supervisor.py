@@ -48,7 +48,7 @@ _QUIET: Final = 0.1
 
 _LISTINGS: Final = 20
 _SLOW: Final = 5.0
-"""After this many listings in a row, this many seconds between two: agents list again, too."""
+"""Seconds between two listings after `_LISTINGS` in a row: agents list again, too."""
 
 _TELL_ROOTS: Final = 5.0
 """Seconds for a server to read changed roots."""

@@ -7,21 +7,23 @@ the server with a wider sandbox instead:
     call + opening ── instance for (server, opening)? ─┬─ ready ──▶ same tools as the first? ─▶ call
                                                        └─ none: start it, at most 4 at a time
 
-An instance serves further calls with the same opening, and ends after 60 s without a call. A call
-is sent only while the second instance lists exactly the tools of the first one, whose definitions
-were judged and approved. When containment ends, instances get no new calls; each ends after its
-last call.
+An instance ends with its call: a process that the call left behind would keep the access. Where a
+remembered approval covers later calls, it serves those with the same opening, and ends after 60 s
+without a call. A call is sent only while the second instance lists exactly the tools of the first
+one, whose definitions were judged and approved. When containment ends, instances get no new calls;
+each ends after its last call.
 """
 
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks
 from ironcurtain_proxy.downstream.session_log import SessionLog
@@ -43,8 +45,7 @@ _MOST: Final = 4
 _TwinKey: TypeAlias = tuple[str, Opening]
 
 
-@dataclass(slots=True, eq=False)
-class Twin:
+class Twin(Struct, eq=False):
     """A second instance of one server."""
 
     supervisor: Supervisor
@@ -54,6 +55,8 @@ class Twin:
     ended: anyio.Event = field(default_factory=anyio.Event)
     calls: int = 0
     """The calls in progress."""
+    for_later: bool = False
+    """Whether a remembered approval has brought one of its calls."""
 
 
 class Twins:
@@ -108,6 +111,7 @@ class Twins:
             if twin is None:
                 twin = await self._start(first.spec, key)
             twin.calls += 1
+            twin.for_later |= opening.for_later
         try:
             # The first instance's tool was judged and approved. A server may tell each instance
             # another story, and change it at any time.
@@ -120,7 +124,8 @@ class Twins:
         finally:
             twin.calls -= 1
             twin.idle_since = anyio.current_time()
-            if self._living.get(key) is twin and twin.supervisor.tools != first.tools:
+            is_over = not (twin.for_later or twin.calls) or twin.supervisor.tools != first.tools
+            if self._living.get(key) is twin and is_over:
                 self._retire(key)
             elif self._living.get(key) is not twin and not twin.calls:
                 twin.scope.cancel()

@@ -1,9 +1,10 @@
 """The reading of each argument of a tool, by its annotation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.annotation import (
@@ -33,8 +34,7 @@ WORKING_DIRECTORY_ARGUMENTS: Final = (
 _NOT_A_STRING: Final = Refusal("must be a string or a list of strings, all the way down")
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedArgument:
+class PlannedArgument(Struct, frozen=True):
     """One annotated argument, with the reading that its roles ask for."""
 
     name: str
@@ -48,12 +48,11 @@ class PlannedArgument:
     """Whether a text is its own value, and is sent unchanged."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolPlan:
+class ToolPlan(Struct, frozen=True):
     """The reading of one tool's arguments."""
 
     fixed: tuple[PlannedArgument, ...] | None
-    """In annotation order, if no role depends on another argument."""
+    """The arguments in annotation order; None: a role depends on another argument."""
     specs: tuple[tuple[str, RoleSpec], ...]
     command: str | None
     """The argument that holds a shell command by the annotation; the first of several. Beside

@@ -26,9 +26,10 @@ class CataloguedTool:
     """The server's name in policy and annotations."""
     definition: ToolDefinition
     annotation: ToolAnnotation | None
-    """None: calls are denied, unless the server is trusted."""
+    """The operator's annotation; None: calls are denied, unless the server is trusted."""
     held: str = ""
-    """Why it is hidden and denied until a person accepts it; empty: it is not."""
+    """The reason why the entry is hidden and denied until a person accepts it; empty: it is
+    offered."""
 
     @classmethod
     def described(

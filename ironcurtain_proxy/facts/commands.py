@@ -8,10 +8,10 @@ which files and paths to read.
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.branches import is_worktree
@@ -40,8 +40,7 @@ def _no_remotes(_server: str) -> GitRemotes | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grounds:
+class Grounds(Struct, frozen=True, kw_only=True):
     """The environment of a session's commands."""
 
     workspace: str | None = None

@@ -8,8 +8,9 @@ it looks like only adds reasons to deny. This module does not know how a path or
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.annotation import ArgumentRole, RoleSpec
@@ -34,8 +35,7 @@ _BREAKS: Final = re.compile(r"[\s\"'`;|&<>(){}=,]+")
 _MOST_TEXTS: Final = 10_000
 
 
-@dataclass(slots=True)
-class DeepReading:
+class DeepReading(Struct):
     """The values of one argument."""
 
     name: str

@@ -6,10 +6,10 @@ a change of something else costs a question.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 
@@ -58,8 +58,7 @@ def _reached(scripts: Mapping[str, Json], task: str) -> Mapping[str, Json]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class EntryRules:
+class EntryRules(Struct, frozen=True):
     """A makefile or a justfile in pieces."""
 
     text: str
@@ -167,8 +166,7 @@ def _plain_names(lines: Iterable[str]) -> tuple[str, ...] | None:
     return names if all(re.fullmatch(r"[\w./-]+", name) for name in names) else None
 
 
-@dataclass(frozen=True, slots=True)
-class MiseEntry:
+class MiseEntry(Struct, frozen=True):
     """The entry of a task in a `mise.toml`."""
 
     text: str

@@ -12,8 +12,9 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.facts.git_process import GitOutput, run_git
 from ironcurtain_proxy.facts.spelling import Refusal
@@ -47,8 +48,7 @@ _HELPER: Final = Refusal("names a git remote that is reached by a helper program
 _NO_TEXT: Final = Refusal("names a git remote with a control character")
 
 
-@dataclass(frozen=True, slots=True)
-class _Remotes:
+class _Remotes(Struct, frozen=True):
     """The remotes of one repository."""
 
     fetch: Mapping[str, tuple[str, ...]]

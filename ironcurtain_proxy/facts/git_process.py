@@ -6,16 +6,16 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import monotonic
 from typing import Final
+
+from msgspec import Struct
 
 _MAX_OUTPUT: Final = 1 << 20
 """Bytes. A repository's configuration may have been written by the agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitOutput:
+class GitOutput(Struct, frozen=True):
     """The result of one command."""
 
     status: int | None

@@ -30,7 +30,7 @@ class DirectoryFinder:
         self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
 
     async def find(self, request: AccessRequest) -> frozenset[RealPath] | None:
-        """As `directories_of`; None: the deadline has passed.
+        """The directories of `directories_of`; None: the deadline has passed.
 
         In a thread, because a network file system can hang. The call waits for a reviewer anyway,
         so the cost of a thread does not matter.

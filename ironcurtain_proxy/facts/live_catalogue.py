@@ -28,7 +28,7 @@ class ToolLists(Protocol):
 
 
 ToolPins: TypeAlias = Callable[[str, Mapping[str, Json]], Mapping[str, str]]
-"""By server and its tools by name: why tools are held until a person accepts them, by name."""
+"""Gives the held tools of a server, each with the reason why a person must accept it first."""
 
 
 class LiveCatalogue:
@@ -44,7 +44,7 @@ class LiveCatalogue:
         """Begin without tools."""
         self._pins = pins
         self._judged: dict[str, tuple[tuple[ToolDefinition, ...], Mapping[str, str]]] = {}
-        """By server: the tools that were held to their pins, and which of them are held."""
+        """The tools that were compared with their pins, and the held ones among them, by server."""
         self._servers = tuple(servers)
         self.naming = Names([spec.name for spec in servers])
         """The agent's names of prompts and resources."""
@@ -52,7 +52,7 @@ class LiveCatalogue:
         self._source = source
         self._current: Catalogue | None = None
         self._names: dict[tuple[str, str], frozenset[str]] = {}
-        """By server and tool: what `names` has found in the current catalogue."""
+        """The results of `names` in the current catalogue, by server and tool."""
         self._listed: set[str] = set()
         """The servers whose tools are known."""
 

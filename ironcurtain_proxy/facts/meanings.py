@@ -8,10 +8,12 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.facts.entries import (
     just_includes,
@@ -33,7 +35,7 @@ _MAX_TEXT: Final = 512 * 1024
 _MAX_FILES: Final = 64
 """The most files of one task."""
 _MAX_DIRECTORIES: Final = 4000
-"""That are searched for the packages of a workspace."""
+"""The most directories that are searched for the packages of a workspace."""
 _SKIPPED: Final = frozenset({"node_modules", ".git", ".venv", "target", "dist"})
 _ABSENT: Final = "absent"
 
@@ -42,8 +44,7 @@ class _UnclearError(Exception):
     """The meaning of a task is unknown."""
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """The files of one digest."""
 
     seen: dict[str, str] = field(default_factory=dict)

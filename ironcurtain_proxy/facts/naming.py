@@ -9,8 +9,9 @@ for it is judged when it comes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.facts.catalogue import SEPARATOR
 from ironcurtain_proxy.model.json import Json
@@ -19,11 +20,10 @@ from ironcurtain_proxy.model.server import ToolResult
 _JOIN: Final = "+"
 _VIEW: Final = "ui://"
 _VIEW_KEY: Final = "ui/resourceUri"
-"""Where a tool names its view in `_meta`: at this key, or under `ui` at `resourceUri`."""
+"""The key in `_meta` with which a tool names its view; or `resourceUri` under `ui`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """The names of one configuration. Server names are unambiguous, as their file's reader sees."""
 
     servers: Sequence[str]

@@ -8,9 +8,9 @@ prompt that it completes.
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.spelling import Refusal
@@ -43,8 +43,7 @@ def no_view(_server: str, _uri: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationSource:
+class OperationSource(Struct, frozen=True, kw_only=True):
     """The knowledge about prompts and servers."""
 
     prompts: Mapping[tuple[str, str], ToolAnnotation] = field(default_factory=dict)
@@ -53,8 +52,7 @@ class OperationSource:
     """The name of a server in policy and annotations; None: there is no such server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """The arguments of an operation, with the annotation by which they are read."""
 
     annotation: ToolAnnotation

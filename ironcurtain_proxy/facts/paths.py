@@ -15,8 +15,9 @@ import os
 import stat
 import sys
 import unicodedata
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.facts.spelling import Refusal, Speller
 from ironcurtain_proxy.model.path import RealPath
@@ -26,7 +27,7 @@ PROCFS: Final = 0x9FA0
 """`PROC_SUPER_MAGIC` of statfs(2)."""
 
 NO_NUMBER: Final = 0
-"""Where there are no such numbers (not Linux), and so no procfs."""
+"""The number on systems without such numbers (not Linux), and so without procfs."""
 
 _BUFFER: Final = 256
 """Bytes: the structure has 120, of which the number is the first word."""
@@ -59,8 +60,7 @@ _PROCFS_OR_UNKNOWN: Final = frozenset({PROCFS, None})
 _O_PATH: Final[int | None] = getattr(os, "O_PATH", None)
 
 
-@dataclass(frozen=True, slots=True)
-class PathReading:
+class PathReading(Struct, frozen=True):
     """The judged path, and the path that is sent."""
 
     value: PathValue
@@ -194,8 +194,7 @@ class PathReader:
         return _UNREADABLE
 
 
-@dataclass(frozen=True, slots=True)
-class _EndOfLink:
+class _EndOfLink(Struct, frozen=True):
     """The end of a link's target among the remaining components."""
 
     place: str

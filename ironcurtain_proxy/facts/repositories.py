@@ -7,17 +7,16 @@ calls run concurrently.
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
+from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import BusyError
 from ironcurtain_proxy.model.path import RealPath
 
 
-@dataclass(slots=True)
-class _Traffic:
+class _Traffic(Struct):
     """The calls on one repository."""
 
     working: int = 0

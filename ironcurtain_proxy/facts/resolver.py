@@ -18,12 +18,12 @@ A thread that hangs is abandoned and the call refused. This module does not know
 import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
@@ -71,7 +71,8 @@ SecretSearch: TypeAlias = Callable[[Mapping[str, Json]], tuple[FoundSecret, ...]
 """Finds the secrets in arguments."""
 
 SecretFinder: TypeAlias = Callable[[str], SecretSearch | None]
-"""By the operator's server name: the search; None: secrets are not sought."""
+"""Gives the search for secrets of a server, by the operator's name; None: secrets are not sought.
+"""
 
 
 def none_sought(_server: str) -> None:
@@ -82,12 +83,12 @@ def _no_command(_server: str, _tool: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSource:
+class ToolSource(Struct, frozen=True, kw_only=True):
     """The knowledge about the servers."""
 
     lookup: Callable[[str, str], CataloguedTool | None]
-    """By the operator's server name and the server's own tool name: the catalogue as it is now."""
+    """Finds a tool in the present catalogue, by the operator's server name and the server's tool
+    name."""
     remotes: Callable[[str], GitRemotes]
     """Gives git as a server would run it, by the operator's name."""
     command_argument: Callable[[str, str], str | None] = _no_command

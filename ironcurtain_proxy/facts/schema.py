@@ -6,11 +6,11 @@ schema that cannot be compiled denies its tool.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
 from jsonschema_rs import RegexOptions, ValidationError, Validator, validator_for
+from msgspec import Struct
 
 from ironcurtain_proxy.facts.schema_cost import TooCostlyError, refuse_costly
 from ironcurtain_proxy.model.annotation import ToolAnnotation
@@ -23,8 +23,7 @@ _MAX_NAME: Final = 60
 _PATTERNS: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 
 
-@dataclass(frozen=True, slots=True)
-class _Compiled:
+class _Compiled(Struct, frozen=True):
     """A compiled schema, or the reason why it cannot be compiled."""
 
     source: Json

@@ -10,9 +10,10 @@ different paths is refused, and the judged spelling is sent.
 import posixpath
 import re
 import unicodedata
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
 
 # Characters that a normalising reader turns into "/", "." or ".." (NFKC), and three that only look
 # like a slash. A test holds the first group to the Unicode tables.
@@ -24,8 +25,7 @@ _FILE_URL: Final = re.compile(r"file:", re.IGNORECASE)
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})|%2f|%5c|%00", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """The reason why a value is refused: one clause, without the value itself."""
 
     reason: str
@@ -36,8 +36,7 @@ _INVISIBLE: Final = frozenset({"Zs", "Zl", "Zp", "Cf"})
 _BLANK_EDGE: Final = Refusal("begins or ends with a blank or an invisible character")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speller:
+class Speller(Struct, frozen=True, kw_only=True):
     """The meaning of relative, aliased and abbreviated paths."""
 
     home: str
@@ -45,8 +44,8 @@ class Speller:
     workspace: str | None
     """Absolute; the base of relative paths."""
     cwd: str | None
-    """What relative paths without a workspace, and `~name`, are meant in; None: they are refused,
-    because the server behind us has a working directory of its own."""
+    """The directory that relative paths without a workspace, and `~name`, start from; None: they
+    are refused, because the server behind the proxy has a working directory of its own."""
     alias: str | None = None
     """Another name for the workspace, such as `/workspace`."""
 

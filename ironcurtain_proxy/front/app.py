@@ -1,4 +1,4 @@
-"""The one address of the front, `/mcp`, as streamable HTTP has it.
+"""The address `/mcp` of the front: streamable HTTP.
 
 `POST` brings a message, `GET` a stream of what belongs to no request or the rest of one that broke,
 `DELETE` ends the session. Knows HTTP and no method of MCP.
@@ -30,7 +30,7 @@ class Front:
     """The ASGI application."""
 
     def __init__(self, guard: Guard, sessions: Sessions, limit: int) -> None:
-        """Set the parts without starting a session.
+        """Keep the parts. No session is started.
 
         Args:
             guard: the checks of every request.

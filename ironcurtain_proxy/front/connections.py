@@ -1,10 +1,14 @@
-"""One connection to the front, as uvicorn has it, with a limit on the head of each request.
+"""One connection to the front, with a limit on the head of each request.
+
+An offer of another protocol (h2c, WebSocket) is not taken up, as HTTP allows: the parser would drop
+the body of such a request, which Java's client makes of each `POST` by default.
 
 Attack that this stops: a program without a token that opens connections and never comes to the
 point, until no descriptor or no memory is left for others. uvicorn limits neither.
 """
 
 import asyncio  # noqa: TID251  a protocol of uvicorn's
+import re
 from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -12,22 +16,65 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 _SLOWEST: Final = 10.0
 """Seconds for the head of a request."""
 _LARGEST: Final = 1 << 16
+_OFFER: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+
+
+class JoinedWrites(asyncio.Transport):
+    """A transport on which the head of an answer leaves with its body, in one packet.
+
+    uvicorn writes them one after the other. What has nothing behind it leaves at the end of the
+    turn of the event loop.
+    """
+
+    def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._inner = inner
+        self._loop = loop
+        self._kept = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send, together with what was kept."""
+        kept, self._kept = self._kept, b""
+        if kept:
+            self._inner.write(kept + data)
+        elif data:
+            self._kept = bytes(data)
+            self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        """Send what was kept, and close."""
+        self._flush()
+        self._inner.close()
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._inner.is_closing()
+
+    def _flush(self) -> None:
+        kept, self._kept = self._kept, b""
+        if kept:
+            self._inner.write(kept)
 
 
 class FrontConnection(HttpToolsProtocol):
     """One connection."""
 
     _waiting: asyncio.TimerHandle | None = None
-    """There while the head of a request is not complete."""
+    """The timer for the head of a request; None: no head is incomplete."""
     _size = 0
+    _is_in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """From the event loop: it is connected."""
+        """Start the timer of the first head. Called by the event loop."""
         super().connection_made(transport)
+        self.transport = JoinedWrites(transport, self.loop)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """From the event loop: bytes have arrived."""
+        """Take bytes; close the connection if a head is too long. Called by the event loop."""
+        if not self._is_in_body:
+            head, end, rest = data.partition(b"\r\n\r\n")
+            data = _OFFER.sub(b"\r\nx-not-taken-up:", head) + end + rest
         super().data_received(data)
         if self._waiting is not None:
             self._size += len(data)
@@ -35,19 +82,25 @@ class FrontConnection(HttpToolsProtocol):
                 self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """From the event loop: it is gone."""
+        """Stop the timer. Called by the event loop."""
         self._wait_no_more()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """From the parser: a request begins."""
+        """Start the timer of a head. Called by the parser."""
         super().on_message_begin()
         self._wait()
 
     def on_headers_complete(self) -> None:
-        """From the parser: its head is complete."""
+        """Stop the timer. Called by the parser."""
         self._wait_no_more()
+        self._is_in_body = True
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note the end of a request. Called by the parser."""
+        self._is_in_body = False
+        super().on_message_complete()
 
     def _wait(self) -> None:
         if self._waiting is None:

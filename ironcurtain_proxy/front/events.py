@@ -1,4 +1,4 @@
-"""A stream as the client reads it: server-sent events.
+"""A stream of messages as server-sent events.
 
 Each event has an id, by which a client asks for what it missed. From 2025-11-25 on a stream begins
 with an event that says nothing, so that there is an id from the start.
@@ -18,7 +18,7 @@ from ironcurtain_proxy.front.stream import Follower, Stream
 MEDIA_TYPE: Final = "text/event-stream"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _BEAT: Final = 15.0
-"""Seconds after which a comment shows that the connection lives."""
+"""Seconds after which a comment shows that the connection is alive."""
 _PIECE: Final = 1 << 16
 _RETRY: Final = 1000
 _PRIMED: Final = "2025-11-25"
@@ -27,7 +27,7 @@ _ID: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,9})", re.ASCII)
 
 
 def event_place(text: str) -> tuple[str, int] | None:
-    """The stream and the number that an id of an event names; None: it is none of ours."""
+    """The stream and the number in the id of an event; None: the id is none of the front's."""
     found = _ID.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))
 
@@ -40,7 +40,7 @@ def accepts(headers: Headers, kind: str) -> bool:
 
 
 def prefers_events(headers: Headers) -> bool:
-    """Whether a client names a stream before JSON. Who does not mind gets what is shorter."""
+    """Whether a client names event streams before JSON. Without a preference it gets JSON."""
     said = headers.get("accept", "").lower()
     return -1 < said.find(MEDIA_TYPE) < said.find(JSON)
 
@@ -52,7 +52,7 @@ def event_stream(
     headers: dict[str, str],
     first: bytes | None = None,
 ) -> StreamingResponse:
-    """The answer that brings a stream's messages.
+    """The response that carries the messages of a stream.
 
     Args:
         stream: the stream.
@@ -69,7 +69,7 @@ def event_stream(
 
 
 def whole_answer(line: bytes, follower: Follower) -> Response:
-    """The answer that is one message, as JSON."""
+    """The response of one message, as JSON."""
     if len(line) <= _PIECE:
         follower.leave()
         return Response(line, media_type=JSON)
@@ -85,7 +85,7 @@ def whole_answer(line: bytes, follower: Follower) -> Response:
 
 
 def _parts(line: bytes) -> Iterator[bytes]:
-    """A message in pieces, each of which waits for the client: a whole one would be kept twice."""
+    """A message in pieces, each of which waits for the client. A whole one would be kept twice."""
     for at in range(0, len(line), _PIECE):
         yield line[at : at + _PIECE]
 

@@ -1,4 +1,4 @@
-"""The checks of every request: our host, no foreign origin, the token of a principal.
+"""The checks of every request: the host, the origin, and the token of a principal.
 
 Attacks that this stops: a page in the user's browser that sends requests to this machine (origin,
 token), also under a name of its own that leads here (host); another program or user of this machine
@@ -22,7 +22,7 @@ _CLOSING: Final = frozenset({401, 403, 408, 413, 421})
 
 
 class RefusalError(Exception):
-    """A request that is not carried out. Its words hold nothing of the request."""
+    """A request that is refused. The error's words repeat nothing of the request."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class RefusalError(Exception):
         self._said = {"jsonrpc": "2.0", "id": request_id, "error": error}
 
     def response(self) -> Response:
-        """The answer that says it."""
+        """The response to the refused request."""
         return Response(encode(self._said), self._status, self._headers, JSON)
 
 
@@ -50,10 +50,10 @@ _NAMES: Final = (LOOPBACK, "localhost")
 
 
 class Guard:
-    """Knows who comes from where."""
+    """Checks requests, and gives their principals."""
 
     def __init__(self, principals: Principals, hosts: Iterable[str]) -> None:
-        """Hold requests to these.
+        """Accept requests of these principals to these hosts.
 
         Args:
             principals: who may come.

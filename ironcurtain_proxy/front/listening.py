@@ -19,7 +19,7 @@ _PROBE: Final = 1.0
 
 @contextmanager
 def listening(settings: FrontSettings) -> Iterator[list[socket.socket]]:
-    """Listen where the settings say; afterwards nothing is left behind.
+    """Listen where the settings say, and leave nothing behind afterwards.
 
     Raises:
         ConfigurationError: another program has the port or the path.
@@ -72,13 +72,17 @@ def _unix(path: Path) -> Iterator[socket.socket]:
         try:
             yield found
         finally:
-            with suppress(OSError):
-                if os.path.samestat(path.lstat(), own):
-                    path.unlink()
+            _remove_own(path, own)
+
+
+def _remove_own(path: Path, own: os.stat_result) -> None:
+    with suppress(OSError):
+        if os.path.samestat(path.lstat(), own):
+            path.unlink()
 
 
 def _remove_left_over(path: Path) -> None:
-    """Remove the socket of a front that was killed. Nothing else is ever removed.
+    """Remove the socket of a killed front. Any other file is kept.
 
     Raises:
         ConfigurationError: something answers there.
@@ -102,10 +106,11 @@ def _remove_left_over(path: Path) -> None:
 def _named(path: Path, port: int) -> Iterator[None]:
     try:
         write_whole(path, f"{port}\n".encode())
+        own = path.lstat()
     except OSError as error:
         raise ConfigurationError(f"{PORT_FILE} {path}: {error.strerror}") from None
     try:
         yield
     finally:
-        with suppress(OSError):
-            path.unlink()
+        # The front that takes this one's place may have written it meanwhile.
+        _remove_own(path, own)

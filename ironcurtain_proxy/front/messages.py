@@ -1,4 +1,4 @@
-"""A message that was posted, and the answer to it.
+"""A posted message, and the response to it.
 
 A message goes to the session's proxy as it came. An answer that comes soon is JSON; what takes
 longer, or says something before, is a stream. Of methods only `initialize` and the withdrawal of a
@@ -22,7 +22,7 @@ from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, messag
 SESSION: Final = "mcp-session-id"
 
 _GRACE: Final = 1.0
-"""Seconds in which an answer is not worth a stream."""
+"""Seconds in which an answer is awaited before a stream is opened."""
 _START: Final = 60.0
 """Seconds for a proxy to start and to answer `initialize`."""
 _BLANKS: Final = bytes.maketrans(b"\n\r", b"  ")
@@ -103,7 +103,7 @@ async def _send(session: AgentSession, body: bytes) -> None:
 
 
 def _agreed(line: bytes | None) -> str:
-    """The version that `initialize` was answered with; empty: it was refused."""
+    """The protocol version in the answer to `initialize`; empty: it was refused."""
     message = None if line is None else decode(line)
     result = None if message is None or isinstance(message, Malformed) else message.get("result")
     return str(result.get("protocolVersion", "")) if isinstance(result, dict) else ""

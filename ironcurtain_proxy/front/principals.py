@@ -16,7 +16,7 @@ from ironcurtain_proxy.mailbox.token_file import LONGEST, SHORTEST
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 
 ONLY: Final = "agent"
-"""The principal of a token that comes without a name."""
+"""The principal of a token without a name."""
 
 _MOST_BYTES: Final = 1 << 18
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -26,10 +26,10 @@ _PARTS: Final = 2
 
 
 class Principals:
-    """The tokens, and whose they are."""
+    """The tokens and their principals."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        """Take the tokens.
+        """Keep the digests of the tokens.
 
         Args:
             names: by token, the name of its principal.
@@ -40,7 +40,7 @@ class Principals:
         return len(self._names)
 
     def of(self, authorization: str) -> str | None:
-        """The principal of a header `Authorization`; None: it is nobody's."""
+        """The principal of a header `Authorization`; None: there is none."""
         scheme, _, given = authorization.partition(" ")
         token = given.strip().encode("utf-8", "surrogateescape")
         found = None
@@ -73,7 +73,7 @@ def read_tokens(path: Path) -> Principals:
 
 
 def one_token(token: str, where: str) -> Principals:
-    """A token that comes without a name.
+    """The principals of one token without a name.
 
     Raises:
         ConfigurationError: it is too short.

@@ -20,11 +20,11 @@ from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_wire
 PROGRAM: Final = (sys.executable, "-P", "-m", "ironcurtain_proxy", "serve")
 
 _TERM: Final = 10.0
-"""Seconds from SIGTERM to SIGKILL: its servers end meanwhile."""
+"""Seconds from SIGTERM to SIGKILL, in which the proxy ends its servers."""
 
 
 class ProxyProcess:
-    """A running proxy, and the wire to it."""
+    """A running proxy with its pipes."""
 
     def __init__(self, process: Process, lines: LineReader, out: LineWriter) -> None:
         self._process = process
@@ -35,7 +35,7 @@ class ProxyProcess:
     async def start(
         cls, command: Sequence[str], environ: Mapping[str, str], max_line: int
     ) -> "ProxyProcess":
-        """Start one. It has no terminal: nobody could say which session asks there.
+        """Start a proxy without a terminal: nobody could tell which session asks there.
 
         Raises:
             OSError: it cannot be started.
@@ -71,7 +71,7 @@ class ProxyProcess:
         self.out.abort()
 
     async def end(self, patience: float) -> None:
-        """Wait until it has ended; ask it to after a time, and make it after another."""
+        """Wait for the end of the process; after a time request it, after another enforce it."""
         self.close_input()
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(patience):

@@ -4,6 +4,7 @@ Everything is read once before it listens, so that a mistake in a file stops the
 reads it again, because it is a proxy of its own.
 """
 
+import logging
 import signal
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _KEEP_ALIVE: Final = 60
 """Seconds for which a connection without a request stays open."""
 _MARGIN: Final = 10.0
-"""Seconds that a proxy has to end its servers, besides those for what is under way."""
+"""Seconds for a proxy to end its servers, besides the time for open calls."""
 
 
 def serve_http(
@@ -58,6 +59,8 @@ def serve_http(
         say(str(problem))
     refuse_what_is_not_there(settings)
     finish_logging = configure_logging(settings.session_log)
+    # It warns of what strangers send, which is nothing to do for anybody.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     try:
         with listening(front) as sockets:
             for line in _told(front, sockets):
@@ -120,11 +123,11 @@ async def _live(
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to us."""
+    """A server that leaves signals to `serve_http`."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signal."""
         yield
 
 

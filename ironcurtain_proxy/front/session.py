@@ -1,8 +1,9 @@
-"""One session of an agent: which of its streams each message belongs to.
+"""One session of an agent: its proxy, and the stream of each message.
 
 Knows JSON-RPC, and of methods only what says where a message goes; the proxy behind it decides.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -12,19 +13,20 @@ from msgspec.json import Decoder
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, Message
 from ironcurtain_proxy.front.process import ProxyProcess
 from ironcurtain_proxy.front.stream import Stream
-from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id
+from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id, recover_id
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
 
 OWN: Final = "0"
-"""The stream of what belongs to no request."""
+"""The name of the stream for messages that belong to no request."""
 
 _FINISHED: Final = 16
-"""Streams that are kept after their last message: a connection may have broken on its way."""
+"""Streams that are kept after their last message, because a connection may have broken."""
 
 _UNHEARD: Final = 1 << 20
-"""Bytes of what belongs to no request, for a client that may begin to listen."""
+"""Bytes of messages without a request that are kept for a client that may begin to listen."""
 
 _ASIDE: Final = frozenset(
     {
@@ -37,6 +39,7 @@ _ASIDE: Final = frozenset(
 """Notifications that belong to no request."""
 
 _GONE: Final = {"code": INTERNAL_ERROR, "message": "the session ended before the answer"}
+_TOO_LARGE: Final = {"code": INTERNAL_ERROR, "message": "the answer is too large"}
 
 
 class _Envelope(Struct):
@@ -54,10 +57,10 @@ _progress: Final = Decoder(_Progress).decode
 
 
 class AgentSession:
-    """One agent, its proxy, and the streams between them."""
+    """One session: an agent, its proxy, and the streams between them."""
 
     def __init__(self, name: str, principal: str, process: ProxyProcess, max_waiting: int) -> None:
-        """Begin.
+        """Begin without requests.
 
         Args:
             name: what the client calls it by.
@@ -69,32 +72,32 @@ class AgentSession:
         self.principal = principal
         self.process = process
         self.version = ""
-        """The version of the protocol that was agreed; empty: none yet."""
+        """The agreed version of the protocol; empty: none yet."""
         self.used_at = anyio.current_time()
         self.reading_large = anyio.Lock()
-        """Held by the one request whose large body is being read."""
+        """The lock of the one request whose large body is being read."""
         self._max_waiting = max_waiting
         self._own = Stream(OWN, self._note_taken)
         self._requests: dict[MessageId, Stream] = {}
         self._tokens: dict[MessageId, MessageId] = {}
-        """The requests that want to be told of progress, by their tokens."""
+        """The ids of requests with progress, by their progress tokens."""
         self._finished: dict[str, Stream] = {}
         self._last = 0
         self._taken = anyio.Event()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way and nobody listens."""
+        """Whether no request is open and nobody listens."""
         return not self._requests and not self._own.is_followed
 
     # --- from the agent
 
     def has(self, request_id: MessageId) -> bool:
-        """Whether a request with this id is under way."""
+        """Whether a request with this id is open."""
         return request_id in self._requests
 
     def begin(self, message: Message) -> Stream:
-        """The stream of a request, which is sent after this."""
+        """The stream of a request. The caller sends the request afterwards."""
         if message.id is None:
             raise TypeError("a request has an id")
         self._last += 1
@@ -114,12 +117,12 @@ class AgentSession:
         await self.process.out.send(line)
 
     def withdraw(self, request_id: MessageId | None) -> None:
-        """A request is not answered any more: its client said so."""
+        """End the stream of a request that its client has withdrawn."""
         if request_id is not None and request_id in self._requests:
             self._finish(request_id).end()
 
     def stream(self, name: str) -> Stream | None:
-        """A stream by its name; None: it is not known, or not any more."""
+        """A stream by its name; None: it is unknown or forgotten."""
         if name == OWN:
             return self._own
         for stream in self._requests.values():
@@ -128,30 +131,40 @@ class AgentSession:
         return self._finished.get(name)
 
     def forget(self, stream: Stream) -> None:
-        """A stream that was never read as one has no events to ask for again."""
+        """Forget a stream that was answered as JSON: nobody can ask for its events again."""
         if not stream.unsent:
             self._finished.pop(stream.name, None)
 
     # --- to the agent
 
     async def run(self) -> None:
-        """Hand out what the proxy says, until it has ended."""
+        """Distribute the proxy's messages until it has ended."""
         try:
             while (line := await self.process.lines.receive()) is not None:
-                if isinstance(line, bytes):
+                if isinstance(line, Oversize):
+                    self._fail(recover_id(line.head, line.tail), _TOO_LARGE)
+                else:
                     self._hand_out(line)
                     await self._until_it_fits()
         finally:
             for request_id in [*self._requests]:
-                error = {"jsonrpc": "2.0", "id": request_id, "error": _GONE}
-                self._finish(request_id).put(encode(error).rstrip(b"\n"), is_last=True)
+                self._fail(request_id, _GONE)
             self._own.end()
+
+    def _fail(self, request_id: MessageId | None, error: Mapping[str, object]) -> None:
+        """Answer a request that gets no answer of the proxy's."""
+        if request_id is not None and request_id in self._requests:
+            answer = {"jsonrpc": "2.0", "id": request_id, "error": error}
+            self._finish(request_id).put(encode(answer).rstrip(b"\n"), is_last=True)
 
     def _hand_out(self, line: bytes) -> None:
         try:
             found = _envelope(line)
         except (MsgspecError, ValueError):
             return  # no message: our own process writes none such
+        except RecursionError:
+            # A server nests its answer, and how deep is too deep depends on who reads it.
+            found = _Envelope(id=recover_id(line, line))
         if found.method is None:
             given = message_id(found.id)
             if given is not None and given in self._requests:
@@ -163,10 +176,11 @@ class AgentSession:
         stream.put(line)
 
     def _stream_of(self, method: str, params: Raw) -> Stream:
-        """Where a message of the proxy's own accord goes.
+        """The stream of a message that no request of the agent asked for.
 
-        What a call brings about goes where its answer does. Which call that is, only progress
-        says; else it is the newest.
+        A message that belongs to a call goes to the stream of the call's answer. Progress names its
+        call. Any other message is taken for one of the newest open call; without an open call, it
+        goes to the session's own stream.
         """
         if method == "notifications/progress":
             token = _progress(params).progressToken
@@ -188,7 +202,7 @@ class AgentSession:
         return stream
 
     async def _until_it_fits(self) -> None:
-        """Wait while the client does not keep up. What nobody reads is forgotten first."""
+        """Wait while the client does not keep up. Unread messages of no request are dropped."""
         while (waiting := self._waiting()) and sum(
             one.unsent for one in waiting
         ) > self._max_waiting:

@@ -1,4 +1,4 @@
-"""All sessions of the front: who has which, and how each begins and ends.
+"""All sessions of the front, from their beginning to their end.
 
 A session is a proxy of its own (docs/adr/0012): what one agent does, holds or breaks is nothing to
 another. Its name is that of its principal and 128 random bits.
@@ -16,10 +16,10 @@ from ironcurtain_proxy.front.process import ProxyProcess
 from ironcurtain_proxy.front.session import AgentSession
 
 MOST: Final = 32
-"""Sessions of one principal at once: each is a process, with servers of its own."""
+"""The most sessions of one principal at once: each is a process, with servers of its own."""
 
 _IDLE: Final = 30 * 60.0
-"""Seconds after which a session ends that nobody uses."""
+"""Seconds without use after which a session ends."""
 
 _LOOK: Final = 30.0
 
@@ -30,14 +30,14 @@ Starter = Callable[[str], Awaitable[ProxyProcess]]
 
 
 class TooManyError(Exception):
-    """A principal has as many sessions as it may."""
+    """A principal has as many sessions as it may have."""
 
 
 class Sessions:
     """The sessions, by their names."""
 
     def __init__(self, start: Starter, *, max_waiting: int, patience: float) -> None:
-        """None yet.
+        """Begin without sessions.
 
         Args:
             start: starts the proxy of a session.
@@ -50,10 +50,10 @@ class Sessions:
         self._sessions: dict[str, AgentSession] = {}
         self._starting: dict[str, int] = {}
         self._tasks: TaskGroup | None = None
-        """None: it does not run."""
+        """The tasks of the sessions; None: `run` is not running."""
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Look after the sessions until cancelled; then end all of them."""
+        """Run the sessions until cancelled; then end all of them."""
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -67,7 +67,7 @@ class Sessions:
             self._sessions.clear()
 
     def stop(self) -> None:
-        """End all sessions, and begin none any more."""
+        """End all sessions, and refuse new ones."""
         if self._tasks is not None:
             self._tasks.cancel_scope.cancel()
         self._tasks = None
@@ -98,12 +98,12 @@ class Sessions:
         return session
 
     def find(self, principal: str, name: str) -> AgentSession | None:
-        """A session of a principal. Another's is not known, as one that never was."""
+        """A session of a principal; None: there is none of this name, or it is another's."""
         session = self._sessions.get(name)
         return session if session is not None and session.principal == principal else None
 
     def end(self, session: AgentSession) -> None:
-        """End a session: what is under way is answered first, in a bounded time."""
+        """End a session. Open calls are answered first, in a bounded time."""
         if self._sessions.pop(session.name, None) is not None:
             session.process.close_input()
 

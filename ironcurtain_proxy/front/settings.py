@@ -17,7 +17,7 @@ PORT_FILE: Final = "PROXY_PORT_FILE"
 TOKEN: Final = "PROXY_TOKEN"  # noqa: S105  the name of a variable
 TOKENS_FILE: Final = "PROXY_TOKENS_FILE"
 STANDARD_FILE: Final = "http-tokens"
-"""In `~/.ironcurtain`; made with one token if no other is named."""
+"""The file of tokens in `~/.ironcurtain`; made with one token if no other file is named."""
 
 _LARGEST_PORT: Final = 65535
 
@@ -28,13 +28,13 @@ class FrontSettings:
 
     socket: Path | None
     port: int | None
-    """0: any that is free; None: no TCP."""
+    """The port; 0: any free one; None: no TCP."""
     port_file: Path | None
     public_names: Sequence[str] = ()
     """Hosts under which a reverse proxy shows the front."""
     principals: Principals = field(repr=False)
     tokens_file: Path | None
-    """None: the token came in a variable."""
+    """The file of tokens; None: the token came in a variable."""
 
 
 def take_settings(

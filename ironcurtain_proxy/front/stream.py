@@ -1,4 +1,4 @@
-"""Messages for a client in their order, each with a number.
+"""Numbered messages for a client, in their order.
 
 Knows how much is kept for a client whose connection broke; does not know what a message says.
 """
@@ -11,11 +11,11 @@ import anyio
 
 _KEPT: Final = 256 * 1024
 _KEPT_EVENTS: Final = 256
-"""The most events that are kept after sending, for a connection that broke meanwhile."""
+"""The most sent events that are kept, for a connection that broke meanwhile."""
 
 
 class Stream:
-    """The messages that belong to one request, or those that belong to none."""
+    """The messages of one request, or those of no request."""
 
     def __init__(self, name: str, on_taken: Callable[[], None]) -> None:
         """Begin without events.
@@ -26,13 +26,13 @@ class Stream:
         """
         self.name = name
         self.is_over = False
-        """Whether no more comes."""
+        """Whether the last message has come."""
         self.unsent = 0
-        """Bytes that nobody has taken."""
+        """Bytes of messages that no connection has taken."""
         self._on_taken = on_taken
         self._lines: deque[bytes] = deque()
         self._first = 1
-        """The number of the first line that is kept."""
+        """The number of the first kept line."""
         self._sent = 0
         self._kept = 0
         self._news = anyio.Event()
@@ -62,12 +62,12 @@ class Stream:
         self._wake()
 
     def end(self) -> None:
-        """No more comes."""
+        """Note that no more messages come."""
         self.is_over = True
         self._wake()
 
     def shed(self) -> None:
-        """Forget everything, and end: nobody takes it."""
+        """Drop all messages, and end: nobody takes them."""
         self._first += len(self._lines)
         self._lines.clear()
         self._kept = self.unsent = 0
@@ -75,23 +75,25 @@ class Stream:
         self.end()
 
     def follow(self, after: int = 0) -> "Follower":
-        """Take its messages from now on, instead of whoever did.
+        """Take messages from now on, in place of the previous follower.
 
         Args:
-            after: the number of the last message that the client has.
+            after: the number of the last message that the client has. One that was never given out
+                counts for nothing: what was not sent follows.
         """
+        after = after if after <= self.last else self._sent
         self._follower = Follower(self, max(after + 1, self._first))
         self._wake()
         return self._follower
 
     def leave(self, follower: "Follower") -> None:
-        """Take no more."""
+        """Stop taking messages."""
         self._settle(follower)
         if self._follower is follower:
             self._follower = None
 
     async def take(self, follower: "Follower") -> bytes | None:
-        """The next message; None: there is no more, or another takes them now."""
+        """The next message; None: there is no more, or another follower takes them now."""
         self._settle(follower)
         while self._follower is follower:
             follower.number = max(follower.number, self._first)
@@ -129,12 +131,12 @@ class Follower:
     def __init__(self, stream: Stream, number: int) -> None:
         self._stream = stream
         self.number = number
-        """Of the next message."""
+        """The number of the next message."""
 
     async def next(self) -> bytes | None:
         """The next message; None: there is no more."""
         return await self._stream.take(self)
 
     def leave(self) -> None:
-        """Take no more."""
+        """Stop taking messages."""
         self._stream.leave(self)

@@ -7,9 +7,10 @@ passes the policy.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.grant import GrantId
@@ -21,8 +22,7 @@ MAX_RUNS: Final = 100
 """The most open runs of a session, which an agent could open without end."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Budget:
+class Budget(Struct, kw_only=True):
     """The remaining budget of one run."""
 
     id: GrantId

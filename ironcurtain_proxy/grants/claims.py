@@ -4,8 +4,9 @@ They are looked up before the question, and used when the call is forwarded: an 
 in between does not count, and a call that is not forwarded uses nothing.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import Budget, BudgetBook
@@ -20,8 +21,7 @@ from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReaso
 from ironcurtain_proxy.model.grant import Grant, GrantId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """A call with its reasons, for which earlier approvals are sought."""
 
     call: EscalatedCall
@@ -31,8 +31,7 @@ class Claim:
     """The composite's run that it is a step of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cover:
+class Cover(Struct, frozen=True, kw_only=True):
     """The approvals that cover a call, and the remaining reasons."""
 
     open: tuple[OriginReason, ...]
@@ -45,8 +44,7 @@ class Cover:
         return None if self.budget is None else self.budget.id
 
 
-@dataclass(frozen=True, slots=True)
-class Approvals:
+class Approvals(Struct, frozen=True):
     """The approvals of one session. No method waits; see the books."""
 
     grants: GrantBook

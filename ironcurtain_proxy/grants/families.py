@@ -6,8 +6,10 @@ their meanings in files are part of the command's place, read with its facts.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
+
+from msgspec import Struct
 
 from ironcurtain_proxy.grants.matching import is_of
 from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall, short_path
@@ -23,8 +25,7 @@ _MOST_PARTS = 6
 """The most parts of a command that are offered one by one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandCandidates:
+class CommandCandidates(Struct, frozen=True, kw_only=True):
     """The candidates for a command."""
 
     patterns: tuple[FamilyPattern | CallPattern, ...]

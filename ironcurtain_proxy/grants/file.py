@@ -22,7 +22,7 @@ from ironcurtain_proxy.private_directory import UnacceptableFileError, content
 from ironcurtain_proxy.private_files import held_lock, make_private_directory, write_whole
 
 KEPT_NAME: Final = "grants.json"
-"""In the state directory."""
+"""The name of the file in the state directory."""
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH

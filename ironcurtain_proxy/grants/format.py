@@ -76,7 +76,7 @@ class KeptGrant:
     """A grant that outlives its session, with its scope."""
 
     remembered: Remembered
-    """Its grant has an expiry."""
+    """The remembered grant, which has an expiry."""
     scope: KeptScope
     workspace: RealPath | None
     """The workspace, for the scope `project`; else None."""
@@ -86,7 +86,7 @@ class KeptGrant:
     """SHA-256 of how its server was started: another program or database under the same name is
     another server."""
     ends: BootMoment | None = None
-    """Its expiry independent of the clock; None: unknown."""
+    """The expiry independent of the clock; None: unknown."""
     basis: str = ""
     """SHA-256 of the rules about its tool and of the tool's annotation: the grant is void under any
     other. Empty: an earlier version kept it."""

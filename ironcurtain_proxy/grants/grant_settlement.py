@@ -5,9 +5,11 @@ approval mode, and a capability for the profile.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
+
+from msgspec import Struct
 
 from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.grants.book import GrantBook
@@ -29,8 +31,7 @@ from ironcurtain_proxy.model.grant import (
 from ironcurtain_proxy.model.question import visible
 
 
-@dataclass(frozen=True, slots=True)
-class Discharged:
+class Discharged(Struct, frozen=True):
     """The remaining reasons, and the grants that settled the others."""
 
     open: tuple[OriginReason, ...]
@@ -137,15 +138,14 @@ def tool_candidate(call: EscalatedCall) -> ToolPattern | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remembering:
+class Remembering(Struct, frozen=True, kw_only=True):
     """The values of new grants besides their patterns."""
 
     new_id: Callable[[], str]
     now: datetime
     """Aware, UTC."""
     ttl: timedelta | None = None
-    """Their lifetime; None: the session's."""
+    """The lifetime of the grants; None: the session's."""
 
 
 def remembered(

@@ -1,9 +1,10 @@
 """The remembered approvals of one session, with the file that keeps them where one does."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.model.grant import GrantId
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.grants.kept import PersistedGrants
 
 
-@dataclass(frozen=True, slots=True)
-class SessionGrants:
+class SessionGrants(Struct, frozen=True):
     """The grants of one session."""
 
     approvals: Approvals

@@ -2,18 +2,18 @@
 
 A message must leave as it came. msgspec reads integers of any size as they are; orjson turns those
 beyond 64 bits into floats, refuses to write them, and writes everything else fastest. So msgspec
-reads, orjson writes, and what orjson refuses is written by the standard library.
+reads, orjson writes, and what orjson refuses is written by the standard library. msgspec writes
+results with a very long text, for which orjson asks the system for eight times its size.
 """
 
 import json  # noqa: TID251  exact big integers, which orjson cannot keep
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import orjson
-from msgspec import MsgspecError
-from msgspec.json import Decoder
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder, Encoder
 
 from ironcurtain_proxy.model.json import Json
 
@@ -21,6 +21,10 @@ MessageId: TypeAlias = int | str
 """A JSON-RPC id that can be answered: no null, fraction or container."""
 
 _read: Final = Decoder().decode
+_write_long: Final = Encoder().encode
+
+LONG_TEXT: Final = 4 << 20
+"""Characters of one text from which on msgspec writes it in half of orjson's time."""
 
 _EDGE: Final = 4096
 """Bytes at each end of an invalid line that are searched for its id."""
@@ -35,8 +39,7 @@ _TAIL_ID: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(Struct, frozen=True):
     """A line that is no message."""
 
     reason: str
@@ -58,14 +61,19 @@ def decode(line: bytes) -> dict[str, Json] | Malformed:
     return Malformed("not a JSON object", is_json=True)
 
 
-def encode_value(value: Mapping[str, Json]) -> bytes | None:
+def encode_value(value: Mapping[str, Json], *, has_long_text: bool = False) -> bytes | None:
     """Encode an object without blanks and newline; None: only `encode` can write it.
 
     The result can be part of a message as an `orjson.Fragment`.
+
+    Args:
+        value: the object.
+        has_long_text: whether one of its texts has `LONG_TEXT` characters. Both ways write the same
+            but for numbers, such as `1e+16` and `1e16`.
     """
     try:
-        return orjson.dumps(value)
-    except TypeError:
+        return _write_long(value) if has_long_text else orjson.dumps(value)
+    except (TypeError, ValueError, RecursionError):
         return None
 
 

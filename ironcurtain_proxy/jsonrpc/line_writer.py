@@ -157,17 +157,17 @@ class LineWriter(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """From the event loop: the pipe is connected."""
+        """Note the pipe. Called by the event loop."""
         if not isinstance(transport, asyncio.WriteTransport):
             raise TypeError("a LineWriter writes")
         self._transport = transport
 
     def pause_writing(self) -> None:
-        """From the event loop: the other side reads too slowly."""
+        """Stop writing while the other side reads too slowly. Called by the event loop."""
         self._congested = True
 
     def resume_writing(self) -> None:
-        """From the event loop: the other side has read."""
+        """Write again. Called by the event loop."""
         self._congested = False
         self._go_on()
         if self._congested:
@@ -177,7 +177,7 @@ class LineWriter(asyncio.Protocol):
                 waiter.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's signature
-        """From the event loop: the pipe is gone."""
+        """Note the end of the pipe. Called by the event loop."""
         self._transport = None
         self._forget_left()
         self._closed.set()

@@ -11,8 +11,9 @@ import fcntl
 import os
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.channels import open_read_channel, open_write_channel, set_read_size
@@ -37,8 +38,7 @@ _ONE_LINE: Final = 2
 """The parts of a read that ends one line: before and after its newline."""
 
 
-@dataclass(frozen=True, slots=True)
-class Oversize:
+class Oversize(Struct, frozen=True):
     """The ends of a line longer than the limit."""
 
     head: bytes
@@ -103,13 +103,13 @@ class LineReader(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """From the event loop: the pipe is connected."""
+        """Note the pipe. Called by the event loop."""
         if not isinstance(transport, asyncio.ReadTransport):
             raise TypeError("a LineReader reads")
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """From the event loop: bytes have arrived."""
+        """Take bytes that have arrived. Called by the event loop."""
         if self._reads_much and b"\n" not in data:
             # To split is ten times slower than to search.
             self._begin_line(data)
@@ -126,11 +126,14 @@ class LineReader(asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> None:
-        """From the event loop: the other side has closed. A last line may lack its newline."""
+        """Note that the other side has closed; a last line may lack its newline.
+
+        Called by the event loop.
+        """
         self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's signature
-        """From the event loop: the pipe is gone."""
+        """Note the end of the pipe. Called by the event loop."""
         self._transport = None
         self._end()
 

@@ -1,15 +1,15 @@
 """The interface between a conversation and its connection: pipes, or HTTP."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ironcurtain_proxy.jsonrpc.codec import MessageId
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """A request that gets no answer although the conversation continues."""
 
     id: MessageId

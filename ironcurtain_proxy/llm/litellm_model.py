@@ -10,10 +10,11 @@ limited in size; no redirect is followed. The questions and the meaning of answe
 import gc
 import logging
 import os
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
 
@@ -117,7 +118,7 @@ class LitellmModel:
 
     model_id: ModelId
     api_key: str = field(default="", repr=False)
-    """Empty: the provider's default."""
+    """The API key; empty: the provider's default."""
     api_base: str | None = None
     answer_schema: Mapping[str, Json] = field(repr=False)
     """The JSON schema of an answer, for providers that support one."""
@@ -171,6 +172,8 @@ class LitellmModel:
         finally:
             gc.freeze()
             gc.enable()
+        # Its warnings are about its own types, not about anything that an operator can change.
+        warnings.filterwarnings("ignore", module=r"(litellm|pydantic)\b")
         litellm.suppress_debug_info = True
         litellm.telemetry = False
         logging.getLogger("LiteLLM").setLevel(logging.ERROR)
@@ -198,7 +201,7 @@ class LitellmModel:
                 },
             },
         }
-        _import_the_rest(client)
+        _import_the_rest(client, partial(litellm.completion, **settings))
         acompletion = cast("Callable[..., Awaitable[object]]", litellm.acompletion)
 
         async def ask(system: str, prompt: str) -> object:
@@ -218,25 +221,29 @@ def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closa
     if provider == "openai":
         from openai import AsyncOpenAI  # noqa: PLC0415  comes with litellm
 
-        return AsyncOpenAI(
+        # From version 3 on its type is of httpx2; it takes clients of both libraries.
+        client: _Closable = AsyncOpenAI(
             api_key=api_key, base_url=base, max_retries=0, http_client=plain_client()
         )
+        return client
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-    return AsyncHTTPHandler(transport=CappedTransport(retries=0), follow_redirects=False)
+    handler: _Closable = AsyncHTTPHandler(
+        transport=CappedTransport(retries=0), follow_redirects=False
+    )
+    return handler
 
 
-def _import_the_rest(client: object) -> None:
+def _import_the_rest(client: object, completion: Callable[..., object]) -> None:
     """Import in this thread what the libraries would import with the first question.
 
     That takes half a second on an idle machine and twenty on a loaded one, during which the
-    event loop would stop and the model's deadline would run. It is optional: a version without
-    these modules imports others with the first question.
+    event loop would stop and the model's deadline would run. A question with a given answer goes
+    the same way, and reaches no host. It is optional: what it does not import, the first question
+    does.
     """
-    with suppress(ImportError):
-        import_module("litellm.litellm_core_utils.default_encoding")
-    with suppress(ImportError):
-        import_module("litellm.proxy._types")
+    with suppress(Exception):
+        completion(messages=[{"role": "user", "content": ""}], mock_response="{}")
     # The openai client imports all its resources when this one is named.
     getattr(getattr(client, "chat", None), "completions", None)
 
@@ -257,7 +264,7 @@ def _completion_of(response: object) -> Completion:
 
 
 async def warm_within(model: Model, seconds: float) -> None:
-    """Load a model's library, with a time of its own: it is not the model that is slow then.
+    """Load a model's library within a time of its own, which does not count as the model's.
 
     So much of the `seconds` that are left for a question is taken at most that somebody else can
     still answer it. What fails here fails again when the model is asked, and is reported there.

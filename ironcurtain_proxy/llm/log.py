@@ -1,4 +1,4 @@
-"""The log of what the auto-approver asked its model and what it said.
+"""The log of the auto-approver's questions to its model, and of the answers.
 
 For diagnosis only. Nothing depends on it: what cannot be written is not written, and the first time
 the operator is told. The file is private: the user's messages stand in it.

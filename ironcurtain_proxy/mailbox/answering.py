@@ -1,4 +1,4 @@
-"""Writing an answer, and finding out whether it was in time.
+"""Answers to requests: writing one, and finding out whether it was in time.
 
 This proxy marks the very file that it accepted before it removes it (see `mailbox_directory`),
 so that acceptance is known for certain. The original's proxies do not; there, a request that
@@ -37,7 +37,7 @@ _WORD_BYTES: Final = 8
 
 
 class NotTheReviewerError(IronCurtainError):
-    """Another reviewer was asked. Nothing was written; the message says who, and what is needed."""
+    """An answer of the wrong reviewer. Nothing was written; the message names the reviewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Posted:
         self._fd = descriptor
 
     def outcome(self) -> bool | None:
-        """Whether the proxy accepted it; None: it has not looked yet."""
+        """Whether the proxy accepted the answer; None: it has not looked yet."""
         if self._request.owner is None:
             return self.presumed()
         if is_marked_taken(self._fd):
@@ -81,7 +81,7 @@ class Posted:
         return None
 
     def presumed(self) -> bool:
-        """The outcome where the proxy leaves no mark: it still waits, and will find the answer."""
+        """The outcome if the proxy leaves no mark: it still waits, and will find the answer."""
         return self._place.has(request_name(self._request.id))
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ def post(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> 
 
 
 def objection(request: Request, credential: Credential | None) -> str:
-    """Why this reviewer may not answer a request; empty: the reviewer may."""
+    """The reason why this reviewer may not answer a request; empty: the reviewer may."""
     asked = f'"{visible(request.reviewer)}"' if request.reviewer else "a person"
     if credential is None:
         alone = f"only {asked} may answer this, with its token (--as and --token-file)"

@@ -34,7 +34,7 @@ class Credential:
         return hmac.new(_bytes(self.token), _bytes(lines), hashlib.sha256).hexdigest()
 
     def objection(self, answer: Mapping[str, object], question: str, digest: str) -> str:
-        """Why an answer is not this reviewer's answer to this question; empty: it is.
+        """The reason why an answer is not this reviewer's answer to this question; empty: it is.
 
         Args:
             answer: what the response file says.

@@ -30,7 +30,7 @@ _ASKING: Final = MappingProxyType(
         "tool-policy": "approval mode",
     }
 )
-"""Where a reason comes from, the worst first: a secret that leaves cannot be taken back."""
+"""The sources of reasons, the worst first: a secret that leaves cannot be taken back."""
 _FROM_TO: Final = (
     ("source", "destination"),
     ("from", "to"),
@@ -55,7 +55,7 @@ class Field:
 
 
 def visible(text: str) -> str:
-    r"""`text` with every character that does not show itself written as `\u202e`."""
+    r"""A text with every invisible character written as an escape such as `\u202e`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join([char if _shows(char) else _escape(char) for char in text])
@@ -77,7 +77,7 @@ def _escape(char: str) -> str:
 
 
 def reasons_of(one: PendingRequest) -> list[Field]:
-    """Why a reviewer is asked, what an approval opens, and what the proxy found out besides."""
+    """The reasons of a question, what an approval opens, and what the proxy found out besides."""
     request = one.request
     fields = [Field("why", tuple([visible(text) for text in _why(request)]))]
     if request.asking:
@@ -130,7 +130,7 @@ def arguments_of(one: PendingRequest, prefix: str = "") -> list[Field]:
 
 
 def value_lines(value: Json) -> tuple[str, ...]:
-    """A value as it is meant: a text by its lines, any other value as JSON."""
+    """The lines of a value: of a text its own lines, of any other value JSON."""
     if isinstance(value, str):
         return tuple([visible(line) for line in value.split("\n")])
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
@@ -145,7 +145,7 @@ def remembered(one: PendingRequest) -> Field:
 
 
 def time_left(one: PendingRequest, now: datetime) -> str:
-    """Such as `4:59`; empty if the request does not say."""
+    """The time left, such as `4:59`; empty if the request names no end."""
     left = seconds_left(one.request, now)
     if left is None:
         return ""
@@ -154,7 +154,7 @@ def time_left(one: PendingRequest, now: datetime) -> str:
 
 
 def summary(one: PendingRequest) -> str:
-    """The call on one line: the tool, and what it is about.
+    """The call on one line: the tool, and its main argument.
 
     `files/move_file a.py → b.py`, `files/read_files paths: 4, /etc/passwd …`,
     `shell/run command=make test`.
@@ -212,7 +212,7 @@ def margin(width: int | None) -> int:
 
 
 def rows(field: Field, width: int | None) -> list[str]:
-    """The name and its lines: `|` before a further line, `:` before what did not fit into one.
+    """The name and the lines of a field: `|` begins a further line, `:` the rest of a long line.
 
     Nothing begins in the first columns but a name: else an argument that is wide enough could
     write a field of its own.

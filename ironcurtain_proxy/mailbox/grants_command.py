@@ -1,4 +1,4 @@
-"""What is remembered, shown in a file, and an operator's commands about it.
+"""The remembered grants, shown in a file, and an operator's commands about them.
 
 `grants.json` is written for people and read by no decision; `grants-command-<id>.json` says
 `{"action": "revoke", "id": ...}` or `{"action": "clear"}`: both can only take away.
@@ -32,7 +32,7 @@ def is_grants_command(name: str) -> bool:
 
 
 def grants_bytes(session: str, grants: Sequence[Mapping[str, Json]], owner: Owner) -> bytes:
-    """The file that shows what is remembered."""
+    """The content of the file with the remembered grants."""
     fields = {
         "session": session,
         "owner": {"pid": owner.pid, "startTime": owner.start_time},
@@ -57,13 +57,13 @@ def grants_owner(place: MailboxDirectory) -> Owner | None:
 
 
 def discard_grants(place: MailboxDirectory, owner: Owner) -> None:
-    """Remove the file if it is this owner's: what it shows ends with the session."""
+    """Remove the file of this owner: its grants end with the session."""
     if grants_owner(place) == owner:
         place.discard_ours(GRANTS_NAME)
 
 
 def put_command(place: MailboxDirectory, action: GrantsAction, grant: str | None) -> str:
-    """Drop a command for the proxy.
+    """Write a command for the proxy.
 
     Returns:
         The file's name: see `is_carried_out`.

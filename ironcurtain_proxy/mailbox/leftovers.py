@@ -1,4 +1,4 @@
-"""Removing the files that dead proxies left in a mailbox.
+"""The removal of files that dead proxies left in a mailbox.
 
 A running proxy may share the directory; its files are kept.
 """

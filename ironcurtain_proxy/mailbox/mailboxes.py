@@ -1,4 +1,4 @@
-"""Several mailboxes as one: named ones, and those of all sessions.
+"""Several mailboxes read as one: named ones, and those of all sessions.
 
 Knows which request is meant by an id, the beginning of one, or a number.
 """
@@ -41,7 +41,7 @@ class Mailboxes:
     """The mailboxes of a reviewer."""
 
     def __init__(self, named: Sequence[Path], sessions: Path | None) -> None:
-        """Opens nothing yet.
+        """Keep the directories. Nothing is opened.
 
         Args:
             named: mailboxes to look into.
@@ -132,7 +132,7 @@ def _changed(directory: Path) -> int:
 
 
 def find(reference: str, waiting: Sequence[PendingRequest], state: Path) -> PendingRequest:
-    """The request that an id, the beginning of one, or a number of the last list means.
+    """The request of a reference: an id, the beginning of one, or a number of the last list.
 
     A number is looked up in the list that was shown: what arrived or ended since must not give it
     to another request. Digits alone are a number if the list had so many, else the beginning of an
@@ -192,7 +192,7 @@ def keep_numbers(waiting: Sequence[PendingRequest], state: Path) -> None:
 
 
 def has_changed(one: PendingRequest, state: Path) -> bool:
-    """Whether the last list showed other words under this id."""
+    """Whether the last list showed other content under this id."""
     digests = _kept(state).get("digests")
     shown = digests.get(one.id) if isinstance(digests, dict) else None
     return shown is not None and shown != one.request.digest

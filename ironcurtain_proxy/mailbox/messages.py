@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
@@ -38,14 +39,13 @@ _NOT_TOGETHER: Final = frozenset(
     {"delete-path", "write-history", "delete-history", "fetch-url", "git-remote-url",
      "proxy-domain", "message", "unclear"}
 )  # fmt: skip
-"""Deletes, history, egress and what nobody described are approved one by one."""
+"""Groups of calls that are approved one by one: deletes, history, egress, undescribed tools."""
 
 _ALONE: Final = frozenset({"fs.delete", "net.egress", "secrets.access", "destroys", "sends"})
 """Capabilities and effects whose calls are approved one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """The process that wrote a request and waits for its answer."""
 
     pid: int
@@ -64,7 +64,7 @@ class Request:
     arguments: Mapping[str, Json]
     reason: str
     digest: str
-    """SHA-256 of the very bytes this was read from: an answer echoes it."""
+    """SHA-256 of the bytes that this was read from; an answer repeats it."""
     context: tuple[tuple[str, str], ...] = ()
     candidates: tuple[str, ...] = ()
     """The descriptions of what may be remembered."""
@@ -97,12 +97,11 @@ class Request:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class Expected(Struct, frozen=True, kw_only=True):
     """The data that an answer to one escalation is checked against."""
 
     digest: str
-    """SHA-256 of the request's bytes as we wrote them."""
+    """SHA-256 of the request's bytes as the proxy wrote them."""
     require_digest: bool
     candidates: int
     """The number of candidates."""
@@ -116,7 +115,7 @@ Answer: TypeAlias = Approved | Declined
 
 
 def is_id(text: str) -> bool:
-    """Whether a text may be part of a file name: a UUID in lower case, and nothing else."""
+    """Whether a text is a UUID in lower case, which may be part of a file name."""
     return _WHOLE_ID.fullmatch(text) is not None
 
 
@@ -126,7 +125,7 @@ def request_name(escalation: str) -> str:
 
 
 def response_name(escalation: str, word: str = "") -> str:
-    """The response's file name; with a word of 16 hexadecimal digits, one that nobody foresees."""
+    """The response's file name; with a word of 16 hexadecimal digits it cannot be foreseen."""
     return f"response-{escalation}{'-' if word else ''}{word}.json"
 
 
@@ -159,7 +158,7 @@ def clean_line(text: str) -> str:
 def request_bytes(
     escalation: Escalation, owner: Owner, reviewer: str = "", ends: BootMoment | None = None
 ) -> bytes:
-    """The request's file: the original's keys first, then ours.
+    """The content of a request's file: the original's keys first, then this project's.
 
     Args:
         escalation: the question.
@@ -243,7 +242,7 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
 
 
 def _problem(fields: Mapping[str, object], expected: Expected) -> str:
-    """Why the response is invalid; empty: it is valid."""
+    """The reason why the response is invalid; empty: it is valid."""
     if fields.get("decision") not in ("approved", "denied"):
         return 'the response\'s decision is neither "approved" nor "denied"'
     note = fields.get("note", "")

@@ -1,10 +1,10 @@
 """The state of one escalation whose request lies in a mailbox."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
+from msgspec import Struct, field
 
 from ironcurtain_proxy.mailbox.messages import Expected, response_id, response_name
 from ironcurtain_proxy.model.escalation import Escalation, Ruling
@@ -14,8 +14,7 @@ _EMPTY_GRACE: Final = 0.25
 """Seconds for which an empty response counts as still being written, as by a shell's `>`."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Question:
+class Question(Struct, kw_only=True, eq=False):
     """One question, open or settled."""
 
     escalation: Escalation
@@ -24,7 +23,7 @@ class Question:
     answered: anyio.Event = field(default_factory=anyio.Event)
     ruling: Ruling | None = None
     _empty_since: float | None = None
-    """Monotonic seconds; since when a response without content has been there."""
+    """The time since which an empty response has been there, in monotonic seconds."""
 
     def settle(self, ruling: Ruling) -> None:
         """Settle the question. Only the first answer counts."""
@@ -50,7 +49,7 @@ class Question:
         return [response_name(self.escalation.id)]
 
     def may_still_be_written(self, now: float) -> bool:
-        """Whether an empty response may be one that is being written; `now` is monotonic."""
+        """Whether an empty response may be still being written; `now` is monotonic."""
         if self._empty_since is None:
             self._empty_since = now
         return now - self._empty_since < _EMPTY_GRACE

@@ -39,7 +39,7 @@ class OfferedCandidate(Candidate):
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A request with the mailbox it lies in."""
+    """A request with its mailbox."""
 
     directory: Path
     request: Request
@@ -67,7 +67,7 @@ class PendingRequest:
 
 
 def utc_now() -> datetime:
-    """The time, for a side that has no clock handed in."""
+    """The present time, for code that is handed no clock."""
     return datetime.now(UTC)  # noqa: TID251  the session side's one clock
 
 
@@ -87,7 +87,7 @@ class MailboxReader:
     """Reads one mailbox repeatedly; an unchanged request is read once."""
 
     def __init__(self, directory: Path, *, create: bool = False) -> None:
-        """The directory may not exist yet, unless `create` makes it now.
+        """Keep the directory, which may not exist yet; `create` makes it now.
 
         Raises:
             ConfigurationError: with `create`: it cannot be used.
@@ -108,14 +108,14 @@ class MailboxReader:
         return self._place
 
     def close(self) -> None:
-        """Give the directory's descriptor back; it is opened again when it is needed."""
+        """Close the directory's descriptor. It is opened again when it is needed."""
         if self._place is not None:
             self._place.close()
             self._place = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether the last look found no request at all, open or not."""
+        """Whether the last look found no request, open or not."""
         return not self._read
 
     def pending(self, now: datetime) -> list[PendingRequest]:
@@ -174,7 +174,7 @@ def _is_open(
 
 
 def seconds_left(request: Request, now: datetime) -> float | None:
-    """Until a request's deadline, below 0 if it is over; None: it does not say."""
+    """Seconds until a request's deadline, below 0 after it; None: the request names none."""
     left = None if request.ends is None else until(request.ends)
     if left is not None or request.expires is None:
         return left
@@ -182,7 +182,7 @@ def seconds_left(request: Request, now: datetime) -> float | None:
 
 
 def by_age(request: Request) -> tuple[bool, datetime, str]:
-    """A key to sort by: oldest first; those of the original, which do not say when, come last."""
+    """A sort key: the oldest first; requests of the original, without a time, come last."""
     if request.created is None:
         return True, datetime.max.replace(tzinfo=UTC), request.id
     return False, request.created, request.id

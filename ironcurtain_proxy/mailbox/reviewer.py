@@ -1,4 +1,4 @@
-"""The mailbox: an escalation as a file, and the answer as another.
+"""The proxy's end of the mailbox: an escalation as a file, and the answer as another.
 
 Knows how a question is asked and which answer counts; what the files say is `messages`, how they
 lie on the disk is `private_directory`. One task watches the directory for all open questions, so
@@ -9,12 +9,13 @@ always withdraws it.
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 from ironcurtain_proxy.mailbox.credential import Credential
@@ -61,32 +62,31 @@ GrantsListener = Callable[[GrantsAction, str | None], Awaitable[None]]
 """Called with `("revoke", grant id)` or `("clear", None)` for an operator's command."""
 
 _SAFETY_SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
-"""When the directory is looked at besides: soon after a question was asked, while the watch is
-being set up, then every second, where the file system tells nothing."""
+"""Intervals in which the directory is also read without a notice: short ones after a question,
+while the watch is being set up, then every second, where the file system sends no notices."""
 _LATE_SECONDS: Final = 0.5
 """Seconds after the deadline within which a busy machine may take its last look."""
 _EXPIRED: Final = Declined(by="timeout", kind="expired")
 _MAX_WARNINGS: Final = 100
-"""Answers that do not count and are logged. A flood must not fill the log."""
+"""The most warnings about answers that do not count. A flood must not fill the log."""
 _MOST_LEFT: Final = 10_000
-"""Files; the next start finds those that are more."""
+"""The most files that wait for removal; the next start finds the others."""
 _GONE: Final = "the escalation directory disappeared while waiting"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailboxSettings:
-    """The location of the mailbox, and what is assumed about it."""
+class MailboxSettings(Struct, frozen=True, kw_only=True):
+    """The location of the mailbox, and the assumptions about it."""
 
     directory: Path
     assume_listener: bool
-    """The operator named the directory, so a listener is assumed."""
+    """Whether a listener is assumed, because the operator named the directory."""
     sessions_dir: Path | None = None
     """The directory where a `review` of all sessions has its lock."""
     require_digest: bool = False
     """Refuse an approval without the digest of the request."""
     credential: Credential | None = None
-    """Whose answers alone count. What else is put there settles nothing, and is in nobody's way;
-    None: the first answer counts, and one that cannot be accepted refuses the call."""
+    """The credential without which an answer does not count, and settles nothing; None: the first
+    answer counts, and one that cannot be accepted refuses the call."""
 
 
 class Mailbox:
@@ -115,7 +115,7 @@ class Mailbox:
         self._commands: dict[str, MailboxDirectory] = {}
         self._warnings = 0
         self._left: dict[str, MailboxDirectory] = {}
-        """Files of questions that are over, which could not be removed."""
+        """Files of ended questions that could not be removed."""
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Mailbox:
         return (escalation.deadline - self._clock.steady()).total_seconds()
 
     def _clear_away(self, question: Question) -> None:
-        """Remove the request first: a response without one shows that the question is over."""
+        """Remove the request before its answers: a response alone shows an ended question."""
         for name in (request_name(question.escalation.id), *question.names_of_answers()):
             if not question.place.discard(name):
                 _log.warning("%s is left in the escalation directory until that is writable", name)
@@ -319,7 +319,7 @@ class Mailbox:
             self._place = None
 
     async def _watch(self) -> None:
-        """Follow the directory while something is open; then only the regular look goes on."""
+        """Follow the events of the directory while a question is open."""
         while self._open and self._place is not None:
             place = self._place
             self._stop_watching = anyio.Event()
@@ -336,7 +336,7 @@ class Mailbox:
             await anyio.sleep(_SAFETY_SECONDS[0])
 
     async def _look_regularly(self) -> None:
-        """Find what no event reported, and check that the directory still exists."""
+        """Find files that no event reported, and check that the directory still exists."""
         turn = len(_SAFETY_SECONDS) - 1
         while True:
             self._look_soon = anyio.Event()
@@ -372,7 +372,7 @@ class Mailbox:
     # --- grants ----------------------------------------------------------------------------------
 
     def publish_grants(self, session: str, grants: Sequence[Mapping[str, Json]]) -> None:
-        """Show what is remembered, in `grants.json`, to whoever asks for `grants list`.
+        """Write the remembered grants to `grants.json`, for `grants list`.
 
         A failure is logged: nothing is decided by that file.
         """

@@ -12,14 +12,14 @@ from ironcurtain_proxy.private_files import read_private
 
 SHORTEST: Final = 32
 LONGEST: Final = 4096
-"""Characters, and bytes."""
+"""The most characters, and bytes, of a token."""
 
 _TOKEN: Final = re.compile(rb"[\x21-\x7e]+")
 _LINE_END: Final = 2
 
 
 def read_token(path: Path) -> str:
-    """Read it.
+    """Read the token.
 
     Raises:
         ConfigurationError: it is not there, or cannot be trusted; the message names the file and

@@ -8,10 +8,11 @@ file does not know what the message is for.
 import os
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.strict_json import strict_json
@@ -23,8 +24,7 @@ MAX_AGE_SECONDS: Final = 120.0
 MAX_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class UserMessage:
+class UserMessage(Struct, frozen=True):
     """One message, distinguished from a later one with the same text."""
 
     text: str
@@ -36,8 +36,7 @@ MessageSource: TypeAlias = Callable[[], UserMessage | None]
 """The source of the last message: a file, or the memory of a session in this process."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Context:
+class _Context(Struct, frozen=True):
     message: str
     source: str | None
     timestamp: str | None
@@ -55,17 +54,16 @@ def is_pty_session(environ: Mapping[str, str]) -> bool:
     return environ.get(PTY_VARIABLE) == "1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextFile:
+class ContextFile(Struct, frozen=True, kw_only=True):
     """The message of the current turn, from the escalation directory."""
 
     directory: Path
     clock: Clock
     is_pty: bool = False
-    """Then only a message that a trusted terminal wrote within two minutes counts."""
+    """Whether only a message counts that a trusted terminal wrote within two minutes."""
 
     def __call__(self) -> UserMessage | None:
-        """Read it now. Blocks as long as the disk does."""
+        """Read the message now. Blocks as long as the disk does."""
         context = _read(self.directory)
         if context is None or not self._is_trusted(context):
             return None

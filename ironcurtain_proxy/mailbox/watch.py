@@ -33,7 +33,7 @@ _RETRY_SECONDS: Final = 0.25
 
 
 async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
-    """The names of what was made or changed in the directory; an empty set every second.
+    """The names of made or changed files in the directory; an empty set every second.
 
     Where it cannot be watched (no more watches left, a strange file system), only the empty sets
     come: whoever reads this looks for himself then. Ends when `stop` is set.

@@ -18,10 +18,11 @@ restored that could act outside the sandbox, until a person has looked.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
+from msgspec import Struct
 
 from ironcurtain_proxy.approval.containment import (
     Considered,
@@ -60,8 +61,7 @@ _MOST_NAMED: Final = 50
 """The largest number of changed paths that a record names; the timeline has all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Marked:
+class _Marked(Struct, frozen=True):
     """The point of a call, and what the call may change as far as anybody knows."""
 
     point: PointId
@@ -143,7 +143,7 @@ class Containing:
         if not isinstance(found, Opening):
             return None
         case.note_instead("opened", list(found.words()))
-        return found
+        return replace(found, for_later=settlement.decided_by.startswith("grant:"))
 
     def told(self, case: Case, facts: Facts) -> tuple[tuple[str, str], ...]:
         """The explanation for the reviewer of why a call is not contained."""
@@ -245,7 +245,7 @@ class Containing:
     async def _why_unheld(
         self, case: Case, facts: Facts, workspace: RealPath, walls: Walls | None
     ) -> str | None:
-        """Why what a call may delete could not be brought back; None: it could."""
+        """The reason why files that the call may delete could not be restored; None: they could."""
         for path in may_change(facts, workspace):
             missing = await self._unheld(path)
             # What the process cannot write to it cannot delete.
@@ -320,7 +320,7 @@ class Containing:
 
 
 def _announced(paths: tuple[RealPath, ...], facts: Facts) -> tuple[RealPath, ...]:
-    """These paths, and the repository whose history the call says that it writes."""
+    """The paths, and the repository whose history the call says that it writes."""
     repository = facts.request.repository
     roles = {role for fact in facts.request.arguments for role in fact.roles}
     if repository is None or roles.isdisjoint({"write-history", "delete-history"}):

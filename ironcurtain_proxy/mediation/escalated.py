@@ -5,8 +5,9 @@ the tool may change.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec import Struct
 
 from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
 from ironcurtain_proxy.decision.prior_consent import goes_by_name
@@ -22,8 +23,7 @@ from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.ports import Clock, FactGatherer, IdSource, Servers, ToolFinder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consent:
+class Consent(Struct, frozen=True, kw_only=True):
     """The consent behind an escalated call: a reviewer's approval, earlier approvals, or both."""
 
     reasons: tuple[OriginReason, ...] = ()
@@ -36,8 +36,7 @@ class Consent:
     """The consent holds only if the call can be undone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EscalatedCalls:
+class EscalatedCalls(Struct, frozen=True, kw_only=True):
     """The escalated calls of one session, with the approvals they can use."""
 
     tools: ToolFinder

@@ -6,13 +6,12 @@ by exactly one policy, with the annotations that belong to it. Nothing waits bet
 replacement of the policy and that of the annotations.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ironcurtain_proxy.model.policy import Policy
 
 
-@dataclass(slots=True, kw_only=True)
-class PolicyInForce:
+class PolicyInForce(Struct, kw_only=True):
     """The policy that calls are judged by now."""
 
     policy: Policy

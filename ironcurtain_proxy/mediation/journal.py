@@ -7,6 +7,7 @@ from typing import Final
 
 import anyio
 import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
@@ -34,8 +35,7 @@ _UNJUDGED: Final = Judged(decision=Deny(DEFECT))
 UNKNOWN: Final = "the outcome of the call is not known"
 
 
-@dataclass(slots=True)
-class ClientName:
+class ClientName(Struct):
     """The connected client. Its name is known only after its `initialize` request."""
 
     name: str = ""

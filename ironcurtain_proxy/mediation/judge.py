@@ -4,7 +4,8 @@ Mediator and `explain` share it, so that an explanation always shows what `serve
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
 from ironcurtain_proxy.approval.secrets import with_secrets
@@ -58,8 +59,7 @@ def _judged(
     return overlay.judge(kernel, gathered, tool(), lambda: standing_of(request, policy, kernel))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
+class Judge(Struct, frozen=True, kw_only=True):
     """Judges the calls of one session."""
 
     tools: ToolFinder

@@ -5,11 +5,11 @@ that asks the policy and that makes an `AuthorizedCall` (the policy enforcement 
 """
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
 
 import anyio
+from msgspec import Struct
 
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
@@ -34,8 +34,7 @@ from ironcurtain_proxy.ports import ProgressListener, World
 _GONE: Final = "withdrawn by the agent before the server answered"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mediator:
+class Mediator(Struct, frozen=True, kw_only=True):
     """Decides every call of one session and forwards the allowed ones."""
 
     world: World

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.mediation.session import Session
 from ironcurtain_proxy.model.asked import asked_of, named_by
+from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Ground
 from ironcurtain_proxy.model.grounds import SUBSCRIBED_TO_TOO_MUCH, held_part
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -111,20 +112,21 @@ class Operations:
         """
         asked = self._asked(method, params)
         case = self.session.journal.open_operation(asked)
-        if asked.server != _NOBODY:
-            await self.lists.until_started(asked.server)
-        if (held := await self._held(asked)) is not None:
-            refusal = self.session.journal.refuse(case, "arguments", held)
-            return await self.session.journal.guard(case, refusal)
-        if method == "resources/subscribe" and len(self._subscribed) >= _MOST_SUBSCRIBED:
-            return await self.session.journal.guard(
-                case, self.session.journal.refuse(case, "limit", SUBSCRIBED_TO_TOO_MUCH)
-            )
-        reply = await self.session.mediator.carry(case, on_progress)
+        reply = await self.session.journal.guard(case, self._carry(case, asked, on_progress))
         if isinstance(reply, Answered) and reply.result.error is None:
             self._note(method, asked.server, case.arguments)
             return _renamed(reply, self.naming.result(asked.server, reply.result))
         return reply
+
+    async def _carry(self, case: Case, asked: Asked, on_progress: ProgressListener | None) -> Reply:
+        """Wait for the server, and let the mediator carry what is not held."""
+        if asked.server != _NOBODY:
+            await self.lists.until_started(asked.server)
+        if (held := await self._held(asked)) is not None:
+            return await self.session.journal.refuse(case, "arguments", held)
+        if asked.method == "resources/subscribe" and len(self._subscribed) >= _MOST_SUBSCRIBED:
+            return await self.session.journal.refuse(case, "limit", SUBSCRIBED_TO_TOO_MUCH)
+        return await self.session.mediator.carry(case, on_progress)
 
     async def listing(self, kind: ListKind) -> list[Json]:
         """The entries of a list of all servers that could be allowed, under the agent's names."""
@@ -157,7 +159,7 @@ class Operations:
         return self.session.pins.listed(server, section, named)
 
     async def _held(self, asked: Asked) -> Ground | None:
-        """Why a prompt or template is held; its list is fetched where nobody has asked for it."""
+        """The reason why a prompt or template is held. Fetches a list that is missing."""
         kind, name = _pinned_name(asked)
         section = None if kind is None else _SECTIONS.get(kind)
         if kind is None or section is None or asked.server == _NOBODY:

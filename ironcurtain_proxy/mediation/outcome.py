@@ -1,6 +1,6 @@
 """The answer of a server: recorded, withheld where it must be, and given to the agent."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.refusals import why_withheld, withhold
@@ -12,8 +12,7 @@ from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import World
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcomes:
+class Outcomes(Struct, frozen=True, kw_only=True):
     """The outcomes of one session's calls."""
 
     world: World

@@ -1,8 +1,9 @@
 """The proxy's own tools: listing them, and handling calls to them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.agent.own_tools import (
     COMPOSITE,
@@ -59,8 +60,7 @@ class StepHandler(Protocol):
         """Carry the call, as a step of `run` if one is given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnTools:
+class OwnTools(Struct, frozen=True, kw_only=True):
     """The proxy's own tools in one session."""
 
     journal: Journal

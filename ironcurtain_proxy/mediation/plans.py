@@ -7,9 +7,10 @@ approval opens a budget for this run, and the policy still judges every call whe
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.approval.settlements import by_reviewer
@@ -43,16 +44,14 @@ RUN_LASTS: Final = timedelta(minutes=10)
 """The time after which a run ends by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedCall:
+class PlannedCall(Struct, frozen=True):
     """One call of a plan."""
 
     exposed_name: str
     arguments: Arguments
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Struct, frozen=True):
     """A call of a plan, judged."""
 
     call: Operation
@@ -60,8 +59,7 @@ class _Step:
     judged: Judged
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """The result of an approved plan, or of one that needs no question: its run may begin."""
 
     budget: Budget
@@ -70,8 +68,7 @@ class Opened:
     made."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planner:
+class Planner(Struct, frozen=True, kw_only=True):
     """Judges the plans of one session and opens their budgets."""
 
     world: World

@@ -6,8 +6,9 @@ call was sent. What a reviewer said of the old policy's question is not used.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
@@ -32,8 +33,7 @@ _MOST_AGAIN: Final = 16
 """The number of times that a call is judged again before it is refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChanges:
+class PolicyChanges(Struct, frozen=True, kw_only=True):
     """Notices that another policy is in force than the one that a call was judged by."""
 
     world: World

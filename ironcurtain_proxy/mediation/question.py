@@ -1,8 +1,9 @@
 """Building the question for a call that needs a reviewer."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from ironcurtain_proxy.grants.families import command_candidates
 from ironcurtain_proxy.grants.grant_settlement import offered, tool_candidate
@@ -22,8 +23,7 @@ from ironcurtain_proxy.model.question import as_json
 from ironcurtain_proxy.model.request import Facts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(Struct, frozen=True, kw_only=True):
     """The properties that all questions of a session share."""
 
     session: str
@@ -33,7 +33,7 @@ class Frame:
     patience: timedelta
     """The time that a reviewer has to answer."""
     ending: str = ""
-    """Until when a remembered approval holds, in words; empty: not certain."""
+    """The end of a remembered approval, in words; empty: not certain."""
 
     @property
     def policy(self) -> Policy:
@@ -41,8 +41,7 @@ class Frame:
         return self.in_force.policy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Posed:
+class Posed(Struct, frozen=True, kw_only=True):
     """The input for the question about one call."""
 
     id: EscalationId

@@ -42,7 +42,7 @@ async def turn_down(
 
 
 def why_withheld(pins: Pins, case: Case, answer: ToolResult) -> tuple[Ground, str | None] | None:
-    """Why an answer is not passed on, and the question that it carries. None: it is passed on."""
+    """The reason why an answer is withheld, and the question in it; None: it is passed on."""
     asked = question_in(answer)
     ground = changed_view(pins, case.call, answer) if asked is None else asking_answer(asked)
     return None if ground is None else (ground, asked)
@@ -73,7 +73,7 @@ _VIEW: Final = "ui:"
 
 
 def changed_view(pins: Pins, operation: Operation, answer: ToolResult) -> Ground | None:
-    """Why the answer to a read is not passed on; None: it is no view, or the same as before.
+    """The reason why the answer to a read is withheld; None: it is no view, or an unchanged one.
 
     A view of MCP Apps runs in the agent's client. Its URI is declared by a tool, which is pinned;
     its content is seen only when it is read.

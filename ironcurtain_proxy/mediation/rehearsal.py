@@ -31,11 +31,13 @@ class RehearsedCall:
     gathered: Gathered
     judged: Judged
     blocked: Ground | None
-    """Why no reviewer is asked about an escalated call: no approval can open the sandbox for it."""
+    """The reason why no reviewer is asked about an escalated call: no approval can open the sandbox
+    for it."""
     opened: tuple[str, ...] = ()
     """The access that a second instance of the server would get once the call is approved."""
     uncontained: str | None = None
-    """Why containment leaves the call to reviewers; empty: it settles the call; None: it is off."""
+    """The reason why containment leaves the call to reviewers; empty: containment settles the call;
+    None: containment is off."""
 
     @property
     def decision(self) -> Decision:
@@ -64,7 +66,8 @@ class Rehearsal:
     """The access that a call needs beyond its server's sandbox, by the operator's server name; a
     text: what no approval can grant."""
     uncontained: Callable[[str, Facts, Judged], str | None]
-    """Why containment leaves a call to reviewers; empty: it settles the call; None: it is off."""
+    """Gives the reason why containment leaves a call to reviewers; empty: containment settles the
+    call; None: containment is off."""
     facts_of: FactsOf
 
     async def of_call(

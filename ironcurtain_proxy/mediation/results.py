@@ -6,10 +6,10 @@ the digest of the answer as its server sent it.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio.to_thread
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import is_hidden
@@ -21,15 +21,12 @@ _ESCAPES: Final = re.compile(
     r"|\x9b[0-?]*[ -/]*[@-~]"
     r"|\x1b[ -/]*[0-~]?"
 )
-_BLOBS: Final = frozenset({"data", "blob"})
-"""Base64, in which there is nothing to read."""
 _MOST_DEPTH: Final = 200
 _LARGE: Final = 64 * 1024
 """Bytes from which on the work is done in a thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(Struct, frozen=True):
     """The operator's rules for results, by server."""
 
     rules: Mapping[str, ResultRules] = field(default_factory=dict)
@@ -75,10 +72,7 @@ def cleaned(value: Json, depth: int = _MOST_DEPTH) -> Json:
     if isinstance(value, list):
         return [cleaned(inner, depth - 1) for inner in value]
     if isinstance(value, dict):
-        return {
-            _plain(name): inner if name in _BLOBS else cleaned(inner, depth - 1)
-            for name, inner in value.items()
-        }
+        return {_plain(name): cleaned(inner, depth - 1) for name, inner in value.items()}
     return value
 
 

@@ -1,8 +1,9 @@
 """A server's own questions, carried like every other operation, from the server to the client."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.session import Session
@@ -30,8 +31,7 @@ class Client(Protocol):
         """Whether it declared that it takes such questions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerQuestions:
+class ServerQuestions(Struct, frozen=True, kw_only=True):
     """The questions of all servers of one session."""
 
     session: Session

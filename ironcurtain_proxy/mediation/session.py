@@ -1,8 +1,9 @@
 """Joining the parts that mediate the calls of one session."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.decision.breaker import Breaker
@@ -25,8 +26,7 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.ports import Pins, World
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """The operator's settings for all calls of a session."""
 
     session: str
@@ -50,8 +50,7 @@ class Terms:
     """The hosts of servers that are reached over HTTP, by server."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(Struct, frozen=True, kw_only=True):
     """The mediation of one agent's session."""
 
     journal: Journal

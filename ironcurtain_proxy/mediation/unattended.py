@@ -16,7 +16,7 @@ class Unattended:
     """Notifies the people behind the session once that nobody answers its questions."""
 
     tell: Tell | None = None
-    """None: nobody can be told, as when embedded in another program."""
+    """Tells that nobody reviews; None: nobody can be told, as when embedded in another program."""
     _was_told: bool = field(default=False, init=False)
 
     async def found(self) -> None:

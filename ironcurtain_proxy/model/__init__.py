@@ -8,7 +8,7 @@
 - Statements for a database: `sql`.
 - A server: `server`; over HTTP `remote`, and the `addresses` that it may have.
 - What a server is held to: `pinning`.
-- The rest: `audit`, `timeline`, `walls`, `opening`.
+- The rest: `audit`, `timeline`, `walls`, `opening`; `steering`, names of files that steer clients.
 - What crosses: `asked`, requests taken apart; `crossing`, the parameters that reach a server;
   `asking`, answers that ask for something.
 - `boot_moment`: a moment that no change of the clock moves.

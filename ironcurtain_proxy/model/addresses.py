@@ -13,9 +13,16 @@ Network: TypeAlias = IPv4Network | IPv6Network
 _TRANSLATED: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 """IPv6 networks whose last four bytes are an IPv4 address."""
 
+_GLOBAL: Final = IPv6Network("2000::/3")
+"""The only IPv6 addresses that are given out; others are translated as a network's operator likes.
+"""
+
 _CLOSED: Final = (
     ip_network("168.63.129.16/32"),  # the host of a virtual machine, in one large cloud
-    ip_network("64:ff9b:1::/48"),  # translated as a network's operator likes
+    # Older versions of `ipaddress` call these global; with the metadata of one cloud.
+    ip_network("192.0.0.0/24"),
+    ip_network("192.88.99.0/24"),
+    ip_network("3fff::/20"),
 )
 
 
@@ -35,7 +42,7 @@ def plain(address: Address) -> Address:
 def is_public(address: Address) -> bool:
     """Whether an address is one of the public network, and of no cloud's metadata."""
     found = plain(address)
-    if isinstance(found, IPv6Address) and (found.teredo is not None or found.is_site_local):
+    if isinstance(found, IPv6Address) and (found.teredo is not None or found not in _GLOBAL):
         return False
     is_closed = any(found.version == network.version and found in network for network in _CLOSED)
     return found.is_global and not found.is_multicast and not is_closed

@@ -9,6 +9,8 @@ from math import isnan
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 
@@ -50,12 +52,11 @@ runs programs."""
 RoleCategory: TypeAlias = Literal[
     "path", "url", "uri", "identifier", "sql", "command", "unclear", "opaque"
 ]
-"""How the values of a role are read. Values of an `opaque` role are not read at all; a `uri` is
-read as a path or a URL where its scheme says so."""
+"""The way in which the values of a role are read. Values of an `opaque` role are not read at all; a
+`uri` is read as a path or a URL where its scheme says so."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoleTraits:
+class RoleTraits(Struct, frozen=True):
     """Properties that every argument of a role shares."""
 
     category: RoleCategory
@@ -123,8 +124,7 @@ Presence: TypeAlias = Literal["present", "absent", "truthy", "falsy"]
 and `{}` are truthy, as in JavaScript, for which the file format was first defined."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equals:
+class Equals(Struct, frozen=True, kw_only=True):
     """The argument is exactly this scalar; `True` is not 1."""
 
     argument: str
@@ -135,8 +135,7 @@ class Equals:
         return self.argument in arguments and same_scalar(arguments[self.argument], self.value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OneOf:
+class OneOf(Struct, frozen=True, kw_only=True):
     """The argument is exactly one of these scalars."""
 
     argument: str
@@ -150,8 +149,7 @@ class OneOf:
         return any(same_scalar(given, value) for value in self.values)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Is:
+class Is(Struct, frozen=True, kw_only=True):
     """The argument is present, absent, truthy or falsy."""
 
     argument: str
@@ -174,7 +172,7 @@ class Is:
 
 
 RoleCondition: TypeAlias = Equals | OneOf | Is
-"""When a case of a role specification applies."""
+"""The condition of a case of a role specification."""
 
 
 def same_scalar(left: Json, right: Json) -> bool:
@@ -195,8 +193,7 @@ def is_truthy(value: Json) -> bool:
     return bool(value) and not (isinstance(value, float) and isnan(value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleCase:
+class RoleCase(Struct, frozen=True, kw_only=True):
     """Roles that apply when the condition holds."""
 
     condition: RoleCondition
@@ -237,7 +234,7 @@ class ToolAnnotation:
     """The schema that the annotation was made from; empty if the file has none."""
     comment: str = ""
     effect: ToolEffect | None = None
-    """None: the annotation names no effect."""
+    """The effect; None: the annotation names no effect."""
     method: Method = TOOL_CALL
     """Another method: the annotation is of a prompt, or of a resource."""
 

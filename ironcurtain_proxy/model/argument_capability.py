@@ -4,8 +4,9 @@ The operator's words about one tool, as data. They can only add.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -13,8 +14,7 @@ from ironcurtain_proxy.model.json import Arguments, Json
 ANY_VALUE: Final = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentCapabilities:
+class ArgumentCapabilities(Struct, frozen=True):
     """The capabilities that one argument of a tool adds, by the argument's value."""
 
     argument: str

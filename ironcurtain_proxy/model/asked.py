@@ -31,8 +31,8 @@ QUESTION_KEYS: Final[Mapping[Method, frozenset[str]]] = {
         | {"stopSequences", "metadata", "tools", "toolChoice"}
     ),
 }
-"""What is passed on of a question. Not `includeContext`: it would hand the server what the agent
-heard from others."""
+"""The keys of a question that are passed on. `includeContext` is left out: it would hand the server
+what the agent heard from others."""
 
 
 def fault_of(method: str, params: Mapping[str, Json]) -> str | None:

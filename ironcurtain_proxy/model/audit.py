@@ -1,6 +1,5 @@
 """The audit record of a call."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -38,8 +37,7 @@ class ResultSummary(Struct, frozen=True, kw_only=True):
     """The kind of question that the answer carried, for which it was withheld."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutBack:
+class PutBack(Struct, frozen=True):
     """A file that can steer programs outside the sandboxes, and was restored after a call."""
 
     said: str
@@ -75,7 +73,7 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     policy_version: str = ""
     escalation_result: EscalationResult | None = None
     result: ResultSummary | None = None
-    """None: the record is an intent."""
+    """The outcome; None: the record is an intent."""
     duration_ms: int = 0
     sandboxed: bool | None = None
     """Whether the process that served the call is confined; None if no server was involved."""

@@ -1,12 +1,11 @@
 """A moment counted since the machine booted, which no change of the wall clock moves."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 
 
-@dataclass(frozen=True, slots=True)
-class BootMoment:
+class BootMoment(Struct, frozen=True):
     """A moment within one boot of the machine."""
 
     boot: str

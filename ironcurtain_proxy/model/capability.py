@@ -59,6 +59,6 @@ class ToolDeclaration:
     """`server/tool`; a bare name if one server has it."""
     capabilities: tuple[Capability, ...] = ()
     safety_level: SafetyLevel | None = None
-    """None: not declared; the level is computed from the argument roles."""
+    """The declared level; None: it is computed from the argument roles."""
     command_argument: str | None = None
     """The argument that holds a shell command; None: no argument does."""

@@ -8,9 +8,10 @@ all that it could run.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+
+class Piece(Struct, frozen=True):
     """A part of a word: known text, or a variable."""
 
     text: str
@@ -25,7 +26,8 @@ class Word:
     """One word of a command, quotes removed: `"a b"` is `a b`."""
 
     text: str | None
-    """None: not known before the command runs (a variable, a substitution, a glob, braces)."""
+    """The text; None: it is not known before the command runs (a variable, a substitution, a glob,
+    braces)."""
     pattern: str = ""
     """The known part of a word whose value is not known, with `*` for the rest: `--to=*` of
     `--to=$x`."""
@@ -49,16 +51,14 @@ class Word:
         return self.pattern.partition("*")[0] if self.text is None else self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """`NAME=value`, before a command or alone; also the variable of a `for`."""
 
     name: str
     value: Word
 
 
-@dataclass(frozen=True, slots=True)
-class Redirection:
+class Redirection(Struct, frozen=True):
     """A redirection of input or output."""
 
     operator: str
@@ -85,7 +85,8 @@ class ParsedCommand:
 
     commands: tuple[SimpleCommand, ...] = ()
     unreadable: str | None = None
-    """Why the text could not be parsed; `commands` then holds only the part that was recognised."""
+    """The reason why the text could not be parsed; `commands` then holds only the recognised part.
+    """
     loose_words: tuple[str, ...] = ()
     """Words of an unparsed text that could name a program. Used for denials."""
 

@@ -1,15 +1,15 @@
 """A composite tool: a list of calls that the operator combined under one name."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Arguments
 
 MAX_STEPS: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
-class CompositeStep:
+class CompositeStep(Struct, frozen=True):
     """One call of a composite. The policy judges it like any other call."""
 
     tool: str
@@ -17,8 +17,7 @@ class CompositeStep:
     arguments: Arguments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompositeSpec:
+class CompositeSpec(Struct, frozen=True, kw_only=True):
     """A composite tool, as the operator configured it."""
 
     name: str

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, NewType, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.command import ParsedCommand
@@ -66,8 +68,8 @@ class Escalation:
     definition: str = ""
     """SHA-256 of the tool's definition; of a plan, of everything that its calls name."""
     for_people: bool = False
-    """Only a person may answer, neither a model nor the engine: the question covers several calls,
-    or a secret would leave."""
+    """Whether only a person may answer, neither a model nor the engine: the question covers several
+    calls, or a secret would leave."""
     candidates: tuple[Pattern, ...] = ()
     """The grants that an approval may remember. An answer names one by its index."""
     fingerprint: str
@@ -133,7 +135,7 @@ class Declined:
     """`invalid`: the answer could not be accepted. `withdrawn`: the agent cancelled the call.
     `limit`: nobody was asked, because too many questions of this session are open."""
     reason: str = ""
-    """Why an answer was invalid, for the record and the operator."""
+    """The reason why an answer was invalid, for the record and the operator."""
     note: str = ""
     question: EscalationId | None = None
     """See `Approved.question`."""
@@ -149,20 +151,17 @@ class Unreachable:
     """Additional record fields: the opinion of a reviewer that passed the question on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A call returned to the agent while its escalation stays open. The agent may repeat it."""
 
     id: EscalationId
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """The approval was used by an identical call that had joined the same question."""
 
 
-@dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(Struct, frozen=True):
     """The policy changed while the question was open: the call has to be judged again."""
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 ANY: Final = "\0"
 """A word that a shell would replace by file names. No other word contains this character."""
 ONLY_READS: Final = "commands that only read"
@@ -53,8 +55,7 @@ class Family:
         return " ".join([*before, *words, *behind]).replace(ANY, "*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sought:
+class Sought(Struct, frozen=True, kw_only=True):
     """Lookups on the disk that the meaning of a command depends on."""
 
     families: tuple[Family, ...] = ()

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NewType, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.family import Family
@@ -18,8 +20,7 @@ GrantId = NewType("GrantId", str)
 """Ours, random."""
 
 
-@dataclass(frozen=True, slots=True)
-class WithinDirectory:
+class WithinDirectory(Struct, frozen=True):
     """Every path of the role lies below one of the grant's directories for it.
 
     The directory itself is not meant: deleting a file is not deleting all of its neighbours.
@@ -29,31 +30,28 @@ class WithinDirectory:
     directory: RealPath
 
 
-@dataclass(frozen=True, slots=True)
-class OnHost:
+class OnHost(Struct, frozen=True):
     """Every URL of the role leads to one of the grant's hosts for it."""
 
     role: ArgumentRole
     domain: str
-    """Of a URL `https://host`, with its port if that is not the scheme's default; of a git remote
-    `host` or `host/path`."""
+    """The host: of a URL `https://host`, with its port if that is not the scheme's default; of a
+    git remote `host` or `host/path`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExactValue:
+class ExactValue(Struct, frozen=True):
     """Every value of the role equals one of the grant's values for it; names in lower case."""
 
     role: ArgumentRole
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class SameFlag:
+class SameFlag(Struct, frozen=True):
     """An argument that changes what the call does (`force`, `recursive`, …) is unchanged."""
 
     argument: str
     value: Json
-    """None: the approved call did not have the argument."""
+    """The value; None: the approved call did not have the argument."""
 
 
 Constraint: TypeAlias = WithinDirectory | OnHost | ExactValue | SameFlag
@@ -115,7 +113,7 @@ class FamilyPattern(Candidate):
     phrases: tuple[str, ...]
     """One phrase for each family; the description joins them."""
     beside: tuple[SameFlag, ...] = ()
-    """The other arguments that may change what the call does, as they were."""
+    """The values of the other arguments that may change what the call does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +146,6 @@ class Grant:
     source: str
     """The escalation that the grant came from."""
     reason: str
-    """Why that call was escalated."""
+    """The reason why that call was escalated."""
     expires: datetime | None = None
-    """None: the grant ends with the session."""
+    """The expiry; None: the grant ends with the session."""

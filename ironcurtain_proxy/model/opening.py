@@ -1,6 +1,6 @@
 """Access that was approved for one call beyond its server's sandbox."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ironcurtain_proxy.model.path import RealPath
 
@@ -12,6 +12,8 @@ class Opening:
     hosts: tuple[str, ...] = ()
     paths: tuple[RealPath, ...] = ()
     """Paths that the call may write, create or delete."""
+    for_later: bool = field(default=False, compare=False)
+    """Whether a remembered approval covers later calls, too."""
 
     def words(self) -> tuple[str, ...]:
         """All hosts and paths as text, for the record."""

@@ -7,10 +7,9 @@ name, because a listed tool whose name begins with a method is hidden.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, Literal, NewType, TypeAlias, get_args
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.json import Arguments, Json
 
@@ -59,8 +58,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     method: Method = TOOL_CALL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """A request that is not a tool call, after its parts were told apart."""
 
     method: Method

@@ -1,11 +1,11 @@
 """A path with all links resolved."""
 
-from dataclasses import dataclass
 from urllib.parse import quote
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, order=True)
-class RealPath:
+
+class RealPath(Struct, frozen=True, order=True):
     """An absolute path with every link followed, as a tuple of its components.
 
     `/srv/a.txt` is `("srv", "a.txt")`, `/` is `()`. Components are compared instead of text, so

@@ -45,7 +45,7 @@ class Place:
         return dict(self.hosts).get(family, ())
 
     def every_host(self) -> tuple[str, ...]:
-        """Those of all parts of the command, each once."""
+        """The hosts of all parts of the command, each once."""
         return tuple(dict.fromkeys(host for _, hosts in self.hosts for host in hosts))
 
 

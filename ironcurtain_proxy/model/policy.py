@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final, Literal, TypeAlias, get_args
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, named_in
@@ -17,8 +19,8 @@ matches is denied."""
 
 UnknownTools: TypeAlias = Literal["deny", "ask"]
 UNKNOWN_TOOLS: Final[tuple[UnknownTools, ...]] = get_args(UnknownTools)
-"""What becomes of calls of tools without an annotation. `ask`: a reviewer is asked about each,
-unless an invariant or a rule denies what its arguments look like."""
+"""The treatment of tools without an annotation. `ask`: a reviewer is asked about each call, unless
+an invariant or a rule denies what its arguments look like."""
 
 LayerName: TypeAlias = Literal["project", "user", "shipped"]
 """The layers of policy, upper ones first: the project's may narrow, the user's may narrow and
@@ -28,16 +30,14 @@ ListKind: TypeAlias = Literal["domains", "emails", "identifiers"]
 """The comparison of list entries: as host patterns, or as text without regard to case."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathCondition:
+class PathCondition(Struct, frozen=True, kw_only=True):
     """Every path of these roles lies within a directory."""
 
     roles: frozenset[ArgumentRole]
     within: RealPath
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameCondition:
+class NameCondition(Struct, frozen=True, kw_only=True):
     """Every path of these roles has a name that one of the patterns describes.
 
     Such a rule that escalates or denies is evaluated before the workspace settles any path, so
@@ -53,8 +53,7 @@ class NameCondition:
     """Names that are exempt although `matching` describes them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DomainCondition:
+class DomainCondition(Struct, frozen=True, kw_only=True):
     """Every URL of these roles leads to an allowed host."""
 
     roles: frozenset[ArgumentRole]
@@ -79,12 +78,11 @@ class ListCondition:
         object.__setattr__(self, "folded", frozenset([entry.lower() for entry in self.allowed]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UriCondition:
+class UriCondition(Struct, frozen=True, kw_only=True):
     """Every URI is of one of these schemes, or one of the patterns describes it."""
 
     schemes: frozenset[str] = frozenset()
-    """In lower case, without the colon."""
+    """The schemes in lower case, without the colon."""
     patterns: frozenset[str] = frozenset()
     """Whole URIs; `*` stands for any text. Empty, with no scheme either, matches nothing."""
 
@@ -119,16 +117,16 @@ class Rule:
     sql: SqlEffect | None = None
     """Every text of the role `sql` does at most this: `writes` covers what reads, too."""
     methods: frozenset[Method] | None = None
-    """None: see `speaks_of`."""
+    """The methods of operations; None: see `speaks_of`."""
     prompts: frozenset[str] | None = None
     uris: UriCondition | None = None
     description: str = ""
     principle: str = ""
     contained: bool = True
-    """False: containment never replaces the reviewer where this rule escalates."""
+    """Whether containment may replace the reviewer where this rule escalates."""
     contained_reads: bool = False
-    """True: containment may also settle a read that this rule alone asks about, and that the other
-    rules allow."""
+    """Whether containment may also settle a read that this rule alone asks about, and that the
+    other rules allow."""
     everywhere: bool = False
     """A rule that does not allow is asked before the workspace settles any path."""
     layer: LayerName = "user"
@@ -259,8 +257,7 @@ AskKind: TypeAlias = Literal["form", "url", "sampling", "sampling-tools"]
 ASK_KINDS: Final[tuple[AskKind, ...]] = get_args(AskKind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtectedPath:
+class ProtectedPath(Struct, frozen=True, kw_only=True):
     """A file or directory that no rule, grant or sandbox makes accessible."""
 
     path: RealPath
@@ -271,8 +268,7 @@ class ProtectedPath:
     contains it are asked about, because git reads the whole tree."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtectedName:
+class ProtectedName(Struct, frozen=True, kw_only=True):
     """A spot that must not be changed wherever it lies.
 
     `parts` are consecutive components of a path, in lower case, such as `(".git", "hooks")`; a
@@ -282,7 +278,7 @@ class ProtectedName:
     parts: tuple[str, ...]
     roles: frozenset[ArgumentRole]
     whole: bool = False
-    """Only a path that ends there is protected: `.git` itself, but not its content."""
+    """Whether only the path that ends there is protected: `.git` itself, but not its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,8 +303,8 @@ class Policy:
     """All data that a decision rests on besides the request."""
 
     rules: tuple[Rule, ...]
-    """In file order, those of an upper layer first: for each role and value the first rule that
-    holds decides."""
+    """The rules in file order, those of an upper layer first: for each role and value the first
+    rule that holds decides."""
     floors: tuple[Floor, ...] = ()
     """Layers that only restrict what the rules decide; empty for a policy of one layer."""
     workspace: RealPath | None = None

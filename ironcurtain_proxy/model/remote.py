@@ -50,7 +50,7 @@ class RemoteEndpoint:
     """The URL of an HTTP proxy; None: none, whatever the environment says."""
 
     oauth: OAuthClient | None = None
-    """None: a client is registered at the login, if the server wants one."""
+    """The client of OAuth; None: one is registered at the login, if the server wants one."""
 
     @property
     def has_authorization(self) -> bool:

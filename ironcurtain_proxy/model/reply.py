@@ -58,11 +58,11 @@ class Answered(Struct, frozen=True, kw_only=True):
 
     result: ToolResult
     recorded: bool = True
-    """False: the call was carried out, but its outcome could not be recorded."""
+    """Whether the outcome was recorded; False: the call was carried out, and its record failed."""
     put_back: tuple[PutBack, ...] = ()
     """Files that were restored after the call."""
     allowed: Allowed | None = None
-    """None: a tool of the proxy itself answered."""
+    """The ground of the call; None: a tool of the proxy itself answered."""
 
 
 class Refused(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Failed(Struct, frozen=True, kw_only=True):
     put_back: tuple[PutBack, ...] = ()
     """See `Answered.put_back`."""
     allowed: Allowed | None = None
-    """None: not known, because of a defect of the proxy."""
+    """The ground of the call; None: not known, because of a defect of the proxy."""
 
 
 class Withheld(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 All access to disk, git and parsers happens before one of these values exists.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
@@ -59,22 +60,26 @@ class SqlValue:
     effect: SqlEffect
     """The gravest effect of its statements."""
     reason: str = field(default="", compare=False)
-    """Why it does more than read; empty: it only reads."""
+    """The reason why the statement does more than read; empty: it only reads."""
 
 
 Value: TypeAlias = PathValue | UrlValue | SqlValue | TextValue
 """One string of an argument, interpreted by the argument's first resource role."""
 
 
-_PLACES: Final = ("/", "~", "./", "../", ".\\", "..\\")
+_PLACE: Final = re.compile(
+    r"[/~$]|\.{1,2}(?:[/\\]|\Z)|\\\\|[A-Za-z]:[/\\]|%[A-Za-z_]+%|(?:file|https?|ftp|data|jar):\S"
+    r"|.*(?:://|[/\\]\.\.(?:[/\\]|\Z)|%2[Ff]|%5[Cc]|\x00)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Text that a server may open: a path of any system, its own way of naming one, or a URL."""
 
 
 def may_be_a_place(value: Value) -> bool:
     """Whether a text that a server takes for a name looks like a path or a URL."""
     if not isinstance(value, TextValue):
         return True
-    text = value.text.strip()
-    return text.startswith(_PLACES) or "://" in text or "/../" in text or text.endswith("/..")
+    return _PLACE.match(value.text.strip()) is not None
 
 
 class ArgumentFact(Struct, frozen=True):
@@ -90,8 +95,7 @@ QuestionKind: TypeAlias = Literal["form", "url", "sampling"]
 """The kind of a server's question: a form, a page to open, a text of the agent's model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerQuestion:
+class ServerQuestion(Struct, frozen=True, kw_only=True):
     """A question of a server's own, as far as the policy looks at it."""
 
     kind: QuestionKind
@@ -172,7 +176,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     place: Place = NOWHERE
     """The place where that command runs."""
     secrets: tuple[FoundSecret, ...] = ()
-    """Those in the arguments, where the operator wants to be asked about them."""
+    """The secrets in the arguments, where the operator wants to be asked about them."""
 
 
 class Unresolvable(Struct, frozen=True, kw_only=True):

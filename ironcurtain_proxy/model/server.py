@@ -11,8 +11,7 @@ from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.remote import RemoteEndpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultRules:
+class ResultRules(Struct, frozen=True, kw_only=True):
     """The changes of a server's answers on their way to the agent."""
 
     clean: bool = False
@@ -30,7 +29,7 @@ class ServerSpec:
     annotations: str
     """The server's name in policy and annotations."""
     command: str
-    """Empty if it is reached over HTTP."""
+    """The program; empty if the server is reached over HTTP."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -38,7 +37,8 @@ class ServerSpec:
     cwd: str | None = None
     """Absolute; None: a directory of its own in the session's state."""
     sandbox: Mapping[str, Json] | bool | None = None
-    """False: the server runs unconfined. None: the defaults hold. Read by `sandbox`."""
+    """The sandbox as configured. False: the server runs unconfined. None: the defaults hold. Read
+    by `sandbox`."""
     allowed_domains: tuple[str, ...] = ()
     """`sandbox.network.allowedDomains`, also the allowlist of the policy's domain gate."""
     stateful: bool = False
@@ -50,7 +50,7 @@ class ServerSpec:
     """Calls that would send it a secret need a person."""
     results: ResultRules = field(default_factory=ResultRules)
     pins: PinMode | None = None
-    """None: as the setting of all servers says."""
+    """The treatment of changed descriptions; None: the setting for all servers holds."""
     remote: RemoteEndpoint | None = None
     """The address over HTTP; `sandbox` is then False. None: the server is started here."""
 
@@ -60,8 +60,7 @@ class ServerSpec:
         return self.command if self.remote is None else self.remote.host
 
 
-@dataclass(frozen=True, slots=True)
-class ToolDefinition:
+class ToolDefinition(Struct, frozen=True):
     """A tool as its server describes it: untrusted, passed on unchanged."""
 
     server: str

@@ -7,7 +7,7 @@ SqlEffect: TypeAlias = Literal["reads", "writes", "destroys", "runs"]
 deletes; it reaches beyond the database (files, programs, other hosts), or cannot be read."""
 
 SQL_EFFECTS: Final[tuple[SqlEffect, ...]] = ("reads", "writes", "destroys", "runs")
-"""From harmless to grave."""
+"""The effects from harmless to grave."""
 
 
 def is_at_most(effect: SqlEffect, bound: SqlEffect) -> bool:

@@ -1,7 +1,8 @@
 """Points in time of the workspace, and the changes between them."""
 
-from dataclasses import dataclass
 from typing import Literal, NewType, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath
 
@@ -12,29 +13,26 @@ ChangeKind: TypeAlias = Literal["created", "changed", "deleted", "mode"]
 """The kind of change at a path. `changed`: its content or file type; `mode`: only its mode."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotHeld:
+class NotHeld(Struct, frozen=True):
     """The workspace cannot be recorded as it is, so a call could not be undone."""
 
     reason: str
     """One line for the operator and the record, without paths."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Unheld:
+class Unheld(Struct, frozen=True, order=True):
     """A path that could not be brought back if a call deleted it."""
 
     path: RealPath
     why: str
-    """In a few words, such as `it is too large`."""
+    """The reason in a few words, such as `it is too large`."""
 
     def __str__(self) -> str:
         name = str(self.path).encode("utf-8", "backslashreplace").decode()
         return f"{name} ({self.why})"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Change:
+class Change(Struct, frozen=True, order=True):
     """The change at one path."""
 
     path: str

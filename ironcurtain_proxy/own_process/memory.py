@@ -1,4 +1,4 @@
-"""Returning the memory of large messages to the system."""
+"""The return of the memory of large messages to the system."""
 
 import ctypes
 from collections.abc import Callable

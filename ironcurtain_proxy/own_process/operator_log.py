@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.downstream.session_log import SessionLog
 
@@ -58,8 +59,7 @@ def configure_logging(session_log: Path) -> Callable[[], None]:
     return finish
 
 
-@dataclass(slots=True)
-class _MessageKind:
+class _MessageKind(Struct):
     """Lines with the same message and different arguments."""
 
     since: float

@@ -34,7 +34,7 @@ def telling(settings: Settings, log: Callable[[Mapping[str, Json]], Awaitable[No
 
 
 def nobody_reviews(settings: Settings) -> str:
-    """One line: what happened, and which command to run."""
+    """The event and the command to run, on one line."""
     refused = "a call needs an approval and was refused, because nobody is reviewing"
     if "mailbox" not in settings.escalation.channels:
         ways = ", ".join(settings.escalation.channels) or "no way at all"

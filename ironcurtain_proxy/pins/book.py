@@ -1,4 +1,4 @@
-"""The pins of one session: what is trusted at first sight, and what waits for a person.
+"""The pins of one session: trust at first sight, and the changes that a person must accept.
 
 Theory of operation:
 
@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode, Section
 from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Part, Parts, ServerPins
@@ -33,15 +35,14 @@ _NEW: Final = "is new, and nobody has accepted it"
 _UNUSABLE: Final = "cannot be compared with what was accepted"
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedServer:
+class PinnedServer(Struct, frozen=True):
     """The settings of one server's pins."""
 
     name: str
     launch: str
     mode: PinMode
     workspace: str | None = None
-    """Of the session. It is no part of what a server says."""
+    """The workspace of the session, which is taken out of a server's descriptions."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,17 +70,17 @@ class PinBook:
         return found
 
     def seen(self, server: str, section: Section, name: str, value: Json) -> str | None:
-        """Why one part, which is in no list, is held; None: it is not."""
+        """The reason why a part that stands in no list is held; None: it is not held."""
         found = self._judged(self.servers[server], section, {name: value}, is_whole=False)
         self._holds[server, section] = {**self._holds.get((server, section), {}), **found}
         return found.get(name)
 
     def is_listed(self, server: str, section: Section) -> bool:
-        """Whether the session knows what a section holds."""
+        """Whether the content of a section is known to the session."""
         return (server, section) in self._holds
 
     def held(self, server: str, section: Section, name: str) -> str | None:
-        """Why a part is held, as of the last listing; None: it is not."""
+        """The reason why a part is held, as of the last listing; None: it is not held."""
         return self._holds.get((server, section), {}).get(name)
 
     def instructions(self, server: str, text: str) -> bool:
@@ -87,12 +88,12 @@ class PinBook:
         return not self.listed(server, "instructions", {INSTRUCTIONS: text})
 
     def changed_servers(self) -> tuple[str, ...]:
-        """The servers of which something is held, whose files changed since they were read."""
+        """The servers with held parts whose files have changed since they were read."""
         names = {server for (server, _), holds in self._holds.items() if holds}
         return tuple([name for name in sorted(names) if self._is_stale(self.servers[name])])
 
     def forget(self, server: str, section: Section | None = None) -> None:
-        """Hold a server to its file anew; its lists are fetched again where they are needed."""
+        """Compare a server with its file again; its lists are fetched where they are needed."""
         for key in [*self._holds]:
             if key[0] == server and section in (None, key[1]):
                 del self._holds[key]
@@ -139,7 +140,7 @@ class PinBook:
     def _trust(
         self, server: PinnedServer, section: Section, parts: Mapping[str, Part]
     ) -> ServerPins:
-        """Trust a section at first sight; another proxy may have done so a moment ago."""
+        """Trust a section at first sight, unless another proxy has done so a moment ago."""
 
         def first(pins: ServerPins) -> ServerPins:
             if section in pins.trusted and section != "views":
@@ -155,7 +156,10 @@ class PinBook:
     def _offer(
         self, server: PinnedServer, section: Section, parts: Mapping[str, Part], pins: ServerPins
     ) -> None:
-        """Write down what waits for a person. What cannot be written is held all the same."""
+        """Write the offers for a person to accept.
+
+        A part that cannot be written is held all the same.
+        """
         if pins.with_offers(section, parts) == pins:
             return
         try:
@@ -181,7 +185,7 @@ class PinBook:
 
 
 def _parts(entries: Mapping[str, Json], known: Parts, workspace: str | None) -> dict[str, Part]:
-    """The parts, without the workspace; as they are where they were trusted so before."""
+    """The parts without the workspace, except parts that were trusted with it before."""
     found: dict[str, Part] = {}
     for name, value in entries.items():
         raw = Part.of(value)
@@ -202,7 +206,7 @@ def _findings(parts: Mapping[str, Part], others: Iterable[str]) -> list[Finding]
 
 WORD: Final = "@workspace"
 _FEWEST: Final = 2
-"""Components of a path that stands for something: `/` and `/home` are everywhere."""
+"""The fewest components of a path that is replaced: `/` and `/home` are everywhere."""
 
 
 def without_workspace(value: Json, workspace: str | None) -> Json:

@@ -14,7 +14,7 @@ from ironcurtain_proxy.pins.pinned import Part, ServerPins
 Kind: TypeAlias = Literal["changed", "new", "renamed"]
 
 _ALIKE: Final = 0.9
-"""From so much alike on, a new tool is taken for a renamed one."""
+"""The least likeness for which a new tool is taken for a renamed one."""
 _MOST_COMPARED: Final = 20_000
 """Characters of a part that are compared for likeness."""
 
@@ -65,7 +65,7 @@ def _change(section: Section, name: str, part: Part, trusted: Mapping[str, Part]
 
 
 def _alike(one: Part, other: Part) -> bool:
-    """Whether two parts are almost equal but for their names. Of large ones nobody says so."""
+    """Whether two parts are almost equal except for their names. Large parts are not compared."""
     if one.value is None or other.value is None:
         return False
     left, right = _without_name(one.value), _without_name(other.value)

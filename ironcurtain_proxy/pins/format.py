@@ -1,4 +1,4 @@
-"""A file of pins as bytes, and back. Strict: a file that says anything else counts for nothing."""
+"""A file of pins as bytes, and back. A file with any other content is refused."""
 
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _KEYS: Final = frozenset({"version", "server", "launch", "trusted", "offered"})
 
 
 class PinsFormatError(ValueError):
-    """The file is none of ours, or damaged."""
+    """A file that is damaged, or not of this format."""
 
 
 def pins_bytes(pins: ServerPins) -> bytes:

@@ -7,10 +7,12 @@ is not pinned, and each read is decided by its URI.
 
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import Section
@@ -19,24 +21,24 @@ INSTRUCTIONS: Final = "instructions"
 """The name of the one part of its section."""
 
 MOST_KEPT: Final = 64 * 1024
-"""Bytes of a part that are kept for comparison; of a larger one only the digest is."""
+"""Bytes of a part that are kept for comparison; of a larger part only the digest is kept."""
 
 MOST_OFFERED: Final = 1000
-"""Offers of one section that are kept: a server that invents names without end fills no disk."""
+"""The most offers of one section that are kept, because a server may invent names without end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part as a server said it."""
+    """One part of a server's description."""
 
     digest: str
     """SHA-256 of its JSON, whatever the order of keys."""
     value: Json = None
-    """None: it is too large to be kept."""
+    """The part; None: it is too large to be kept."""
 
     @staticmethod
     def of(value: Json) -> "Part":
-        """The part that says this."""
+        """The part with this value."""
         try:
             text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         except RecursionError:
@@ -45,7 +47,7 @@ class Part:
         return Part(sha256(raw).hexdigest(), value if len(raw) <= MOST_KEPT else None)
 
     def is_same(self, other: "Part") -> bool:
-        """Whether both say the same."""
+        """Whether two parts are equal."""
         return self.digest == other.digest != ""
 
 
@@ -53,15 +55,14 @@ Parts: TypeAlias = Mapping[str, Part]
 """The parts of a section by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerPins:
+class ServerPins(Struct, frozen=True, kw_only=True):
     """The pinned parts of one server, and its offers in their place."""
 
     server: str
     launch: str
-    """SHA-256 of how it is started, or of where it is reached."""
+    """SHA-256 of the server's start, or of its address."""
     trusted: Mapping[Section, Parts] = field(default_factory=dict)
-    """A section that is missing has never been listed."""
+    """The trusted parts. A section that is missing has never been listed."""
     offered: Mapping[Section, Parts] = field(default_factory=dict)
     """Parts that are new or different, and wait for a person."""
 

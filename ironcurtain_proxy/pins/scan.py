@@ -1,4 +1,4 @@
-"""Signs of an attack in what a server says of itself: found by rules, each with an id.
+"""Signs of an attack in a server's description, found by rules with ids.
 
 A finding is a reason to look and never a decision: a server that means harm has other words, and
 one that means well may have these. Patterns take linear time on any text.
@@ -6,8 +6,9 @@ one that means well may have these. Patterns take linear time on any text.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import is_hidden, visible
@@ -17,7 +18,7 @@ RuleId: TypeAlias = Literal[
 ]
 
 _MOST: Final = 64 * 1024
-"""Characters of a text that are looked at."""
+"""Characters of a text that are searched."""
 _SHOWN: Final = 60
 
 _INSTRUCTS: Final = re.compile(
@@ -37,9 +38,8 @@ _SECRETS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One sign, and where it stands."""
+class Finding(Struct, frozen=True):
+    """One sign, and its place."""
 
     rule: RuleId
     part: str

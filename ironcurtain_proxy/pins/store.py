@@ -1,4 +1,4 @@
-"""The files of pins on the disk: read, and changed under a lock.
+"""The files of pins: reading, and changes under a lock.
 
 One file for each way that a server is started, so that a damaged one costs no other server. All
 proxies of this user share them.
@@ -8,9 +8,10 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.pins.format import PinsFormatError, pins_bytes, read_pins
@@ -19,7 +20,7 @@ from ironcurtain_proxy.private_directory import UnacceptableFileError, content
 from ironcurtain_proxy.private_files import held_lock, make_private_directory, write_whole
 
 PINS_NAME: Final = "pins"
-"""In the state directory."""
+"""The name of the directory in the state directory."""
 MOST_BYTES: Final = 32 * 1024 * 1024
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -31,30 +32,28 @@ Stamp: TypeAlias = tuple[int, ...]
 
 
 class PinsFileError(IronCurtainError):
-    """A file of pins cannot be used: nothing of its server is trusted."""
+    """A file of pins that cannot be used: nothing of its server is trusted."""
 
     def __init__(self, message: str, launch: str = "") -> None:
         super().__init__(message)
         self.launch = launch
-        """Of its server."""
+        """The digest of the server's start."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPins:
+class StoredPins(Struct, frozen=True):
     """The content of one file at one moment."""
 
     pins: ServerPins
     stamp: Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class PinStore:
+class PinStore(Struct, frozen=True):
     """The directory of all files. Opens nothing until it is used."""
 
     directory: Path
 
     def stamp(self, launch: str) -> Stamp:
-        """A look at whether a file changed, in microseconds.
+        """The stamp of a file, in microseconds.
 
         Raises:
             PinsFileError: the disk does not answer.
@@ -133,7 +132,7 @@ class PinStore:
             raise _unusable(path, f"cannot be removed: {error.strerror}") from None
 
     def put_aside(self, launch: str) -> Path:
-        """Move a file that cannot be used out of the way. Returns where it is now.
+        """Move an unusable file out of the way. Returns its new place.
 
         Raises:
             PinsFileError: it is still there.

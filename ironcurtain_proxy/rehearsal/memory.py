@@ -32,7 +32,7 @@ from ironcurtain_proxy.rehearsal.client_tools import ServerCall, as_tool_call
 from ironcurtain_proxy.shell.families import covers, families_of
 
 _WHEN: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""Nothing expires in a rehearsal."""
+"""The fixed time of a rehearsal, in which nothing expires."""
 _DEFINITION: Final = "rehearsed"
 
 
@@ -48,7 +48,7 @@ class EscalatedStep:
     home: RealPath
     workspace: RealPath
     held: bool = False
-    """A sandbox holds the local parts of the command."""
+    """Whether a sandbox holds the local parts of the command."""
 
     def escalated(self) -> EscalatedCall:
         """The call, for grants."""

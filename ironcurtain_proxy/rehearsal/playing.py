@@ -1,4 +1,4 @@
-"""The calls of a recording, judged one after the other as `serve` would have judged them."""
+"""The judgement of recorded calls, in order, as `serve` would have judged them."""
 
 import re
 from collections import Counter
@@ -59,10 +59,10 @@ class Rehearsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumed:
-    """Values that the transcripts lack."""
+    """The values that transcripts lack."""
 
     home: str
-    """Ours."""
+    """The home directory of this user."""
     workspace: str | None = None
     """The workspace of every session; None: the first directory in each transcript."""
     kept: Sequence[KeptGrant] = ()

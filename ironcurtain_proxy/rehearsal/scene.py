@@ -109,7 +109,7 @@ class Scene:
 
 
 def _as_recorded(command: ParsedCommand, place: Place, names: Sequence[str]) -> Place:
-    """A place whose families that are defined in such files have one meaning throughout."""
+    """The place with one meaning throughout for each family that a file defines."""
     families = sought(command, replace(place, meanings=None)).families
     known = dict(place.meanings or ())
     those = [one for one in families if one.defined_in[0].endswith(tuple(names))]
@@ -125,7 +125,7 @@ class Stage:
     """Builds scenes, one for each home and workspace."""
 
     directory: Path
-    """Ours, for as long as the rehearsal lasts."""
+    """The directory of the documents, which exists during the rehearsal."""
     environ: Mapping[str, str]
     _scenes: dict[tuple[str, str], Scene] = field(default_factory=dict)
     _definitions: dict[tuple[str, str], CataloguedTool] = field(default_factory=dict)

@@ -100,7 +100,7 @@ _EFFECTS: Final[Mapping[str, str]] = {
 
 
 def _example(asked: EscalatedStep) -> str:
-    """The kind of command, or the place; equal ones are counted together."""
+    """The kind of command, or the place; equal texts are counted together."""
     facts = asked.facts
     if facts.command is not None:
         families = families_of(facts.command, facts.place)

@@ -22,7 +22,7 @@ from ironcurtain_proxy.rehearsal import claude_code, codex, corpus, gemini
 from ironcurtain_proxy.rehearsal.recorded import RecordedCall, Recording
 
 _MAX_LINE: Final = 64 << 20
-"""Bytes of one line, and of a chat that is one document."""
+"""The most bytes of one line, and of a chat that is one document."""
 _ENDINGS: Final = (".jsonl", ".jsonl.gz", ".json")
 
 
@@ -35,7 +35,7 @@ def read_transcripts(paths: Iterable[Path]) -> Recording:
     reader = _TranscriptReader()
     for path in paths:
         if not path.exists():
-            raise ConfigurationError(f"{path}: is not there")
+            raise ConfigurationError(f"{path}: no such file or directory")
         for file in _files(path):
             reader.read(file)
     return reader.finished()
@@ -83,7 +83,7 @@ class _TranscriptReader:
             self._recording.other_files += 1
 
     def _line(self, line: bytes | None, rollout: codex.Rollout) -> bool:
-        """Read one line. Whether it is of a known format."""
+        """Read one line. Returns whether it is of a known format."""
         if line is not None and line.isspace():
             return False
         try:

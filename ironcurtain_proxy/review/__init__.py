@@ -3,5 +3,5 @@
 - `open_questions`: each question asked once, however often the call is made again.
 - `channel_order`: who is asked, in which order.
 - `notices`: a notice that a call waits.
-- `terminal`, `callback`: two of the ways. `late_channel`: one that opens when the agent connects.
+- `terminal`, `callback`: two of the channels.
 """

@@ -31,7 +31,7 @@ class CallbackReviewer:
         self._clock = clock
 
     def is_reachable(self) -> bool:
-        """Always true: a function can always be called."""
+        """True: a function can always be called."""
         return True
 
     async def ask(self, escalation: Escalation) -> Ruling:

@@ -5,10 +5,11 @@ person and replaces none.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import anyio
+from msgspec import Struct
 
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
@@ -17,7 +18,7 @@ from ironcurtain_proxy.ports import Reviewer
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel to a reviewer."""
+    """A way to a reviewer."""
 
     reviewer: Reviewer
     is_reachable: Callable[[], bool]
@@ -37,19 +38,18 @@ def _tell_nobody(_escalation: Escalation) -> None:
     """No notices."""
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """Asks its channels in turn until one answers. Implements `ports.Reviewer`."""
 
     channels: Sequence[Channel]
-    """In the order in which they are asked."""
+    """The channels in the order in which they are asked."""
     first: FirstReviewer | None = None
     """The LLM approver; None: it is off."""
     shadow: bool = False
-    """The LLM approver is asked beside the others; its answer is recorded and not used."""
+    """Whether the LLM approver is asked beside the others, and its answer recorded and not used."""
 
     tell: Callable[[Escalation], None] = _tell_nobody
-    """Told of each question that a person is asked. Never blocks."""
+    """Called with each question that a person is asked. Never blocks."""
 
     def is_reachable(self) -> bool:
         """Whether any channel seems to reach somebody."""
@@ -106,3 +106,25 @@ def _way(channel: Channel, ruling: Approved | Declined) -> tuple[tuple[str, Json
     """The channel by which the answer came."""
     is_answer = isinstance(ruling, Approved) or ruling.kind == "denied"
     return (("channel", channel.name),) if channel.name and is_answer else ()
+
+
+@dataclass(slots=True)
+class LateChannel:
+    """Implements `ports.Reviewer`. Before it opens, it reaches nobody."""
+
+    _reviewer: Reviewer | None = field(default=None, init=False)
+    _is_reachable: Callable[[], bool] | None = field(default=None, init=False)
+
+    def open(self, reviewer: Reviewer, is_reachable: Callable[[], bool]) -> None:
+        """Ask this reviewer from now on."""
+        self._reviewer, self._is_reachable = reviewer, is_reachable
+
+    def is_reachable(self) -> bool:
+        """Whether somebody seems to be there."""
+        return self._is_reachable is not None and self._is_reachable()
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """The reviewer's ruling."""
+        if self._reviewer is None:
+            return Unreachable()
+        return await self._reviewer.ask(escalation)

@@ -7,7 +7,6 @@ the tool and the reason, and no argument: arguments may hold secrets, and it lea
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from shutil import which
 from subprocess import DEVNULL
 from typing import Final, TypeAlias
@@ -17,6 +16,7 @@ import anyio
 import anyio.to_thread
 import orjson
 from anyio.abc import TaskStatus
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.question import visible
@@ -24,7 +24,7 @@ from ironcurtain_proxy.model.question import visible
 _log: Final = logging.getLogger(__name__)
 
 QUEUE: Final = 64
-"""Notices that wait. What comes on top is dropped."""
+"""The most notices that wait. Further ones are dropped."""
 DEADLINE: Final = 5.0
 """Seconds for one notice on one way."""
 _LONGEST: Final = 300
@@ -35,8 +35,7 @@ _MAC: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """A notice that a call waits."""
 
     id: str
@@ -58,7 +57,7 @@ class Notice:
 
     @property
     def title(self) -> str:
-        """One line."""
+        """The title, one line."""
         return visible(f"{self.server}/{self.tool} waits for you")[:_LONGEST]
 
 
@@ -67,7 +66,7 @@ Way: TypeAlias = Callable[[Notice], Awaitable[None]]
 
 
 def desktop(platform: str = sys.platform) -> Way | None:
-    """The desktop's own notices; None: there is no program for them."""
+    """The way to the desktop's notices; None: there is no program for them."""
     program = which("osascript" if platform == "darwin" else "notify-send")
     if program is None:
         return None
@@ -84,7 +83,7 @@ def desktop(platform: str = sys.platform) -> Way | None:
 
 
 def webhook(url: str) -> Way:
-    """A JSON object, posted to an address."""
+    """The way to an address, by a posted JSON object."""
 
     async def post(notice: Notice) -> None:
         document = {
@@ -103,7 +102,7 @@ def webhook(url: str) -> Way:
 
 
 def ntfy(url: str, token: str = "") -> Way:
-    """A message to a topic of ntfy."""
+    """The way to a topic of ntfy, by a message."""
 
     async def post(notice: Notice) -> None:
         headers = {"Title": notice.title.encode("ascii", "replace").decode(), "Priority": "high"}
@@ -140,18 +139,17 @@ def _post_now(url: str, body: bytes, headers: dict[str, str]) -> None:
         raise OSError(f"it answered with status {status}")
 
 
-@dataclass(slots=True, eq=False)
-class Notices:
+class Notices(Struct, eq=False):
     """Sends notices beside the calls."""
 
     ways: Sequence[tuple[str, Way]]
-    """Each with its name for the log."""
+    """The ways, each with its name for the log."""
     _queue: list[Notice] = field(default_factory=list)
     _came: anyio.Event = field(default_factory=anyio.Event)
     _complained: set[str] = field(default_factory=set)
 
     def tell(self, escalation: Escalation) -> None:
-        """A call waits. Never blocks."""
+        """Queue the notice of a call that waits. Never blocks."""
         if self.ways and len(self._queue) < QUEUE:
             self._queue.append(Notice.of(escalation))
             self._came.set()

@@ -11,11 +11,12 @@ No call blocks another one here.
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
+from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.lifecycle import (
     APPROVAL_LASTS,
@@ -58,8 +59,7 @@ _QuestionKey: TypeAlias = tuple[tuple[object, ...], frozenset[Capability]]
 """The question without its capabilities, and the capabilities."""
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(Struct):
     """One escalation and the calls that wait for it."""
 
     escalation: Escalation
@@ -67,14 +67,14 @@ class _Question:
     ruling: Ruling | None = None
     waiting: int = 0
     asker_waits: bool = False
-    """Whether the call that was asked about first still waits: the approval is its own."""
+    """Whether the first call of the question still waits: the approval is its own."""
     superseded: bool = False
-    """The policy that asked is no longer in force."""
+    """Whether the policy that asked is no longer in force."""
     held: bool = False
-    """The agent was told to repeat the call, so a question without waiting calls is not abandoned.
-    """
+    """Whether the agent was told to repeat the call, so that a question without waiting calls
+    stays."""
     ruled_at: float | None = None
-    """Monotonic seconds: setting the clock back must not extend an approval."""
+    """The time of the ruling in monotonic seconds: a clock set back must not extend an approval."""
     settled: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
@@ -155,7 +155,7 @@ class Desk:
             question.asker_waits &= not is_asker
 
     def supersede(self, policy_version: str) -> int:
-        """Withdraw the questions that another policy asked. How many there were."""
+        """Withdraw the questions that another policy asked. Returns their number."""
         others = [
             question
             for question in self._questions.values()

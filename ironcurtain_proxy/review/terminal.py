@@ -47,7 +47,7 @@ class TerminalReviewer:
             return False
 
     async def ask(self, escalation: Escalation) -> Ruling:
-        """Ask when it is this question's turn, and wait at most until its deadline."""
+        """Ask when it is the question's turn, and wait at most until its deadline."""
         seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         with anyio.move_on_after(seconds):
             async with self._turn:
@@ -105,7 +105,7 @@ def _opened(terminal: str) -> Iterator[int]:
 
 
 def _is_ours(fd: int) -> bool:
-    """Whether a person could type an answer to the proxy there.
+    """Whether a person could type an answer to the proxy at this terminal.
 
     A background process that reads from its terminal is stopped by SIGTTIN, which would stop the
     proxy. And while another program reads single keys, a key meant for it could become an

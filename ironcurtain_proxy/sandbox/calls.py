@@ -17,8 +17,9 @@ What the processor would run under other numbers (32-bit programs) is refused al
 import errno
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _SET_ID: Final = 0o6000
 _MAKES: Final = 0o100 | 0o20000000
@@ -32,11 +33,10 @@ _REFUSE: Final = 0x00050000
 _KIND, _DATAGRAM, _RAW = 0xF, 2, 3
 """The kinds of a socket, without its flags. A raw unix socket is one for datagrams."""
 _X32: Final = 0x40000000
-"""From here on, numbers of an x86-64 kernel are of another convention."""
+"""The first number of another calling convention of an x86-64 kernel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Machine:
+class _Machine(Struct, frozen=True, kw_only=True):
     arch: int
     modes: Mapping[int, int]
     """Calls that set a mode, and which argument it is."""

@@ -62,13 +62,13 @@ _ASKED: Final = (
         rf"[^\s]{{0,2000}}[^\n/]{{0,40}}{_403}"
     ),
 )
-"""Where a text says of a host that it was asked and answered 403, or could not be connected."""
+"""Forms in which a text says of a host that it answered 403, or could not be connected."""
 
 
 _QUOTED: Final = r"(?ai)(?:\[errno 2\]|enoent:)[^\n'\"]{0,60}['\"](/[^\n'\"]{1,4096})['\"]"
 _NO_SUCH: Final = "(?ai): no such file or directory"
 _PROCESS: Final = r"(?as)/proc/[0-9]+(?:/.*)?"
-"""What tells of a process: those outside are not to be found, whether they live or not."""
+"""Paths that tell of a process: processes outside are not to be found, whether they live or not."""
 _BREAKS: Final = r"[\s'\":]"
 _LONGEST_PATH: Final = 4096
 _MOST_PATHS: Final = 50

@@ -14,8 +14,9 @@ import os
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _SHORT: Final = "/tmp"  # noqa: S108  where everything fits
 _PREFIX: Final = "ironcurtain-srt-"
@@ -28,8 +29,7 @@ OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """The flags for opening such a directory."""
 
 
-@dataclass(slots=True, eq=False)
-class SocketDirectory:
+class SocketDirectory(Struct, eq=False):
     """One that is ours, and not abandoned until it is removed or we die."""
 
     path: str

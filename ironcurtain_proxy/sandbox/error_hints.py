@@ -20,7 +20,8 @@ What the profile says counts besides (`denials`): a closed host has answered not
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.denials import HOST, NOTHING_KNOWN, Closed
@@ -84,12 +85,14 @@ _NAMED = (
 )
 """The host in the text of a refusal."""
 
-_URL = re.compile(rf"https?://(?:[^\s/@'\"]{{1,256}}@)?{_NOT_THE_PROXY}{HOST}", re.ASCII)
+_URL = rf"https?://(?:[^\s/@'\"]{{1,256}}@)?{_NOT_THE_PROXY}{HOST}"
 """The requested URL in the text of a refusal. The request may have been redirected from it."""
 
-_ANY_NETWORK = tuple(re.compile(sign, re.ASCII) for sign in _NETWORK)
-_ANY = (*(re.compile(sign, re.ASCII | re.MULTILINE) for sign in _SYSTEM), *_ANY_NETWORK)
-_ANY_NAMED = tuple(re.compile(place, re.ASCII) for place in _NAMED)
+
+@cache
+def _compiled(sign: str) -> re.Pattern[str]:
+    """A compiled sign, on first use: to compile all takes a hundredth of the start."""
+    return re.compile(sign, re.ASCII | re.MULTILINE)
 
 
 def annotated(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> Mapping[str, Json]:
@@ -139,7 +142,7 @@ def refused_host(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> 
     texts = [text for _, text in _texts(content)] if isinstance(content, list) else []
     for text in texts:
         seen = _seen(text)
-        if any(sign.search(seen) for sign in _ANY_NETWORK):
+        if _has_sign(seen, _NETWORK):
             return denied_host(text, closed) or _implied_host(text, closed) or ""
         if result.get("isError") is True and (host := closed.asked(seen)) is not None:
             return host
@@ -150,19 +153,19 @@ def refused_host(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> 
 
 def is_blocked(text: str) -> bool:
     """Whether an error's text shows by itself that the sandbox refused something."""
-    return any(sign.search(_seen(text)) for sign in _ANY)
+    return _has_sign(_seen(text), (*_SYSTEM, *_NETWORK))
 
 
 def denied_host(text: str, closed: Closed = NOTHING_KNOWN) -> str | None:
     """The host that could not be reached, if a line that says so also names it."""
     seen = _seen(text)
-    for sign in _ANY_NETWORK:
-        if refusal := sign.search(seen):
+    for sign in _NETWORK:
+        if refusal := _compiled(sign).search(seen):
             line = seen[seen.rfind("\n", 0, refusal.start()) + 1 :].partition("\n")[0]
-            for place in _ANY_NAMED:
-                if found := place.search(line):
+            for place in _NAMED:
+                if found := _compiled(place).search(line):
                     return found[1]
-            if (asked := _URL.search(line)) and closed.may_be(asked[1]):
+            if (asked := _compiled(_URL).search(line)) and closed.may_be(asked[1]):
                 return asked[1]
     return None
 
@@ -185,7 +188,11 @@ def _mark_of(texts: Collection[str], closed: Closed) -> str | None:
 def _implied_host(text: str, closed: Closed) -> str | None:
     """The call's own closed host, where a text shows that the network was refused."""
     seen = _seen(text)
-    return closed.the_host(seen) if any(sign.search(seen) for sign in _ANY_NETWORK) else None
+    return closed.the_host(seen) if _has_sign(seen, _NETWORK) else None
+
+
+def _has_sign(seen: str, signs: Iterable[str]) -> bool:
+    return any(_compiled(sign).search(seen) for sign in signs)
 
 
 def _seen(text: str) -> str:

@@ -21,6 +21,7 @@ _REFERENCES: Final = re.compile(r"\+?refs/[A-Za-z0-9._/*-]+:refs/[A-Za-z0-9._/*-
 _URL: Final = re.compile(r"(?!-)(?!.*::).+")
 _WORKTREE: Final = re.compile(r"(?:\.\./)+[A-Za-z0-9._/-]+", re.ASCII)
 
+_PLACE: Final = ("core", "worktree")
 _NAMED: Final = re.compile(
     r"^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)",
     re.ASCII | re.IGNORECASE | re.MULTILINE,
@@ -76,6 +77,12 @@ def named_files(text: str) -> Iterator[tuple[bool, str]]:
     """The directories of hooks (True) and the configurations (False) that a configuration names."""
     for found in _NAMED.finditer(text):
         yield found[1].lower() == "hookspath", found[2].strip()
+
+
+def worktrees(content: bytes) -> frozenset[str]:
+    """The worktrees that a configuration names, relative to its directory."""
+    found = _settings(_text(content) or "")
+    return frozenset([value for section, _, key, value in found if (section, key) == _PLACE])
 
 
 def _is_harmless(setting: _Setting, *, is_new: bool) -> bool:

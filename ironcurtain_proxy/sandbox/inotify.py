@@ -63,7 +63,7 @@ class Inotify:
         self.overflowed = False
         """Whether events were lost since it was last set to False."""
         self.error = 0
-        """Why the last directory could not be watched, as a number of the system."""
+        """The system's error number of the last directory that could not be watched; 0: none."""
 
     def add(self, directory: str, *, contents: bool = False) -> bool:
         """Watch what comes into a directory, and with `contents` what is written there.

@@ -8,11 +8,11 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, assert_never
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
@@ -24,8 +24,7 @@ _MOST_LINKS: Final = 40
 _NPM_PREFIX: Final = re.compile(r"^\s*prefix\s*=\s*(\S.*?)\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchPlaces:
+class SearchPlaces(Struct, frozen=True, kw_only=True):
     """The places where a server searches for programs."""
 
     directory: Path
@@ -37,8 +36,7 @@ class SearchPlaces:
     """Directories the agent may write to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """The program that a launcher would run."""
 
     program: str
@@ -47,8 +45,7 @@ class Installed:
     """The version of the package; empty: not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotInstalled:
+class NotInstalled(Struct, frozen=True):
     """No installed program may replace the launcher."""
 
     why: str

@@ -4,8 +4,10 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
@@ -46,8 +48,7 @@ class Confinement:
         return (*self.profile.allow_write, *own)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """The command to run instead of a server's own."""
 
     argv: tuple[str, ...]
@@ -58,9 +59,9 @@ class Launch:
     descriptors: tuple[int, ...] = ()
     """Descriptors that the process inherits; closed by `close`."""
     directory: SocketDirectory | None = None
-    """What has to be gone when the process is; removed by `remove`. The sandbox is made there:
-    srt makes empty files where the directory that it is started in has no `.bashrc`, `.vscode`
-    and the like, and a workspace would be full of them while the server runs."""
+    """The directory that `remove` removes after the end of the process. The sandbox is made there:
+    srt makes empty files where the directory that it is started in has no `.bashrc`, `.vscode` and
+    the like, and a workspace would be full of them while the server runs."""
 
     def close(self) -> None:
         """Close our copies, once the process has been started or could not be."""
@@ -124,9 +125,9 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
 
 
 def _through(profile: SandboxProfile) -> tuple[str, ...]:
-    """What bounds the server, closes hidden directories and becomes the server; see `inside`.
+    """The program that bounds the server, closes hidden directories and becomes the server.
 
-    Nothing, where the profile hides what that needs to run.
+    Empty where the profile hides a file that the program needs.
     """
     needed = (sys.executable, sys.base_prefix, inside.__file__)
     real = [RealPath.from_text(os.path.realpath(path)) for path in needed]

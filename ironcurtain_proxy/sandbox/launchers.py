@@ -7,15 +7,15 @@ does not know what is installed.
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 Registry: TypeAlias = Literal["npm", "uv", "pipx"]
 """The installer: npm, uv or pipx."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
+class Launched(Struct, frozen=True, kw_only=True):
     """The package that a launcher fetches and runs."""
 
     registry: Registry
@@ -36,8 +36,7 @@ class Launched:
     for a range of versions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Launcher:
+class _Launcher(Struct, frozen=True, kw_only=True):
     """A program that fetches what it is to run."""
 
     words: tuple[str, ...]
@@ -46,7 +45,7 @@ class _Launcher:
     names_package: frozenset[str]
     """The options whose value is the package; without one it is the first argument."""
     takes_value: frozenset[str]
-    """Other options whose value must not be taken for the first argument."""
+    """Further options whose value must not be taken for the first argument."""
     harmless: frozenset[str]
     """Options that do not change which program runs."""
 

@@ -1,8 +1,9 @@
 """The limits of what a sandbox may use of the machine: section `limits` of a server's `sandbox`."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
@@ -10,8 +11,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 MEBIBYTE: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxLimits:
+class SandboxLimits(Struct, frozen=True, kw_only=True):
     """The limits of all processes of a sandbox together, except `open_files`."""
 
     processes: int = 4096
@@ -19,7 +19,7 @@ class SandboxLimits:
     open_files: int = 65_536
     """The most open files of one process."""
     memory_mb: int | None = None
-    """None: three quarters of the machine's."""
+    """Mebibytes of memory; None: three quarters of the machine's."""
     free_disk_mb: int = 1024
     """The space that stays free where the sandbox may write; 0: none."""
 

@@ -19,6 +19,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.sandbox.inotify import Event, Inotify
+from ironcurtain_proxy.sandbox.leads import Leads
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles, let_in, restore
 from ironcurtain_proxy.sandbox.steering import (
     HOOKS,
@@ -29,7 +30,6 @@ from ironcurtain_proxy.sandbox.steering import (
     is_accepted,
     is_bare,
     items_of,
-    led_to,
     may_point,
     place_of,
 )
@@ -69,35 +69,32 @@ class SteeringLookout:
     keeper: RemovedFiles
     inotify: Inotify = field(default_factory=Inotify)
     elsewhere: tuple[str, ...] = ()
-    """Other directories that servers may write to. They are not inspected."""
+    """Further directories that servers may write to. They are not inspected."""
     is_known: Callable[[str, Item], bool] = lambda _path, _item: False
     """Whether a new item is the user's own."""
     unseen: str = ""
-    """Why not everything is looked after: the first reason; empty: everything is."""
+    """The first reason why something is not looked after; empty: everything is."""
     _known: dict[str, _Known] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _turn: int = field(default=0, init=False)
     _begun: bool = field(default=False, init=False)
-    _led_to: list[str] = field(default_factory=list, init=False)
-    """Files that the places refer to outside of them."""
+    _leads: Leads = field(init=False)
+    """The paths that the places lead to outside of them."""
     _stuck: set[str] = field(default_factory=set, init=False)
     _unsaid: list[PutBack] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self._leads = Leads(self.roots)
 
     def begin(self) -> None:
         """Accept the current files as the user's. Before any server runs."""
         for place in self._search(self.roots):
             self._learn(place, is_new=False)
-        for known in list(self._known.values()):
-            for path in led_to(known.place, known.items):
-                target = os.path.realpath(path)
-                if known.place.kind == "pointer" and os.path.isdir(f"{target}/{HOOKS}"):  # noqa: PTH112  text
-                    self._learn(SteeringPlace(target, "git"), is_new=False)
-                elif self._is_ours(target):
-                    self._led_to.append(target)
+        found = [(one.place, one.items) for one in self._known.values()]
+        for place in self._leads.of_start(found):
+            if place.path not in self._known:
+                self._learn(place, is_new=False)
         self._begun = True
-
-    def _is_ours(self, path: str) -> bool:
-        return any(path.startswith(f"{root}/") for root in self.roots)
 
     def closed(self) -> tuple[str, ...]:
         """The files and directories that sandboxes are to close, the outermost first."""
@@ -114,8 +111,7 @@ class SteeringLookout:
                     found.append(path)
                     if _has_one_name(path):
                         known.closed[name] = inode
-        found += [path for path in self._led_to if os.path.lexists(path) and path not in found]
-        return tuple(found[:_MOST_CLOSED])
+        return tuple(found)
 
     def is_quiet(self) -> bool:
         """Whether a check would find nothing, determined at nearly no cost."""
@@ -160,8 +156,23 @@ class SteeringLookout:
         yield from self._holding(event.directory)
         if event.name not in NOT_SEARCHED:
             for place in self._come(event):
-                self._learn(place, is_new=True)
-                yield place.path
+                for one in (place, *self._led_by(place)):
+                    self._learn(one, is_new=True)
+                    yield one.path
+
+    def _led_by(self, place: SteeringPlace) -> Iterable[SteeringPlace]:
+        """Places that a new or moved repository leads to."""
+        former = self._former(_inode(place.path))
+        return self._leads.of_place(place, former.items if former else {})
+
+    def _former(self, inode: tuple[int, int] | None) -> "_Known | None":
+        return next((one for one in self._known.values() if one.inode == inode), None)
+
+    def _place_of(self, directory: str, name: str) -> SteeringPlace | None:
+        path = f"{directory}/{name}"
+        if self._leads.holds(path):
+            return SteeringPlace(path, "pointer")
+        return place_of(directory, name)
 
     def _come(self, event: Event) -> Iterable[SteeringPlace]:
         """The places that an event may have made."""
@@ -169,7 +180,7 @@ class SteeringLookout:
         if owner is not None:
             yield from self._inner(owner, event)
             return
-        place = place_of(event.directory, event.name)
+        place = self._place_of(event.directory, event.name)
         if place is not None:
             yield place
             yield from self._inside(place)
@@ -227,7 +238,7 @@ class SteeringLookout:
             with suppress(OSError), os.scandir(directory) as entries:
                 for entry in entries:
                     names.add(entry.name)
-                    place = place_of(directory, entry.name)
+                    place = self._place_of(directory, entry.name)
                     if place is not None:
                         yield place
                         yield from self._inside(place)
@@ -251,7 +262,7 @@ class SteeringLookout:
         if inode is None or (known is not None and known.inode == inode):
             return
         # Moved along with what was in it.
-        former = next((one for one in self._known.values() if one.inode == inode), None)
+        former = self._former(inode)
         if former is not None:
             stays = former.from_start and place.kind != "pointer"
             items = dict(former.items)

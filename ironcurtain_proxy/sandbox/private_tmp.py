@@ -9,9 +9,10 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.sandbox import inside
@@ -24,12 +25,11 @@ MOST_BYTES: Final = 2 << 30
 MOST_ENTRIES: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class PrivateTmp:
+class PrivateTmp(Struct, frozen=True):
     """The mount over the directories for temporary files."""
 
     directory: str
-    """On the machine; it is the server's own and ends with the session."""
+    """The directory on the machine; it is the server's own and ends with the session."""
     places: tuple[str, ...] = PLACES
     """The paths of the directory inside the sandbox."""
     shown: tuple[str, ...] = ()

@@ -7,15 +7,19 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import orjson
+from msgspec import Struct
+
+from ironcurtain_proxy.private_files import write_whole
 from ironcurtain_proxy.sandbox.abandoned import kill_all_with
 from ironcurtain_proxy.sandbox.directory import make_directory
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
-from ironcurtain_proxy.sandbox.wrapper import prepare
+from ironcurtain_proxy.sandbox.wrapper import WRAPPER, prepare
 
 VERSION: Final = "0.0.83"
 """The one version of srt that was tried."""
@@ -37,8 +41,7 @@ _NAMESPACES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """One thing that stands between this machine and a sandbox."""
 
     name: str
@@ -47,16 +50,14 @@ class Missing:
     """The command to run, or the thing to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Available:
+class Available(Struct, frozen=True):
     """A sandbox works on this machine."""
 
     command: tuple[str, ...]
     """Runs srt: the beginning of a command line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(Struct, frozen=True):
     """No sandbox works, with the reasons."""
 
     missing: tuple[Missing, ...]
@@ -137,3 +138,47 @@ def _ipc() -> str:
         return str(Path("/proc/self/ns/ipc").readlink())
     except OSError:
         return ""
+
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_WATCHED: Final = ("node", "srt", "bwrap", "socat", "rg")
+
+
+def recall(file: Path, environ: Mapping[str, str]) -> Available | None:
+    """The cached result of the probe; None: there is none, or something of it has changed.
+
+    A wrong entry prevents a server's start, and never removes its sandbox.
+    """
+    with suppress(OSError, orjson.JSONDecodeError):
+        said = orjson.loads(file.read_bytes())
+        if isinstance(said, dict) and said.get("machine") == _machine(environ):
+            found = shutil.which("srt", path=environ.get("PATH", os.defpath))
+            return None if found is None else Available((os.path.abspath(found),))  # noqa: PTH100
+    return None
+
+
+def remember(file: Path, environ: Mapping[str, str], _found: Available) -> None:
+    """Cache a success. A failed write costs another probe.
+
+    A failure is not cached, because a missing program may be installed later.
+    """
+    content = orjson.dumps({"machine": _machine(environ)})
+    with suppress(OSError):
+        if file.exists() and file.read_bytes() == content:
+            return
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(file, content)
+
+
+def _machine(environ: Mapping[str, str]) -> list[str]:
+    """The state that a sandbox depends on: this boot, this user, and each program."""
+    with suppress(OSError):
+        found = [_BOOT.read_text(encoding="ascii").strip(), str(os.getuid())]
+        places = [shutil.which(one, path=environ.get("PATH", os.defpath)) for one in _WATCHED]
+        for path in (*places, str(WRAPPER)):
+            if path is None:
+                return [os.urandom(8).hex()]
+            status = os.stat(path)  # noqa: PTH116  the numbers of the file behind a link
+            found.append(f"{os.path.realpath(path)} {status.st_mtime_ns} {status.st_size}")
+        return found
+    return [os.urandom(8).hex()]

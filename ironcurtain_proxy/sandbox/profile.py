@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
@@ -68,8 +70,7 @@ class SandboxProfile:
         return closed > 0 and closed >= _depth(path, (*self.allow_read, *self.allow_write))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxSurroundings:
+class SandboxSurroundings(Struct, frozen=True, kw_only=True):
     """The conditions of a server besides its own entry."""
 
     home: str

@@ -30,7 +30,7 @@ class RemovedFiles:
     """The directory of moved files. Only files that are kept already are removed."""
 
     directory: Path
-    """In the state directory, where no server looks. Made when it is needed."""
+    """The directory in the state directory, where no server looks. Made when it is needed."""
     _known: dict[bytes, str] = field(default_factory=dict, init=False)
     """The places of kept files, by content."""
 

@@ -87,7 +87,7 @@ def _said(profile: SandboxProfile, path: RealPath) -> str:
 
 
 def _why_closed(profile: SandboxProfile, request: AccessRequest) -> str | None:
-    """Why no approval opens one of a call's paths; None: all can be opened."""
+    """The reason why no approval opens one of a call's paths; None: all can be opened."""
     for fact in request.arguments:
         for value in fact.values:
             if isinstance(value, PathValue):
@@ -109,7 +109,7 @@ def _changed(profile: SandboxProfile, request: AccessRequest) -> list[RealPath]:
 
 
 def _why_not_named(profile: SandboxProfile, host: str) -> str | None:
-    """Why no approval opens a host; None: one does."""
+    """The reason why no approval opens a host; None: an approval opens it."""
     if profile.forbids(host) or not _NAMED.fullmatch(host):
         return f"{_network(profile, host)}: {host}"
     if "." not in host and host != _THIS_MACHINE:
@@ -120,7 +120,7 @@ def _why_not_named(profile: SandboxProfile, host: str) -> str | None:
 def _why_kept(
     profile: SandboxProfile, value: PathValue, roles: Sequence[ArgumentRole]
 ) -> str | None:
-    """Why no approval opens a path for what its roles need; None: one does, or it is open."""
+    """The reason why no approval opens a path for its roles; None: one does, or it is open."""
     changes = not _CHANGES.isdisjoint(roles) and profile.keeps_closed(value.path)
     why = _path(profile, value.path, changes=changes, reads="read-path" in roles)
     return None if why is None else f"{why} {value.text}"

@@ -4,8 +4,10 @@ A launcher needs a network and a place to write programs to, which no sandbox gi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
@@ -18,8 +20,7 @@ from ironcurtain_proxy.sandbox.installed import (
 from ironcurtain_proxy.sandbox.launchers import launched
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """The machine, for the search of installed programs."""
 
     state_dir: Path
@@ -85,7 +86,7 @@ def installation_of(spec: ServerSpec) -> str:
 
 
 def why_unconfined(spec: ServerSpec, machine: Machine) -> str:
-    """Why a server that a launcher fetches is not confined, and the command that changes it."""
+    """The reason why a server of a launcher is not confined, and the command that helps."""
     found = look_up(spec, machine)
     but = f" ({found.why})" if isinstance(found, NotInstalled) and found.why else ""
     what = f"{spec.command} fetches its package, which no sandbox lets it{but}"

@@ -8,10 +8,10 @@ import fcntl
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
@@ -26,8 +26,7 @@ _DOMAIN: Final = re.compile(
 _SEALS: Final = ("F_SEAL_SEAL", "F_SEAL_SHRINK", "F_SEAL_GROW", "F_SEAL_WRITE")
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSettings:
+class SandboxSettings(Struct, frozen=True):
     """The settings of srt."""
 
     fields: Mapping[str, Json]

@@ -7,18 +7,21 @@ This file reads and changes nothing.
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.sandbox.git_settings import is_harmless, named_files
+from msgspec import Struct
+
+from ironcurtain_proxy.model.steering import STEERING, STEERING_FILES
+from ironcurtain_proxy.sandbox.git_settings import is_harmless, named_files, worktrees
 
 SteeringKind: TypeAlias = Literal["git", "claude", "pointer"]
-"""A directory of git's; a `.claude`, `.cursor`, `.vscode` or `.ironcurtain`; one of these names as
-a file or a link, or `.mcp.json`."""
+"""A directory of git's; one that holds settings, such as `.claude`; one of these names as a file or
+a link, a file such as `.mcp.json`, or what settings lead to."""
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LARGEST: Final = 1 << 20
@@ -26,26 +29,20 @@ _MOST_ITEMS: Final = 2000
 _CONFIGURATIONS: Final = ("config", "config.worktree")
 _ITEMS: Final = (*_CONFIGURATIONS, "commondir")
 HOOKS: Final = "hooks"
-_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    ".claude": ("settings",),
-    ".cursor": ("mcp.json",),
-    ".vscode": ("mcp.json",),
-    ".ironcurtain": ("policy", "compiled-policy", "dynamic-lists"),
-}
-"""The beginnings of names of files that steer an agent's client or the proxy, by directory."""
-_SERVERS: Final = ".mcp.json"
-"""A file that names programs for an agent's client to start."""
+_TODO: Final = "rebase-merge/git-rebase-todo"
+"""The commands of a rebase that waits for the user to go on."""
+_RUNS: Final = re.compile(rb"^[ \t]*(?:exec|x)\b", re.MULTILINE)
 _BARE: Final = ("HEAD", "objects", "refs")
 NOT_SEARCHED: Final = frozenset({"node_modules"})
-"""Nobody works in there, and there is most of what a large tree holds."""
+"""The names of directories that are not searched: nobody works in them, and they hold most of a
+large tree."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One file of a place."""
 
     content: bytes | None
-    """None: no file, too large to be kept, or not to be read."""
+    """The content; None: no file, too large to be kept, or not readable."""
     mode: int = 0
     signature: tuple[int, ...] = ()
     """The stamp of a file whose content is not kept: inode, size and times."""
@@ -59,8 +56,7 @@ class Item:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SteeringPlace:
+class SteeringPlace(Struct, frozen=True):
     """A directory with steering files."""
 
     path: str
@@ -70,12 +66,12 @@ class SteeringPlace:
 def place_of(directory: str, name: str) -> SteeringPlace | None:
     """The steering place of a directory's entry; None: it steers nothing."""
     lower = name.lower()
-    if lower not in {".git", _SERVERS, *_SETTINGS}:
+    if lower != ".git" and lower not in STEERING and lower not in STEERING_FILES:
         return None
     path = f"{directory}/{name}"
     with suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
-            if lower == _SERVERS:
+            if lower in STEERING_FILES:
                 return None
             return SteeringPlace(path, "git" if lower == ".git" else "claude")
         return SteeringPlace(path, "pointer")
@@ -106,13 +102,22 @@ def items_of(place: SteeringPlace) -> Mapping[str, Item]:
 
 
 def _settings(directory: int, kind: str) -> dict[str, Item]:
-    steering = _SETTINGS.get(kind.lower(), ())
+    steering = STEERING.get(kind.lower(), ())
     names = [name for name in _names(directory) if name.lower().startswith(steering)]
     return _read_each(directory, names)
 
 
 def _of_git(directory: int) -> dict[str, Item]:
-    return {**_read_each(directory, _ITEMS), **_hooks(directory)}
+    return {**_read_each(directory, _ITEMS), **_hooks(directory), **_running_todo(directory)}
+
+
+def _running_todo(directory: int) -> dict[str, Item]:
+    """The commands of a rebase, if any of them runs a program."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = _read(directory, _TODO)
+        if found.content is None or found.content.startswith(b"-> ") or _RUNS.search(found.content):
+            return {_TODO: found}
+    return {}
 
 
 def _hooks(directory: int) -> dict[str, Item]:
@@ -175,11 +180,26 @@ def is_accepted(place: SteeringPlace, name: str, before: Item | None, now: Item)
         return True
     if place.kind == "git" and name in _CONFIGURATIONS and now.content is not None:
         was = None if before is None else before.content
-        return not now.content.startswith(b"-> ") and is_harmless(was, now.content)
+        is_plain = not now.content.startswith(b"-> ") and is_harmless(was, now.content)
+        return is_plain and _stays(place, was, now.content)
     if place.kind == "git" and name == "commondir" and now.content is not None:
         # As `git worktree add` writes it.
         return now.content == b"../..\n" and "/.git/worktrees/" in place.path
     return False
+
+
+def _stays(place: SteeringPlace, before: bytes | None, now: bytes) -> bool:
+    """Whether the worktree that a new configuration names is a submodule's of the same repository.
+
+    Any other could be the home directory, where a checkout writes.
+    """
+    found = worktrees(now)
+    if not found <= worktrees(before or b""):
+        owner, modules, _ = place.path.partition("/.git/modules/")
+        return bool(modules) and all(
+            os.path.normpath(f"{place.path}/{one}").startswith(f"{owner}/") for one in found
+        )
+    return True
 
 
 def inner_directories(place: SteeringPlace) -> Iterator[tuple[str, bool]]:

@@ -95,7 +95,7 @@ def opening_for(
 
 
 def _why_not_as_named(path: RealPath) -> str | None:
-    """Why what a command names is not opened: a link in it leads to another place."""
+    """The reason why a named path is not opened: a link in it leads to another place."""
     above = str(RealPath(path.parts[:-1]))
     if os.path.realpath(above) == above:
         return None

@@ -28,18 +28,18 @@ class Asker:
 
     client: str = ""
     workspace: str = ""
-    """With `~` for the home directory."""
+    """The workspace, with `~` for the home directory."""
     words: str = ""
     """The user's last message, cut."""
 
     def told(self) -> str:
-        """On one line: `an-agent 2.1 · ~/project · "fix the tests"`; empty: nothing is known."""
+        """The asker on one line: `an-agent 2.1 · ~/project · "fix the tests"`; empty: unknown."""
         words = f'"{self.words}"' if self.words else ""
         return " · ".join([part for part in (self.client, self.workspace, words) if part])
 
 
 def asker_of(one: PendingRequest) -> Asker:
-    """Who asks a question, from files beside it, else from the session's state file.
+    """The asker of a question, from files beside it, else from the session's state file.
 
     Unreadable parts are left out.
     """

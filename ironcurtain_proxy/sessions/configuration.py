@@ -12,11 +12,12 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.environment import (
     CONFIG_VARIABLE,
@@ -39,8 +40,7 @@ _MOST_BYTES: Final = 1 << 18
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionConfiguration:
+class SessionConfiguration(Struct, frozen=True, kw_only=True):
     """The settings of a running session, as its files give them now."""
 
     settings: Settings
@@ -48,7 +48,7 @@ class SessionConfiguration:
     policy_version: str
     """The version of the policy in force there; empty: not known."""
     policy_problem: str
-    """Why the files of the policy are not in force there; empty: they are."""
+    """The reason why the files of the policy are not in force there; empty: they are."""
 
 
 def said_before_commands(asking: SessionConfiguration, environ: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Session directories in `~/.ironcurtain/sessions`: locking them, and removing old ones.
+"""The session directories in `~/.ironcurtain/sessions`: their locks, and the removal of old ones.
 
 A running proxy holds a shared lock (flock) on its session's directory itself: no file in the
 directory can imitate it, and it ends with the process. A directory is removed under an exclusive

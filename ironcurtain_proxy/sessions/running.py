@@ -8,11 +8,11 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
@@ -27,8 +27,7 @@ _log = logging.getLogger(__name__)
 _MOST_BYTES: Final = 1 << 18
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningSession:
+class RunningSession(Struct, frozen=True, kw_only=True):
     """One session whose process is running."""
 
     session: str
@@ -39,7 +38,7 @@ class RunningSession:
     policy_version: str
     """The policy in force; empty: not known yet."""
     policy_problem: str
-    """Why the files of the policy are not what is in force; empty: they are."""
+    """The reason why the files of the policy are not in force; empty: they are."""
     servers: tuple[str, ...]
     config: str | None
     mailboxes: tuple[Path, ...]

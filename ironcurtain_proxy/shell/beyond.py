@@ -22,7 +22,7 @@ _PRUNES: Final = words("gc prune repack")
 
 
 def why_beyond(command: SimpleCommand, place: Place) -> str | None:
-    """Why a command does what cannot be taken back; None if nothing says so."""
+    """The reason why a command cannot be taken back; None: nothing says so."""
     privileged = why_privileged(command)
     if privileged is not None:
         return privileged

@@ -1,4 +1,4 @@
-"""Which branches a shell command commits and pushes to.
+"""The branches that a shell command commits and pushes to.
 
 Known only where nothing in the command could have moved git elsewhere: another directory, another
 repository, a variable, a wrapper, a remote that is none of the repository's own. What is not known
@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.wrappers import inner_commands
 
 CURRENT: Final = "HEAD"
-"""Stands for the branch that the repository is on."""
+"""The mark for the current branch of the repository."""
 
 _GIT: Final = frozenset({"git", "/usr/bin/git", "/bin/git", "/usr/local/bin/git"})
 
@@ -30,11 +30,11 @@ _STATEFUL: Final = frozenset(
     | {"set", "shopt", "alias", "unalias", "source", ".", "eval", "exec", "trap", "read", "mapfile"}
     | {"readarray", "let", "getopts", "builtin", "command", "enable", "hash", "umask", "coproc"}
 )
-"""What changes the shell that the next command finds itself in."""
+"""Commands that change the shell for the commands after them."""
 
 _REMOTE: Final = "origin"
-"""Where a push may go. An address or a path leads anywhere, and to git any other name may be a
-directory, whose hooks it runs."""
+"""The remote that a push may name. An address or a path leads anywhere, and to git any other name
+may be a directory, whose hooks it runs."""
 
 
 def branches_of_command(parsed: ParsedCommand) -> tuple[str, ...] | None:
@@ -88,7 +88,7 @@ def _of_git(words: Sequence[Word]) -> Sequence[str] | None:
 
 
 def _of_push(arguments: Sequence[str | None]) -> Sequence[str] | None:
-    """A push without refspecs goes where the configuration says, which the agent may have set."""
+    """The refspecs of a push; None: not known. Without one, git's configuration decides."""
     named = [text for text in arguments if text not in _PUSH_OPTIONS]
     if any(text is None or text.startswith("-") for text in named) or named[:1] != [_REMOTE]:
         return None

@@ -1,4 +1,4 @@
-"""What a shell command may need, as capabilities.
+"""The capabilities that a shell command may need.
 
 Coarse, and on the careful side: a profile may deny a capability, so nothing that a command may do
 is left out. Only of a command that is shown to read is it known that it needs no more.
@@ -35,7 +35,7 @@ _DECLARE: Final = words("export declare typeset")
 
 
 def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capability]:
-    """What a command may need.
+    """The capabilities that a command may need.
 
     Args:
         parsed: the command.
@@ -66,7 +66,7 @@ _LOOK_AHEAD: Final = 6
 
 
 def _connects(command: SimpleCommand) -> bool:
-    """Whether a text that is not understood may say `/dev/tcp`: its loose words have no slashes."""
+    """Whether a text that is not understood may name `/dev/tcp`. Loose words have no slashes."""
     names = [word.text for word in command.words[:2]]
     return names in (["dev", "tcp"], ["dev", "udp"])
 
@@ -93,7 +93,7 @@ def _touches_secrets(command: SimpleCommand) -> bool:
 
 
 def _declares(command: SimpleCommand) -> bool:
-    """Whether `export` and the like give a variable a value, and show none."""
+    """Whether `export` and the like give a variable a value, and print none."""
     return bool(command.words[1:]) and all("=" in word.prefix for word in command.words[1:])
 
 
@@ -122,7 +122,7 @@ _QUIET: Final = _SPEAKERS | _SILENT
 
 
 def _without_document(command: SimpleCommand) -> SimpleCommand:
-    """`cat <<EOF` without its text, where no other program of the command could run the text."""
+    """The command without the text of `cat <<EOF`, if no other program could run the text."""
     if name_of(command) != "cat" or len(command.words) > 1:
         return command
     kept = [one for one in command.redirections if one.operator not in {"<<", "<<<"}]

@@ -41,11 +41,11 @@ class Located:
     start: int
     command: SimpleCommand
     is_first: bool
-    """Nothing before it decides whether it runs."""
+    """Whether no part before it decides if it runs."""
     values: tuple[Word, ...] = ()
-    """Of the head of a loop: the words that its variable goes through."""
+    """The words of the variable of a loop, for the head of the loop."""
     end: int = 0
-    """Of the same: where the loop ends."""
+    """The end of the loop, for its head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class _Definition:
     values: tuple[str, ...]
     start: int
     end: int
-    """Uses from here on count only where the definition always runs."""
+    """The place from which on uses count only if the definition always runs."""
     is_first: bool
 
     def reaches(self, use: int) -> bool:
@@ -118,7 +118,7 @@ def _may_redefine(command: SimpleCommand) -> bool:
 
 
 def _defined(command: SimpleCommand) -> Iterator[str]:
-    """Every name that a command gives a value, each time it does."""
+    """The names that a command gives a value, each as often as it does so."""
     yield from (assignment.name for assignment in command.assignments)
     name = command.words[0].text if command.words else None
     if name in {"read", "export"}:

@@ -12,8 +12,7 @@ from ironcurtain_proxy.shell.options import words
 from ironcurtain_proxy.shell.outward import sub_commands
 
 Disturbance: TypeAlias = Literal["files", "branch", "remotes", "shell"]
-"""Files of the project, the branch that is checked out, where remotes lead, and the shell itself:
-what a name runs."""
+"""The changed thing: files of the project, the current branch, the remotes, or the shell itself."""
 
 _PLACERS: Final = words(
     """
@@ -21,7 +20,7 @@ _PLACERS: Final = words(
     sqlite3 jq yq gh glab aws gcloud scp
     """
 )
-"""Programs that write what their operands say where their operands say."""
+"""Programs that write given content to given places."""
 _SHELL: Final = words("source . export alias unalias declare typeset local eval hash enable shopt "
                       "exec trap set unset readonly builtin function")  # fmt: skip
 
@@ -35,7 +34,7 @@ _GIT: Final[dict[str, frozenset[Disturbance]]] = {
     **dict.fromkeys(("checkout", "switch"), frozenset({"files", "branch"})),
     "branch": frozenset({"branch"}),
 }  # fmt: skip
-"""By sub-command; others may change everything."""
+"""The changes by sub-command of git; other sub-commands may change everything."""
 
 
 def disturbances(parts: Iterable[Part]) -> frozenset[Disturbance]:

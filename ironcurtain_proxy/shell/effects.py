@@ -46,18 +46,18 @@ _TRUSTED: Final = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebre
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One simple command of a command, and what it can do."""
+    """One simple command of a command, and its effect."""
 
     command: SimpleCommand
     effect: EffectLevel
     reason: str
-    """Names programs and options, never the values of arguments."""
+    """The reason, which names programs and options, never the values of arguments."""
     place: Place
-    """Where it runs, after each `cd` before it."""
+    """The place where the part runs, after each `cd` before it."""
 
     @property
     def program(self) -> str | None:
-        """Its name without a directory; None if it is not known."""
+        """The program's name without a directory; None: it is not known."""
         return name_of(self.command)
 
 
@@ -118,7 +118,7 @@ def _moved(command: SimpleCommand, place: Place) -> Place:
 
 
 def _elsewhere(place: Place, directory: str | None) -> Place:
-    """Another directory may belong to another repository."""
+    """The place after a change of directory: another directory may belong to another repository."""
     return replace(place, directory=directory, has_repository=False, branch=None, push_to=None)
 
 
@@ -150,7 +150,7 @@ def _part(
 
 
 def _in_its_directory(command: SimpleCommand, place: Place) -> tuple[SimpleCommand, Place]:
-    """`git -C DIR status` as `git status` in that directory."""
+    """The command and its place, with `git -C DIR status` as `git status` in that directory."""
     while name_of(command) == "git" and [word.text for word in command.words[1:2]] == ["-C"]:
         there = directory_after(command.words[2:3], place)
         if there is None:
@@ -178,7 +178,7 @@ def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
 
 
 def _around(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
-    """Why a command that runs others does more than they do; None if it does not."""
+    """The reason why a command that runs others does more than they do; None: it does not."""
     for redirection in command.redirections:
         reason = why_not_redirect(redirection, place, variables)
         if reason is not None:
@@ -251,14 +251,14 @@ def _echo(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str 
 
 
 def _set(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
-    """`set` with options of the shell only: without arguments it shows every variable."""
+    """The reason why `set` does more than set options; without arguments it prints variables."""
     del place, variables
     plain = bool(rest) and all(word.text in _SETTINGS for word in rest)
     return None if plain else "it changes the shell"
 
 
 def _command(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
-    """`command -v NAME` only, which prints the place of a program."""
+    """The reason why `command` does more than `command -v NAME`, which prints a program's place."""
     del place, variables
     asks = bool(rest) and rest[0].text == "-v" and all(word.text is not None for word in rest)
     return None if asks else "it runs another program"

@@ -224,7 +224,7 @@ class _Started:
 
     words: Sequence[Word]
     launcher: tuple[str, ...] | None
-    """None: the program that it starts is not known."""
+    """The launcher; None: the program that it starts is not known."""
     rest: Sequence[Word]
 
 
@@ -275,7 +275,7 @@ def _reading_elsewhere(words: Sequence[Word], place: Place) -> Family | None:
 
 
 def _of_kind(task: Task, kept: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The sub-command, or the kind of sub-commands that it belongs to, and what stays behind it."""
+    """The sub-command, or its kind of sub-commands, and the words after it."""
     words = tuple(kept)
     if task.path == ("gh", "api"):
         words = plain_request(words)
@@ -286,7 +286,7 @@ def _of_kind(task: Task, kept: list[str]) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def _of_script(words: Sequence[Word], script: str, place: Place) -> Family:
-    """A script of the project, with all its arguments: it does what the file says."""
+    """The family of a script of the project, with all its arguments."""
     texts = tuple(map(spelled, words))
     known = all(word.text is not None for word in words)
     return Family(
@@ -299,7 +299,7 @@ def _of_script(words: Sequence[Word], script: str, place: Place) -> Family:
 
 
 def _push_spelled_out(words: list[Word], place: Place) -> list[Word]:
-    """A push with its remote and branch, so that each spelling of it is the same family."""
+    """The words of a push with remote and branch, so that all spellings are one family."""
     operands = [word for word in words[2:] if not word.prefix.startswith("-")]
     texts = [word.text for word in operands]
     if place.push_to is not None and texts in ([], [place.push_to[0]]):
@@ -310,7 +310,7 @@ def _push_spelled_out(words: list[Word], place: Place) -> list[Word]:
 
 
 def _redirected(command: SimpleCommand, place: Place) -> list[str] | None:
-    """Redirections that belong to the family: all that write to a file."""
+    """The redirections of a family: all that write to a file."""
     kept: list[str] = []
     for one in command.redirections:
         target = one.target.text

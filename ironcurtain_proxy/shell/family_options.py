@@ -54,7 +54,7 @@ def _option(task: Task, text: str, following: Word | None, place: Place) -> tupl
 
 
 def _not_known(text: str, following: Word | None) -> tuple[list[str], int]:
-    """An option that perhaps takes a value: the next word stays with it."""
+    """An option that may take a value, with the next word."""
     if "=" in text or following is None or following.prefix.startswith("-"):
         return [text], 0
     return [f"{text} {spelled(following)}"], 1

@@ -28,7 +28,7 @@ class Task:
     after: "Task | None" = None
     """The rule for the words behind `--`; None: the rule of test runners."""
     only_reads: bool = False
-    """It is one kind with the other sub-commands of its program that only read."""
+    """Whether this sub-command is of one kind with the others of its program that only read."""
 
     @property
     def has_meaning(self) -> bool:
@@ -108,14 +108,15 @@ def _parsed() -> Mapping[tuple[str, ...], Task]:
 
 TASKS: Final = _parsed()
 _AFTER: Final = TASKS[("*after",)]
-"""For what a task hands on behind `--`: names of tests and files, as a test runner takes them."""
+"""The rule for words behind `--` that a task hands on to a test runner: names of tests and files.
+"""
 _SCRIPT_RUNNERS: Final = frozenset({"npm", "yarn", "pnpm", "bun", "mise", "task"})
 _HANDS_ON: Final = frozenset(
     {"npm", "yarn", "pnpm", "bun", "cargo", "mise", "task", "dotnet", "swift", "bazel", "vitest",
      "jest", "turbo", "nx", "gradle", "stack", "cabal", "ng", "mix", "gotestsum", "tox", "nox",
      "hatch", "meson", "pants", "buck2", "deno", "gradlew", "cross"}
 )  # fmt: skip
-"""Programs that hand what stands behind `--` to what they run. For others it is operands."""
+"""Programs that hand the words behind `--` to what they run. For others they are operands."""
 _TESTS: Final = re.compile(
     r"test|t\b|lint|check|spec|e2e|unit|fmt|format|type|build|bench|cover|jest|tox|nox|run\b|py\d"
 )
@@ -159,7 +160,7 @@ _LEADING: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
         ("dotnet", "", ""),
     )
 }
-"""Options before the sub-command that stand behind it as well; those with a value second."""
+"""Options that stand before the sub-command or behind it; those with a value second."""
 
 
 def hoisted(words: Sequence[Word]) -> list[Word]:
@@ -357,7 +358,7 @@ def names_what_is_never_general(texts: Sequence[str]) -> bool:
 
 
 def _never_git(texts: Sequence[str]) -> bool:
-    """Merges, forced pushes, pushes to protected branches, and what deletes."""
+    """Whether a git command merges, forces, deletes, or pushes to a protected branch."""
     commands = [text for text in texts[1:] if not text.startswith("-")]
     match commands[:1]:
         case ["push"]:

@@ -75,7 +75,7 @@ _NAMES: Final = re.compile(
 
 
 def _config(reading: ParsedOptions) -> str | None:
-    """Check that one name is read, which holds no secret."""
+    """Check that one name is read, and that it holds no secret."""
     words = [word.text or "" for word in reading.operands]
     if words[:1] == ["get"]:
         words = words[1:]
@@ -148,7 +148,7 @@ _GLOBAL: Final = frozenset({"--no-pager", "-P", "--no-optional-locks"})
 
 
 def why_not_git(words: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
-    """Why a git command is more than reading; None if it only reads."""
+    """The reason why a git command does more than read; None: it only reads."""
     at = 0
     while at < len(words) and (words[at].text in _GLOBAL or words[at].text == "-C"):
         if words[at].text == "-C":

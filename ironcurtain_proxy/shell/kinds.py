@@ -40,7 +40,7 @@ _DRAFT: Final = frozenset({"-d", "--draft"})
 
 
 def reading(kept: Sequence[str]) -> tuple[str, ...] | None:
-    """The repository that a reading sub-command of `gh` is about; None: more than it matters."""
+    """The repository that a reading sub-command of `gh` is about; None: it is about more."""
     if not kept:
         return ()
     found = _REPOSITORY.fullmatch(kept[0])
@@ -71,7 +71,7 @@ class _Request:
 
 
 def plain_request(kept: Sequence[str]) -> tuple[str, ...]:
-    """The words of `gh api` in one spelling: the method is left out where it goes without saying.
+    """The words of `gh api` in one spelling: a method that is the default is left out.
 
     With fields, `gh api` sends a POST, else a GET.
     """

@@ -138,7 +138,7 @@ _PLAIN_WRAPPERS: Final = words(
     "env command builtin exec nice ionice time timeout gtimeout stdbuf setsid caffeinate arch npx"
     " bunx uvx xargs find gfind fd fdfind watch eval sh bash dash zsh ksh"
 )
-"""Programs that are as dangerous as what they run."""
+"""Programs that are as dangerous as the programs that they run."""
 
 
 def _operation(command: SimpleCommand) -> ShellOperation:
@@ -177,7 +177,7 @@ _HELPER: Final = re.compile(r"[\w+.-]+::")
 
 
 def _git(texts: Sequence[str]) -> ShellOperation:
-    """The sub-command after git's own options; a push that can take commits away is forced."""
+    """The operation of a git sub-command. A push that can remove commits is a forced one."""
     at = 0
     while at < len(texts) and texts[at].startswith("-"):
         at += 2 if texts[at] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace"} else 1
@@ -204,7 +204,7 @@ def _runs(text: str) -> bool:
 
 
 def _forces(text: str) -> bool:
-    """`-f`, `--force…`, `--mirror`, `--delete`, `+branch`, `:branch`, or not known."""
+    """Whether a word of a push forces, deletes or is unknown: `--force…`, `+branch`, `:branch`."""
     if text.startswith("--"):
         name = text.partition("=")[0]
         return any(

@@ -1,4 +1,4 @@
-"""Commands that are known to reach something outside the sandbox.
+"""Commands that reach something outside the sandbox.
 
 The tables decide which commands are asked about before they run. Safety does not depend on them: a
 command that they miss runs without a network, fails, and is asked about when the call is repeated.
@@ -140,7 +140,7 @@ _WITH_VALUE: Final = frozenset(
 
 
 def sub_commands(rest: Sequence[Word]) -> list[str]:
-    """The words from the first that is no option, up to the next option."""
+    """The words from the first operand up to the next option."""
     found: list[str] = []
     at = 0
     while at < len(rest):

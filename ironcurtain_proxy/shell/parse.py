@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tree_sitter import Language
 
 MAX_LENGTH: Final = 8192
-"""Bytes. The grammar's error recovery takes quadratic time: a quarter of a second for these."""
+"""The most bytes. The grammar's error recovery takes quadratic time: a quarter of a second for
+these."""
 
 MAX_DEPTH: Final = 4
 """The most levels of texts in texts, such as `sh -c "sh -c ls"`."""
@@ -62,7 +63,7 @@ def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
 
 
 def _loose_words(text: str) -> tuple[str, ...]:
-    """The words that could be names in a text that is not understood, without quotes."""
+    """The possible names of programs in a text that is not understood, without quotes."""
     return tuple(dict.fromkeys(_NAMES.findall(text[: MAX_LENGTH * 8])))
 
 

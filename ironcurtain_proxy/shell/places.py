@@ -8,12 +8,13 @@ from typing import Final
 
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.steering import STEERING, STEERING_FILES
 from ironcurtain_proxy.shell.secrets import may_match_a_secret, names_a_secret
 
 _SYSTEM: Final = ("/usr", "/opt", "/bin", "/lib", "/lib64", "/tmp", "/var/tmp", "/private/tmp")  # noqa: S108  compared, never opened
 _STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-_HOOKS: Final = (".git", ".claude", ".cursor", ".vscode", ".ironcurtain", ".husky", ".mcp.json")
-"""Names of files that make programs run, and of directories that hold some, wherever they are."""
+_HOOKS: Final = frozenset({".git", ".husky", *STEERING, *STEERING_FILES})
+"""Names of files that make programs run, and of directories with such files, at any place."""
 
 
 def path_of(word: Word, place: Place) -> str | None:
@@ -125,7 +126,7 @@ def _why_not_glob(word: Word, place: Place) -> str | None:
 
 
 def is_protected_name(path: str) -> bool:
-    """Whether a path has a name of which some are protected wherever they are.
+    """Whether a path has a name that is protected at some places.
 
     A pattern that begins with a dot may stand for one: `.g*/hooks`, `.{git,x}`.
     """

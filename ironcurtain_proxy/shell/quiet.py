@@ -1,4 +1,4 @@
-"""Local parts of a command that run no other program: the sandbox holds what they do.
+"""The local parts of a command that run no other program, so that the sandbox holds their effects.
 
 Such a part may stand beside an approved one that reaches out, as in `git fetch origin && git merge
 origin/main`, without an approval of its own: it has no use for the network that is open meanwhile,
@@ -40,7 +40,7 @@ _GIT: Final[Mapping[str, frozenset[str]]] = {
         "tag": "-a -m -d -f",
     }.items()
 }
-"""By sub-command: its options that run nothing."""
+"""The options of git's sub-commands that run nothing."""
 _FILES: Final = words("mkdir touch cp mv rm rmdir")
 _FLAGS: Final = re.compile(r"-[A-Za-z]+|--[a-z-]+")
 _OPERAND: Final = re.compile(r"[^-].*", re.DOTALL)

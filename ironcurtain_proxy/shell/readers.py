@@ -1,4 +1,4 @@
-"""Programs that only read, with the options and operands for which that is certain.
+"""Programs that only read, with the options and operands for which this is certain.
 
 An option whose arity differs between implementations (GNU, BSD) stays out: a value taken for an
 operand, or the reverse, would hide a word from the check.
@@ -50,7 +50,7 @@ def _sed(reading: ParsedOptions) -> str | None:
 
 
 _LINE: Final = r"/(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]\n/]*\])*/"
-"""An expression that a line matches. It runs nothing."""
+"""An expression that matches lines, and runs nothing."""
 _AWK: Final = re.compile(
     rf"\s*(?:NR ?[<>=!]=? ?\d+|NF|{_LINE}(?:, ?{_LINE})?)?"
     r"(?: ?(?:&&|\|\|) ?NR ?[<>=!]=? ?\d+)?\s*"
@@ -250,7 +250,7 @@ _VALUES: Final = words(
 
 
 def why_not_find(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
-    """Why a `find` is more than listing; None if it only lists."""
+    """The reason why a `find` does more than list; None: it only lists."""
     del variables  # nothing that is not known may stand there
     if any(word.splits or word.text is None for word in rest):
         return "an argument that is not known could be an action"
@@ -278,7 +278,7 @@ _JOINS: Final = frozenset({"!", "&&", "||"})
 def why_not_test(
     name: str, rest: Sequence[Word], place: Place, variables: frozenset[str]
 ) -> str | None:
-    """Why `test`, `[` or `[[` is more than reading; None if it only reads.
+    """The reason why `test`, `[` or `[[` does more than read; None: it only reads.
 
     Arithmetic is more: shells evaluate an operand of `-eq`, `-v` or `-t` as an expression, and a
     substitution in a subscript is run then: `[[ 'a[$(id)]' -eq 0 ]]`.

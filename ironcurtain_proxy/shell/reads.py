@@ -21,7 +21,7 @@ from ironcurtain_proxy.shell.options import Options, ParsedOptions, options, rea
 from ironcurtain_proxy.shell.places import path_of, why_not_read
 
 Operands: TypeAlias = Literal["none", "text", "names", "files", "pattern"]
-"""What the operands of a program are: `text` without effect; `names` of programs; `files` that it
+"""The kind of a program's operands: `text` without effect; `names` of programs; `files` that it
 reads; a `pattern` and then files."""
 
 SHOWN_VARIABLES: Final = frozenset(
@@ -33,7 +33,7 @@ SHOWN_VARIABLES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingProgram:
-    """A program, or a sub-command, that only reads if it is called like this."""
+    """A program or a sub-command, and the conditions under which it only reads."""
 
     options: Options
     operands: Operands = "files"
@@ -67,7 +67,7 @@ def reader(
 def why_not_reader(
     found: ReadingProgram, words: Sequence[Word], place: Place, variables: frozenset[str]
 ) -> str | None:
-    """Why a call of the program is more than reading; None if it only reads.
+    """The reason why a call of the program does more than read; None: it only reads.
 
     Args:
         found: the program's entry in the table.
@@ -94,7 +94,7 @@ def why_not_reader(
 
 
 def _reads_each(found: ReadingProgram) -> bool:
-    """Whether each operand is a file to read, so that it does not matter how many there are.
+    """Whether each operand is a file to read, so that their number does not matter.
 
     Behind a pattern, no check looks at the files.
     """
@@ -156,7 +156,7 @@ def assigned(commands: Sequence[SimpleCommand]) -> frozenset[str]:
 
 
 def why_not_assign(one: Assignment, *, alone: bool, variables: frozenset[str]) -> str | None:
-    """Why an assignment can change what programs do; None if it cannot."""
+    """The reason why an assignment can change what programs do; None: it cannot."""
     if alone and LOCAL_NAME.fullmatch(one.name) and one.value.variables <= variables:
         return None
     if not alone and one.value.text is not None:
@@ -168,7 +168,7 @@ def why_not_assign(one: Assignment, *, alone: bool, variables: frozenset[str]) -
 
 
 def why_not_redirect(one: Redirection, place: Place, variables: frozenset[str]) -> str | None:
-    """Why a redirection is more than reading; None if it only reads."""
+    """The reason why a redirection does more than read; None: it only reads."""
     target = one.target
     match one.operator:
         case "<&-" | ">&-":

@@ -43,7 +43,7 @@ _HEREDOC: Final = frozenset({"<<", "<<-", "heredoc_start", "heredoc_body", "here
 
 
 class _CommandParts:
-    """A simple command while it is put together."""
+    """The parts of a simple command while it is read."""
 
     def __init__(self) -> None:
         self.words: list[Word] = []
@@ -80,7 +80,7 @@ def read_statements(reading: TextReading, root: "Node") -> None:
 
 
 _EXPRESSIONS: Final = WORD_KINDS | {"subscript", "binary_expression", "unary_expression"}
-"""Parts of words that were compared with the text already."""
+"""Parts of words that were already compared with the text."""
 
 
 def _container(reading: TextReading, node: "Node") -> None:
@@ -113,13 +113,13 @@ def _part(reading: TextReading, node: "Node", child: "Node") -> None:
 
 
 def _is_group(reading: TextReading, node: "Node") -> bool:
-    """`{` and `}` are words like others unless a blank and a `;` say otherwise."""
+    """Whether a node is a group. `{` and `}` are words unless a blank and a `;` follow."""
     inner = reading.text_of(node)[1:-1]
     return inner[:1].isspace() and inner.rstrip(b" \t")[-1:] in {b";", b"&", b"\n"}
 
 
 def _comment(reading: TextReading, node: "Node") -> None:
-    """A comment is one only after a blank, and to the end of its line."""
+    """Read a comment, which begins after a blank and goes to the end of its line."""
     before = reading.source[max(node.start_byte - 1, 0) : node.start_byte]
     after = reading.source[node.end_byte : node.end_byte + 1]
     whole = before in {b"", b" ", b"\t", b"\n"} and after in {b"", b"\n"}
@@ -128,7 +128,7 @@ def _comment(reading: TextReading, node: "Node") -> None:
 
 
 def _for_head(reading: TextReading, node: "Node") -> None:
-    """`for name in words`: the name is assigned."""
+    """Read `for name in words`: the name is assigned."""
     previous: Node | None = None
     name = ""
     values: list[Word] = []
@@ -153,7 +153,7 @@ def _command(reading: TextReading, node: "Node") -> None:
 
 
 def _redirected(reading: TextReading, node: "Node") -> None:
-    """A statement with redirections; what follows their targets are words of the statement."""
+    """Read a statement with redirections; words after their targets belong to the statement."""
     _check_gaps(reading, node.children, _SPACE, node)
     first, *others = node.children
     if first.type == "command":
@@ -169,7 +169,7 @@ def _redirected(reading: TextReading, node: "Node") -> None:
 
 
 def _sequence(reading: TextReading, nodes: "Sequence[Node]") -> bool:
-    """A simple command of these parts. Tells whether it has words."""
+    """Read the parts of a simple command. Returns whether it has words."""
     parts = _CommandParts()
     previous: Node | None = None
     for node in nodes:
@@ -185,7 +185,7 @@ def _sequence(reading: TextReading, nodes: "Sequence[Node]") -> bool:
 
 
 def _check_separation(reading: TextReading, previous: "Node", node: "Node") -> None:
-    """Words have blanks between them. A redirection needs none, but then has no descriptor."""
+    """Check that words have blanks between them. A redirection without a descriptor needs none."""
     gap = reading.source[previous.end_byte : node.start_byte]
     if node.type != "heredoc_redirect" or gap:
         reading.require(BLANK, gap, "words are separated by a line's end")
@@ -214,7 +214,7 @@ def _word_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None
 
 
 def _name_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
-    """The program's name: a node around a word."""
+    """Read the program's name, a node around a word."""
     inner = node.children[0] if node.child_count == 1 else node
     if (inner.start_byte, inner.end_byte) != (node.start_byte, node.end_byte):
         reading.refuse("a program's name is not understood")
@@ -227,7 +227,7 @@ def _name(reading: TextReading, node: "Node") -> str:
 
 
 def _assignment_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
-    """`name=value`; arrays, subscripts and `+=` are not read."""
+    """Read `name=value`. Arrays, subscripts and `+=` are refused."""
     _check_gaps(reading, node.children, re.compile(rb""), node)
     children = node.children
     value = children[2] if len(children) == 3 else None  # noqa: PLR2004
@@ -243,7 +243,7 @@ def _assignment_part(reading: TextReading, node: "Node", parts: _CommandParts) -
 
 
 def _file_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
-    """`2> file word …`: the grammar takes what follows for further targets; they are words."""
+    """Read `2> file word …`. The grammar takes the words for further targets; they are words."""
     _check_gaps(reading, node.children, BLANK, node)
     children = [child for child in node.children if child.type != "file_descriptor"]
     operator = children[0].type
@@ -269,7 +269,7 @@ def _target(reading: TextReading, node: "Node") -> Word:
 
 
 def _string_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
-    """`<<< word`."""
+    """Read `<<< word`."""
     _check_gaps(reading, node.children, BLANK, node)
     _, *words = node.children
     if [word.type in WORD_KINDS for word in words] != [True]:
@@ -278,7 +278,7 @@ def _string_part(reading: TextReading, node: "Node", parts: _CommandParts) -> No
 
 
 def _heredoc_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
-    """`<<WORD`. Where the text ends is found again in the source."""
+    """Read `<<WORD`. The end of its text is looked up in the source."""
     start = next((child for child in node.children if child.type == "heredoc_start"), None)
     if start is None or node.children[0].type not in {"<<", "<<-"}:
         reading.refuse("a here-document is not understood")
@@ -306,7 +306,7 @@ def _heredoc_part(reading: TextReading, node: "Node", parts: _CommandParts) -> N
 
 
 def _heredoc_body(reading: TextReading, node: "Node", start: "Node", *, strip: bool) -> bytes:
-    """The lines up to the delimiter."""
+    """The lines of a here-document up to the delimiter."""
     delimiter = reading.text_of(start).strip(b"'\"\\")
     first = reading.source.find(b"\n", start.end_byte) + 1
     at = first
@@ -322,7 +322,7 @@ def _heredoc_body(reading: TextReading, node: "Node", start: "Node", *, strip: b
 
 
 def _declaration(reading: TextReading, node: "Node") -> None:
-    """`export`, `declare`, `local`, `readonly`, `typeset`, `unset`, read as a program."""
+    """Read `export`, `declare`, `local`, `readonly`, `typeset` or `unset` as a program."""
     words = [Word(reading.text_of(node.children[0]).decode(errors="replace"))]
     words += [Word(None, _declared(reading, one), splits=True) for one in node.children[1:]]
     reading.add(node, SimpleCommand(words=tuple(words)))
@@ -339,7 +339,7 @@ def _declared(reading: TextReading, node: "Node") -> str:
 
 
 def _test(reading: TextReading, node: "Node") -> None:
-    """`[ … ]` and `[[ … ]]`, read as a program with arguments."""
+    """Read `[ … ]` and `[[ … ]]` as a program with arguments."""
     words: list[Word] = []
     stack = [node]
     position = node.start_byte
@@ -360,7 +360,7 @@ def _test(reading: TextReading, node: "Node") -> None:
 
 
 def _alone(reading: TextReading, node: "Node") -> None:
-    """Assignments without a command."""
+    """Read assignments without a command."""
     nodes = node.children if node.type == "variable_assignments" else [node]
     _check_gaps(reading, nodes, BLANK, node)
     _sequence(reading, nodes)
@@ -369,7 +369,7 @@ def _alone(reading: TextReading, node: "Node") -> None:
 def _check_gaps(
     reading: TextReading, children: "Iterable[Node]", pattern: "re.Pattern[bytes]", node: "Node"
 ) -> None:
-    """Between the parts, and around them, there is only what the pattern says."""
+    """Check that the text between and around the parts matches the pattern."""
     position = node.start_byte
     for child in children:
         if child.start_byte < position:

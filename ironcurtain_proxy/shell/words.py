@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 BLANK: Final = re.compile(rb"(?:(?:\\\n)*[ \t](?:[ \t]|\\\n)*)?")
-"""Text that may stand between the words of one command. A continued line alone joins what it is
-between."""
+"""Text between the words of one command. A continued line alone joins its two sides."""
 
 _PLAIN: Final = re.compile(rb"""(?:[^|&;()<>\s$`"'\\]|\\[^\n])+""")
 _QUOTED: Final = re.compile(rb"""(?:[^"`$\\]|\\.|\$(?=[ "|)/.,:;%}]))*""", re.DOTALL)
@@ -34,7 +33,7 @@ _EXPANSION: Final = re.compile(
     rb"|[A-Za-z_0-9]+(?::?[-+?]|%%?|##?)[A-Za-z0-9_./:*?,@ -]*)\}"
 )
 _ARITHMETIC: Final = re.compile(rb"\$\(\([ 0-9+*/%-]+\)\)")
-"""Numbers only: a name is evaluated again, and `a[$(id)]` in it is run."""
+"""Arithmetic of numbers: a name would be evaluated, and `a[$(id)]` in it would run."""
 _TEST_PATTERN: Final = re.compile(rb"[A-Za-z0-9_.*/?^+:=,@%-]+\$?")
 _GLOB: Final = re.compile(r"[*?\[]")
 _SET: Final = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]/])*\]")
@@ -59,14 +58,14 @@ WORD_KINDS: Final = frozenset(
 
 @dataclass(slots=True)
 class TextReading:
-    """The state of reading one text."""
+    """The state while one text is read."""
 
     source: bytes
     found: list[Located] = field(default_factory=list)
-    """Commands, and where each stands."""
+    """The commands found so far, with their places."""
     unreadable: str | None = None
     pending: "list[Node]" = field(default_factory=list)
-    """Parts of the tree with commands in them that are still to be read."""
+    """The parts of the tree with commands that are still to be read."""
     heredoc_lines: set[int] = field(default_factory=set)
 
     @property
@@ -131,7 +130,7 @@ def _is_certain(node: "Node") -> bool:
 
 
 def _leads(node: "Node") -> bool:
-    """Whether nothing before a command decides whether it runs: it stands first in its list."""
+    """Whether a command stands first in its list, so that nothing decides whether it runs."""
     at: Node | None = node
     while at is not None and at.parent is not None:
         if at.parent.type == "list" and at.parent.children[0].id != at.id:
@@ -149,7 +148,7 @@ class _Piece:
     variable: str | None = None
     """The name of the variable that the part stands for; None: it is no variable."""
     is_plain: bool = False
-    """It is the value of that variable, unchanged."""
+    """Whether the part is the value of that variable, unchanged."""
 
 
 def read_word(reading: TextReading, node: "Node") -> Word:
@@ -225,7 +224,7 @@ def _pieces(reading: TextReading, node: "Node") -> list[_Piece]:
 
 
 def _verbatim(reading: TextReading, node: "Node") -> str:
-    """`'…'` and `$'…'`."""
+    """The text of `'…'` and `$'…'`."""
     raw = reading.text_of(node)
     ansi = node.type == "ansi_c_string"
     reading.require(_ANSI if ansi else _RAW, raw, "a quotation is not understood")
@@ -234,7 +233,7 @@ def _verbatim(reading: TextReading, node: "Node") -> str:
 
 
 def _plain(reading: TextReading, raw: bytes) -> list[_Piece]:
-    """An unquoted text; what a backslash stands before is quoted."""
+    """The pieces of an unquoted text; a character after a backslash is quoted."""
     reading.require(_PLAIN, raw, "a word is not understood")
     if raw.startswith(b"#"):
         reading.refuse("a word begins like a comment")
@@ -260,7 +259,7 @@ def _concatenated(reading: TextReading, node: "Node") -> list[_Piece]:
 
 
 def _quoted(reading: TextReading, node: "Node") -> list[_Piece]:
-    """`"…"`. What is between expansions is taken from the source: the tree drops blanks."""
+    """The pieces of `"…"`. Text between expansions comes from the source: the tree drops blanks."""
     raw = reading.text_of(node)
     if len(raw) < 2 or raw[:1] != b'"' or raw[-1:] != b'"':  # noqa: PLR2004
         reading.refuse("a quotation is not understood")
@@ -319,7 +318,7 @@ def _check_expansion(reading: TextReading, node: "Node", raw: bytes) -> None:
 
 
 def _unescaped(reading: TextReading, text: str) -> str:
-    """`$'…'` as bash understands it."""
+    """The text of `$'…'` as bash understands it."""
 
     def one(found: "re.Match[str]") -> str:
         if found[1]:

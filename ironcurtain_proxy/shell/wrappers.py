@@ -24,12 +24,12 @@ class Unwrapped:
 
     commands: tuple[SimpleCommand, ...] = ()
     texts: tuple[ParsedCommand, ...] = ()
-    """Texts that it hands to a shell."""
+    """The texts for a shell."""
     understood: bool = True
-    """False: a command may begin at any word."""
+    """Whether the wrapper is understood; False: a command may begin at any word."""
 
     def every(self) -> tuple[SimpleCommand, ...]:
-        """The commands, and those of the texts, with all that these hand on."""
+        """The commands, and those of the texts, with all commands that these run."""
         return (*self.commands, *(one for text in self.texts for one in text.every_command()))
 
 
@@ -96,7 +96,7 @@ _ENV_VALUES: Final = names("-u --unset -C --chdir")
 
 
 def _env(given: Sequence[Word]) -> Unwrapped:
-    """`env -i NAME=value … command`."""
+    """The command of `env -i NAME=value … command`."""
     rest = _behind_options(given, _ENV_FLAGS, _ENV_VALUES)
     if rest is None:
         return _NOT_UNDERSTOOD
@@ -111,7 +111,7 @@ def _env(given: Sequence[Word]) -> Unwrapped:
 
 
 def _lookup(given: Sequence[Word]) -> Unwrapped:
-    """`command ls` runs `ls`; `command -v ls` says where it is."""
+    """The command of `command ls`; none for `command -v ls`, which prints its place."""
     if given and given[0].text in {"-v", "-V"}:
         return Unwrapped()
     rest = _behind_options(given, names("-p --"), frozenset())
@@ -126,7 +126,7 @@ _XARGS_VALUES: Final = names(
 
 
 def _xargs(given: Sequence[Word]) -> Unwrapped:
-    """The command gets words from the input: anything, at its end or where the mark stands."""
+    """The command of `xargs`, which gets words from the input: at its end, or at the mark."""
     rest = _behind_options(given, _XARGS_FLAGS, _XARGS_VALUES)
     if rest is None:
         return _NOT_UNDERSTOOD
@@ -137,7 +137,7 @@ def _xargs(given: Sequence[Word]) -> Unwrapped:
 
 
 def _filled(word: Word) -> Word:
-    """A word in which something else may stand for a mark."""
+    """The word with each mark replaced by an unknown text."""
     plain = word.text is not None and re.fullmatch(r"[\w./-]+", word.text)
     return word if plain else Word(None, "*", splits=True, command=word.command)
 
@@ -146,7 +146,7 @@ _FIND_RUNS: Final = names("-exec -execdir -ok -okdir")
 
 
 def _find(given: Sequence[Word]) -> Unwrapped:
-    """`-exec command {} ;` may stand there several times."""
+    """The commands of `find`: `-exec command {} ;` may occur several times."""
     found: list[SimpleCommand] = []
     at = 0
     while at < len(given):
@@ -159,7 +159,7 @@ def _find(given: Sequence[Word]) -> Unwrapped:
 
 
 def _fd(given: Sequence[Word]) -> Unwrapped:
-    """`fd … -x command`: a command may begin behind any option that may be `-x` or `--exec`."""
+    """The commands of `fd … -x command`: one may begin behind any option like `-x` or `--exec`."""
     runs = [n for n, word in enumerate(given) if _FD_RUNS.match(word.prefix)]
     inner = [tuple(map(_filled, given[at + 1 :])) for at in runs]
     texts = [word.prefix.partition("=")[2] for word in given if word.prefix.startswith("--exec")]
@@ -173,7 +173,7 @@ _SHELL_LETTERS: Final = frozenset("cilexuvnf")
 
 
 def _shell(given: Sequence[Word]) -> Unwrapped:
-    """`sh -c text`; where it is not known which word is the text, each may be it."""
+    """The text of `sh -c text`. If it is not known which word it is, each word may be it."""
     at, has_text = 0, False
     while at < len(given):
         text = given[at].text
@@ -193,17 +193,17 @@ def _shell(given: Sequence[Word]) -> Unwrapped:
 
 
 def _texts(given: Sequence[Word]) -> Unwrapped:
-    """Each word as a text for a shell."""
+    """The words, each as a text for a shell."""
     return Unwrapped(texts=tuple(word.command for word in given if word.command is not None))
 
 
 def _eval(given: Sequence[Word]) -> Unwrapped:
-    """`eval 'ls -l'`; several words are joined to a text that nobody has read."""
+    """The text of `eval`; several words are joined to one text that is not parsed."""
     return _texts(given) if len(given) == 1 else replace(_texts(given), understood=False)
 
 
 def _anywhere(given: Sequence[Word]) -> Unwrapped:
-    """A wrapper whose arguments are not known: each word may begin a command."""
+    """A wrapper whose arguments are not known: a command may begin at each word."""
     return replace(_texts(given), understood=False)
 
 

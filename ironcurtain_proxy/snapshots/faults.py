@@ -8,7 +8,7 @@ class RollbackError(IronCurtainError):
 
 
 class NoPointError(RollbackError):
-    """There is no such point."""
+    """A point that does not exist."""
 
 
 class ConflictError(RollbackError):

@@ -103,7 +103,7 @@ def effect_of(text: str) -> tuple[SqlEffect, str]:
 
 
 def _refused(text: str) -> str:
-    """Why a text is refused before it is parsed; empty: it is parsed."""
+    """The reason why a text is refused before it is parsed; empty: it is parsed."""
     if len(text) > _MOST:
         return f"it is longer than {_MOST} characters"
     if _HIDDEN.search(text):

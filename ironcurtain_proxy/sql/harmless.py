@@ -1,4 +1,4 @@
-"""Names that only read in every database that has them.
+"""Names of functions that only read in every database that has them.
 
 Functions that the SQL parser knows itself are listed only if they do more than read. An unlisted
 name may write.

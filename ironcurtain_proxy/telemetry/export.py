@@ -65,7 +65,7 @@ class Telemetry:
         )
 
     def observing(self, recorder: Recorder, clock: Clock) -> ObservedRecorder:
-        """A recorder that tells of what it records."""
+        """A recorder that reports its records to these spans and metrics."""
         meter: Meter = self._meters.get_meter(_NAME, VERSION)
         tracer = self._tracers.get_tracer(_NAME, VERSION)
         return ObservedRecorder(recorder=recorder, clock=clock, tracer=tracer, meter=meter)

@@ -1,4 +1,4 @@
-"""A recorder that makes one span and some measurements of each call it records.
+"""A recorder that makes one span and some measurements of each recorded call.
 
 The record comes first, and telemetry is no reason to refuse a call: what goes wrong here is said in
 the log. No argument, result or reason leaves: they may hold what only the record may.
@@ -35,7 +35,7 @@ class ObservedRecorder:
     tracer: Tracer
     meter: Meter
     _sent: dict[str, float] = field(default_factory=dict, init=False)
-    """When each call that is under way was forwarded; by its id, in seconds of the clock."""
+    """The time at which each open call was forwarded; by its id, in seconds of the clock."""
 
     def __post_init__(self) -> None:
         self._calls = self.meter.create_counter(

@@ -57,7 +57,7 @@ from ironcurtain_proxy.web.record import Record
 _LOOK_SECONDS: Final = 0.2
 _LISTEN_SECONDS: Final = 1.0
 _BEAT_SECONDS: Final = 10.0
-"""Seconds between two lines at most, so that both ends notice when the other has gone."""
+"""The most seconds between two lines, so that both ends notice a broken connection."""
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/static/page.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -68,7 +68,7 @@ _SPANS: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The command that serves the page, as the page uses it."""
+    """The functions of the command that the page uses."""
 
     opened: Callable[[], None]
     """Called when a link was used, because the next link differs."""
@@ -77,7 +77,7 @@ class Surroundings:
     rule: Callable[[PendingRequest], str] = lambda _one: ""
     """The command that adds a rule for a call; empty: there is none. Blocks."""
     explain: Callable[[PendingRequest], list[str]] = lambda _one: []
-    """Why a call is asked about, in lines. Blocks."""
+    """Explains in lines why a call is asked about. Blocks."""
 
 
 class ReviewPage:

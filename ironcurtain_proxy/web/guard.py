@@ -79,7 +79,7 @@ _HEADERS: Final = (
 
 
 class Guard:
-    """Refuses requests that do not come from an open page of ours."""
+    """Refuses requests that do not come from an open page of this server."""
 
     def __init__(self, app: ASGIApp, access: Access, origins: Iterable[str]) -> None:
         """Wrap the page.

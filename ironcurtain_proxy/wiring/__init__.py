@@ -4,11 +4,10 @@
 - `overlay`, `confinement`, `containment`, `timeline`, `persistence`, `reviewers`, `auto_confirm`:
   one part each.
 - `replaying`: recorded calls judged again. `suggesting`: rules that would have spared questions.
-- `offering`: the rule for a call that waits.
 - `pins`: what servers are held to. `call_facts`: what reads calls.
 - `reloading`: a changed policy in a running session.
 - `rollback_lookout`: what a rollback may bring back of hooks and settings.
 - `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
 - `readiness`, `remote`: what stops the start, in general and for servers over HTTP.
-- `holding`: whose calls can be contained. `outer_repository`: a repository around the workspace.
+- `holding`: whose calls can be contained.
 """

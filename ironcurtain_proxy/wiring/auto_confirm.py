@@ -1,4 +1,4 @@
-"""The auto-confirm engine, joined: its store, its reviewers, and who is told.
+"""The auto-confirm engine, joined: its store, its reviewers, and its notices.
 
 Imported only where `auto_confirm` is enabled: the database library alone takes longer to load than
 the proxy takes to start.
@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from ironcurtain_proxy.auto_confirm.approval_tally import ApprovalTally
 from ironcurtain_proxy.auto_confirm.engine.context_score import WorkContext
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
@@ -24,7 +23,7 @@ from ironcurtain_proxy.auto_confirm.notify.channels import (
     Transport,
     WebhookChannel,
 )
-from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier, Summaries
+from ironcurtain_proxy.auto_confirm.notify.notifier import ApprovalTally, Notifier, Summaries
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, SessionSituation
 from ironcurtain_proxy.auto_confirm.reviewer_chain import (
     ReviewerChain,
@@ -34,11 +33,10 @@ from ironcurtain_proxy.auto_confirm.reviewer_chain import (
 )
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import MakeDialect
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
-from ironcurtain_proxy.auto_confirm.reviewers.launching import launcher, redact
 from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import CallDialect
 from ironcurtain_proxy.auto_confirm.reviewers.model import ANSWER_SCHEMA, ModelReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
-from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
+from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec, launcher, redact
 from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
 from ironcurtain_proxy.auto_confirm.revocable_calls import RevocableCalls
 from ironcurtain_proxy.auto_confirm.running_engine import AbandonedReviewers, EngineParts, warm
@@ -70,7 +68,7 @@ class EngineSurroundings:
     clock: Clock
     environ: Mapping[str, str]
     people: Panel
-    """The people who are asked where no reviewer has the name."""
+    """The channel to people, for names that no reviewer has."""
     first: FirstReviewer | None = None
     timeline: Timeline | None = None
     """The timeline of the workspace; None: no call can be undone."""
@@ -176,7 +174,7 @@ def _seat(
     around: EngineSurroundings,
     give_up: Callable[[str], None],
 ) -> tuple[Seat | None, _Part | None]:
-    """The place of a reviewer, None: the usual person's; and what runs for it."""
+    """The place of a reviewer (None: the usual person's), and its task."""
     reviewer = config.engine.reviewer(spec.name)
     may_deny = reviewer is None or reviewer.may_deny
     session = spec.name if reviewer is None else reviewer.session or spec.name

@@ -20,8 +20,7 @@ from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import SUFFIX, PrivateTmp, named_paths, private_tmp
-from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
-from ironcurtain_proxy.sandbox.probe_cache import recall, remember
+from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, recall, remember
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
 from ironcurtain_proxy.sandbox.replaced_launchers import (
     Machine,
@@ -101,10 +100,10 @@ def machine_of(settings: Settings, environ: Mapping[str, str]) -> Machine:
 
 
 def with_own_place(spec: ServerSpec, settings: Settings, *, make: bool = True) -> ServerSpec:
-    """A server that keeps something beside its own program, with a place where it may write.
+    """A server with a writable place, if it keeps files beside its own program.
 
-    Whether or not this machine has a sandbox now: what it keeps is to be found again. One that is
-    trusted, or was told where, stays as it is.
+    The place does not depend on a sandbox of this machine, so that its files are found again. A
+    trusted server, and one with a configured place, stay as they are.
     """
     if _MEMORY in spec.env or not keeps_own_place(spec):
         return spec
@@ -229,7 +228,7 @@ def _refuse_if_gone(spec: ServerSpec, settings: Settings) -> None:
 
 
 def _own(settings: Settings, policy: Policy, opened: Sequence[str]) -> tuple[str, ...]:
-    """The proxy's own paths. Of a log: its whole directory, unless other users' files are in it."""
+    """The proxy's own paths. A log's directory is one, unless it also has other users' files."""
     found = [settings.state_dir, settings.mailbox_dir]
     found += [Path(str(protected.path)) for protected in policy.protected_paths]
     workspace = [] if settings.workspace is None else [str(settings.workspace)]
@@ -244,7 +243,7 @@ def _own(settings: Settings, policy: Policy, opened: Sequence[str]) -> tuple[str
 
 
 def _writable(spec: ServerSpec, settings: Settings, policy: Policy) -> tuple[str, ...]:
-    """The directories that are its own, or that rules may let it change.
+    """The directories that a server owns, or that rules may let it change.
 
     What does not exist cannot be opened.
     """

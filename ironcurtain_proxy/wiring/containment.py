@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.operation import RequestId
@@ -35,23 +36,23 @@ class SessionContainment:
 
     workspace: RealPath
     directory: Path
-    """The session's."""
+    """The directory of the session."""
     _identity: tuple[int, int] | None = field(init=False)
     _why: str | None = field(default=None, init=False)
-    """Why it has ended, where no file could keep it."""
+    """The reason of the end, if no file could keep it."""
 
     def __post_init__(self) -> None:
         self._identity = _identity(self.workspace)
 
     def ended(self) -> str | None:
-        """Why it answers for nothing more; None: it does, or a person has looked."""
+        """The reason why containment has ended; None: it has not, or a person has looked."""
         if self._why is not None:
             return self._why
         found = read_ended(self.directory / FILE_NAME)
         return None if found is None else found.why
 
     def end(self, call: RequestId, why: str) -> None:
-        """End it until a person has looked."""
+        """End containment until a person has looked."""
         _LOGGER.warning("containment has ended: %s; after a look: %s", why, _HOW)
         content = orjson.dumps({"call": call, "why": why.encode(errors="replace").decode()})
         new = self.directory / f".{FILE_NAME}.{os.getpid()}"
@@ -70,13 +71,12 @@ class SessionContainment:
         return self._identity is not None and _identity(self.workspace) == self._identity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """A session whose containment has ended."""
 
     session: str
     call: str
-    """After which it did."""
+    """The call after which it ended; empty: unknown."""
     why: str
     file: Path
 
@@ -114,7 +114,7 @@ def sessions_ended(sessions: Path) -> Iterator[Ended]:
 
 
 def read_ended(file: Path) -> Ended | None:
-    """Why a session's containment has ended; None: it has not."""
+    """The end of a session's containment; None: it has not ended."""
     try:
         # Not through a link, and without waiting for what is no file.
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -29,7 +29,7 @@ class Asked:
     """Servers whose calls containment never settles, whatever they do."""
 
     servers: tuple[str, ...]
-    """Empty: all of them."""
+    """The servers; empty: all of them."""
     why: str
     remedy: str
 

@@ -1,4 +1,4 @@
-"""Asking the servers what they offer, for `check --live`, `annotate` and `init`."""
+"""The tools, prompts and resources of running servers, for `check`, `annotate` and `init`."""
 
 import os
 from collections.abc import Callable, Mapping

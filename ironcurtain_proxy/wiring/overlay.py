@@ -37,7 +37,7 @@ def overlay_for(settings: Settings, confined: Collection[str]) -> Overlay:
 
 
 def isolation_of(settings: Settings, confined: Collection[str]) -> Isolation:
-    """Whether what the servers do stays in a place that can be thrown away.
+    """The isolation of the session: the declared one, else by whether every server is confined.
 
     A server that has a sandbox is never started without it.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def grant_ending(settings: Settings) -> str:
-    """Until when what is remembered holds, in words, where no `ttlSeconds` ends it sooner."""
+    """The end of a remembered approval in words, where no `ttlSeconds` ends it sooner."""
     said = settings.overlay.grants
     lasts = said.persist and said.scope != "session"
     if not lasts or (said.scope == "project" and settings.workspace is None):

@@ -25,7 +25,7 @@ LISTED_ANEW: Final[Mapping[str, tuple[Section, ...]]] = MappingProxyType(
 """The lists that are fetched again, before use, after a server's notification."""
 
 _EVERY: Final = 0.5
-"""Seconds between two looks at what a person may have accepted."""
+"""Seconds between two looks for changes that a person has accepted."""
 
 
 def pin_store(state_dir: Path) -> PinStore:
@@ -50,7 +50,7 @@ def pins_of(settings: Settings) -> PinBook:
 
 
 def pinned_introductions(own: str, servers: Mapping[str, Greeted], pins: PinBook) -> Introduced:
-    """The instructions for the agent: the proxy's, and those of servers as they were accepted."""
+    """The instructions for the agent: the proxy's own, and the accepted ones of servers."""
     passed: dict[str, Greeted] = {}
     notes: list[str] = []
     for name, said in servers.items():
@@ -69,7 +69,7 @@ def pinned_introductions(own: str, servers: Mapping[str, Greeted], pins: PinBook
 async def follow_acceptance(
     pins: PinBook, catalogue: LiveCatalogue, changed: Callable[[], Awaitable[None]]
 ) -> None:
-    """Apply what a person accepts meanwhile, until cancelled."""
+    """Apply the changes that a person accepts meanwhile, until cancelled."""
     while True:
         await anyio.sleep(_EVERY)
         servers = pins.changed_servers()

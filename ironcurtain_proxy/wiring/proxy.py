@@ -1,7 +1,7 @@
 """One proxy put together from its settings: everything but the agent's side."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 from ironcurtain_proxy.agent.asking import AskedClient
 from ironcurtain_proxy.agent.own_tools import is_own
@@ -64,8 +65,7 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.telemetry.export import Telemetry
 
 
-@dataclass(slots=True, kw_only=True)
-class Proxy:
+class Proxy(Struct, kw_only=True):
     """The parts of one proxy, joined. Nothing runs yet."""
 
     settings: Settings
@@ -82,13 +82,13 @@ class Proxy:
     overlay: Overlay
     pins: PinBook
     telemetry: "Telemetry | None" = None
-    """None: no spans and metrics are sent."""
+    """The telemetry; None: no spans and metrics are sent."""
     holds: tuple[SessionLock, ...]
     """Locks on the session's directories, which prevent their removal."""
     watchman: Watchman | None = None
-    """None: no confined server may write anywhere."""
+    """The watch over confined servers; None: none of them may write anywhere."""
     timeline: "WorkspaceTimeline | None" = None
-    """None: no call can be taken back."""
+    """The timeline; None: no call can be taken back."""
     reloading: Reloading
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
     """Notifies the agent."""
@@ -97,7 +97,7 @@ class Proxy:
     _has_listed: bool = False
 
     def note_client(self, name: str) -> None:
-        """Note the program that the agent says it is."""
+        """Note the name that the agent's client gives itself."""
         self.calls.journal.client.name = name
 
     async def list_tools(self) -> list[Json]:
@@ -107,7 +107,7 @@ class Proxy:
         return [*tools, *self.calls.own.listing(may_hold=self._may_hold_now())]
 
     def _may_hold_now(self) -> bool:
-        """Whether a call may be held: where nobody can be asked, none is, and the list is bare."""
+        """Whether a call may be held: the mode is `held`, or somebody can be asked."""
         if self.settings.escalation.mode == "held":
             return True
         return self.reviewers.desk.holds and self.reviewers.is_reachable()
@@ -163,7 +163,7 @@ class Proxy:
         return {spec.name: spec.annotations for spec in self.settings.servers}
 
     async def _capabilities(self, server: str) -> Mapping[str, Json]:
-        """The capabilities that a server is told of its client."""
+        """The client capabilities that a server is told."""
         allowed = self.reloading.in_force.policy.questions_of(self._names[server])
         return await self.client.mirrored(allowed, ROOTS)
 

@@ -20,10 +20,10 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
-from ironcurtain_proxy.wiring.outer_repository import outer_repository
 from ironcurtain_proxy.wiring.proxy import settled
 from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, unused_proxies
 from ironcurtain_proxy.wiring.reviewers import assemble_reviewers
@@ -32,19 +32,19 @@ NO_SERVERS: Final = (
     "no server is configured: write one with a command or a url into this file, into "
     "mcpServers of the configuration file, or into MCP_SERVERS_CONFIG"
 )
-"""Why nothing is served."""
+"""The message that nothing is served."""
 
 NO_WORKSPACE: Final = (
     "no workspace, so every file is outside of it: write allowedDirectory into this file (a client "
     "that sets ALLOWED_DIRECTORY sets it for its own proxy alone)"
 )
-"""Why so much is asked about."""
+"""The message that every file is asked about."""
 
 
 def look_at_the_start(
     settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], report: Report
 ) -> None:
-    """Note what `serve` would refuse to start with, and what its operator should know.
+    """Note the obstacles to the start of `serve`, and warnings for its operator.
 
     Args:
         settings: what could be read of the operator's words.
@@ -64,7 +64,7 @@ def look_at_the_start(
 
 
 def look_at_servers(settings: Settings, report: Report) -> None:
-    """Note that there is nothing to serve, or no workspace to serve it in."""
+    """Note that there is nothing to serve, or no workspace."""
     if report.has_errors:
         return
     if not settings.servers:
@@ -79,12 +79,12 @@ def look_at_servers(settings: Settings, report: Report) -> None:
 
 
 def servers_source(settings: Settings) -> str:
-    """The file in which the servers are configured, or should be."""
+    """The file in which the servers are, or should be, configured."""
     return str(settings.servers_file or settings.config_file or settings.state_dir / SERVERS_NAME)
 
 
 def look_at_places(settings: Settings, report: Report) -> None:
-    """Note places that have to be written to and cannot be."""
+    """Note places that cannot be written to."""
     _try(partial(refuse_unusable, settings.audit.path), report)
     _try(partial(refuse_unmakeable, settings.session_dir), report)
     for mailbox in settings.mailboxes:
@@ -94,7 +94,7 @@ def look_at_places(settings: Settings, report: Report) -> None:
 def look_at_reviewers(
     settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], report: Report
 ) -> None:
-    """Note reviewers that cannot be joined, and libraries of theirs that are not installed."""
+    """Note reviewers that cannot be joined, and their missing libraries."""
     for lack in lacks(settings):
         (report.error if lack.stops else report.warning)("configuration", (), str(lack))
     if not report.has_errors:
@@ -102,7 +102,7 @@ def look_at_reviewers(
 
 
 def refuse_mailbox(directory: Path) -> None:
-    """Find out whether a mailbox could be used.
+    """Refuse a mailbox that could not be used.
 
     Raises:
         ConfigurationError: it cannot.
@@ -114,7 +114,7 @@ def refuse_mailbox(directory: Path) -> None:
 
 
 def refuse_unmakeable(directory: Path) -> None:
-    """Find out whether a directory is there or could be made.
+    """Refuse a directory that is not there and could not be made.
 
     Raises:
         ConfigurationError: it could not.
@@ -153,3 +153,69 @@ def _try(attempt: Callable[[], object], report: Report) -> None:
         attempt()
     except ConfigurationError as error:
         report.error("configuration", (), str(error))
+
+
+_MOST: Final = 4096
+"""Bytes of a `.git` file; a longer one is none."""
+_PREFIX: Final = "gitdir:"
+
+
+def outer_repository(workspace: RealPath, home: Path) -> str | None:
+    """The limits of git in a sandbox of this workspace, with the remedy; None: git can do all.
+
+    A worktree keeps its index and branches in the repository that it was made of, and a directory
+    of a larger repository keeps them in the directory above. A sandbox writes in the workspace
+    alone, and the timeline holds nothing else: git can read there, and cannot commit.
+    """
+    place = Path(str(workspace))
+    data = _data(place)
+    if data is None or RealPath.from_text(str(data)).is_within(workspace):
+        return None
+    around = data.parent if _is_above(data.parent, place) else None
+    if around is not None:
+        what, then = f"lies in a larger one, {around}", f"make {around} the workspace"
+    else:
+        what = f"keeps its data outside, in {data}"
+        both = _above_both(place, data)
+        joined = f"make {both} the workspace, which holds both" if both not in (home, None) else ""
+        apart = "make the worktree inside the repository that it belongs to, and that the workspace"
+        then = joined or apart
+    return (
+        f"the git repository of the workspace {what}: in a sandbox git reads it, and cannot add, "
+        f"commit or fetch; {then} (allowedDirectory)"
+    )
+
+
+def _data(place: Path) -> Path | None:
+    """The directory with branches and objects of the repository that a directory is in."""
+    for directory in (place, *place.parents):
+        found = directory / ".git"
+        try:
+            if found.is_dir():
+                return found.resolve()
+            if found.is_file() and found.stat().st_size <= _MOST:
+                text = found.read_text(encoding="utf-8", errors="surrogateescape").strip()
+                if text.startswith(_PREFIX):
+                    return _common((directory / text.removeprefix(_PREFIX).strip()).resolve())
+        except (OSError, RuntimeError, ValueError):
+            return None
+    return None
+
+
+def _common(data: Path) -> Path:
+    """The directory that all worktrees of a repository share."""
+    pointer = data / "commondir"
+    if not pointer.is_file() or pointer.stat().st_size > _MOST:
+        return data
+    text = pointer.read_text(encoding="utf-8", errors="surrogateescape").strip()
+    return (data / text).resolve()
+
+
+def _above_both(one: Path, other: Path) -> Path | None:
+    """The nearest directory around both; None: the root."""
+    above = next(path for path in one.parents if _is_above(path, other))
+    return None if above == above.parent else above
+
+
+def _is_above(path: Path, below: Path) -> bool:
+    return below.is_relative_to(path)

@@ -1,4 +1,4 @@
-"""The rehearsal of calls for `explain`, joined from what `serve` joins."""
+"""The rehearsal of calls for `explain`, joined from the parts of `serve`."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""A changed policy takes effect in a running session, as a whole or not at all.
+"""The effect of a changed policy in a running session: as a whole or not at all.
 
 Theory of operation:
 
@@ -34,13 +34,17 @@ import anyio
 import anyio.to_thread
 
 from ironcurtain_proxy.config.policy.difference import Basis, rule_changes
-from ironcurtain_proxy.config.policy.policy_files import possible_files
+from ironcurtain_proxy.config.policy.policy_files import (
+    FileStates,
+    file_states,
+    gone,
+    possible_files,
+)
 from ironcurtain_proxy.config.policy.policy_loading import (
     LoadedPolicy,
     gather_policy,
     load_candidate,
 )
-from ironcurtain_proxy.config.policy.watched_files import FileStates, file_states, gone
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
@@ -62,7 +66,7 @@ T = TypeVar("T")
 _EVERY: Final = 0.5
 """Seconds between two looks."""
 _SHARE: Final = 3.0
-"""Loading is followed by a pause of so many times its own duration."""
+"""The pause after a load, as a multiple of its duration."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,11 +83,11 @@ class Reloading:
     annotate_prompts: Callable[[Annotations], None] = lambda _prompts: None
     """Replaces the annotations of prompts for later requests."""
     tell: Callable[[str, str], None] = lambda _version, _problem: None
-    """Publishes the version in force and what is wrong with the files, for `status`."""
+    """Publishes the version in force and the problem of the files, for `status`."""
     on_change: Callable[[], Awaitable[None]] | None = None
     """Called after another policy took effect."""
     problem: str = ""
-    """Why the files are not what is in force; empty: they are."""
+    """The reason why the files are not in force; empty: they are."""
     _seen: FileStates = field(default=(), init=False)
     """The states of the files at the last look."""
     _taken: FileStates = field(default=(), init=False)
@@ -133,7 +137,7 @@ class Reloading:
         return True
 
     def _refuse(self, why: str) -> None:
-        """Keep the policy, and say so once for each reason."""
+        """Keep the policy, and report each reason once."""
         if why != self.problem:
             self.problem = why
             text = f"the policy stays as it was, because its files cannot be used: {why}"
@@ -183,7 +187,7 @@ class Reloading:
             await self.on_change()
 
     def _void(self, before: Basis, after: Basis) -> int:
-        """Forget grants whose rules changed. How many there were."""
+        """Forget grants whose rules changed. Returns their number."""
         names = {spec.name: spec.annotations for spec in self.settings.servers}
         book = self.grants.approvals.grants
         gone_ones = [
@@ -199,7 +203,7 @@ class Reloading:
 
 
 def _about(pattern: Pattern) -> tuple[str, str] | None:
-    """The server and tool of a grant that rests on the policy; None: it rests on something else."""
+    """The server and tool of a grant that rests on the policy; None: it rests on none."""
     if isinstance(pattern, GrantPattern | FamilyPattern | CallPattern):
         return pattern.server, pattern.tool
     return None

@@ -1,4 +1,4 @@
-"""Servers that are reached over HTTP, held against the policy and this machine before the start."""
+"""Servers over HTTP, checked against the policy and this machine before the start."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -15,7 +15,7 @@ _PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "AL
 
 
 def refuse_closed_hosts(settings: Settings, policy: Policy) -> None:
-    """Hold the servers' URLs against the policy and their secrets against the credentials.
+    """Refuse URLs that the policy closes, and secrets that the credentials lack.
 
     Raises:
         ConfigurationError: a rule denies the host, or a secret is not there.
@@ -24,7 +24,8 @@ def refuse_closed_hosts(settings: Settings, policy: Policy) -> None:
         rule = next((one for one in policy.rules if _closes(one, spec, endpoint)), None)
         if rule is not None:
             raise ConfigurationError(
-                f'server "{spec.name}": rule {rule.name} of the policy denies {endpoint.host}'
+                f'server "{spec.name}": rule {rule.name} of the policy denies {endpoint.host}: '
+                "change the rule, or remove the server"
             )
         headers_of(spec, endpoint)
         if endpoint.oauth is not None:
@@ -54,7 +55,7 @@ def _remote(settings: Settings) -> Iterator[tuple[ServerSpec, RemoteEndpoint]]:
 
 
 def _closes(rule: Rule, spec: ServerSpec, endpoint: RemoteEndpoint) -> bool:
-    """Whether a rule denies all that leads to the host of a server."""
+    """Whether a rule denies every call to the host of a server."""
     return (
         rule.effect == "deny"
         and rule.tools is None

@@ -33,7 +33,7 @@ from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 
 _CHANGED: Final = re.compile(rb"\[redacted|\xe2\x80\xa6\[|\*{4}")
-"""Marks of the audit log in arguments that it masked or cut."""
+"""Marks in arguments that the audit log masked or cut."""
 _OWN: Final = frozenset({"ironcurtain", "unknown", ""})
 _MOST_KNOWN: Final = 50_000
 
@@ -89,7 +89,7 @@ class Replaying:
         environ: Mapping[str, str],
         candidate: Policy | None = None,
     ) -> None:
-        """Take what `serve` would take. Servers that only the log names are judged by name."""
+        """Join the parts of `serve`. Servers that only the log names are judged by name."""
         named = {server for server, _ in loaded.annotations}
         configured = {spec.name: spec for spec in settings.servers}
         more = [
@@ -221,7 +221,7 @@ class RecordedCall(NamedTuple):
 def call_in(
     raw: bytes | None, tally: Tally, reached: tuple[set[str], set[tuple[str, str]]] | None = None
 ) -> RecordedCall | None:
-    """The call whose end a line records; None: it is none, or cannot be judged again.
+    """The call whose end a line records; None: there is none, or it cannot be judged.
 
     Args:
         raw: the line.

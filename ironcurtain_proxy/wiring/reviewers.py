@@ -1,4 +1,4 @@
-"""Joining the reviewers of escalations from the settings."""
+"""The reviewers of escalations, joined from the settings."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
@@ -37,21 +38,20 @@ _CLOSE: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
-    """The ways to reviewers, and what they rest on, that whoever assembles brings along."""
+    """The channels and sources that the assembling program adds."""
 
     more: Mapping[ChannelName, Channel] = field(default_factory=dict)
-    """Besides the mailbox; each is used if the operator named it."""
+    """The channels besides the mailbox; each is used if the operator named it."""
     only: Channel | None = None
-    """Asked alone, whatever the settings say."""
+    """The only channel, whatever the settings say; None: the settings choose."""
     message: MessageSource | None = None
     """The user's last message, where it does not come from a file."""
     timeline: Timeline | None = None
     """The timeline of the workspace; None: the engine approves nothing that must be undoable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewers:
-    """The desk and those behind it."""
+class Reviewers(Struct, frozen=True, kw_only=True):
+    """The open questions, and their reviewers."""
 
     desk: Desk
     panel: Panel
@@ -65,13 +65,13 @@ class Reviewers:
     """The auto-confirm engine, if it is on."""
 
     def is_reachable(self) -> bool:
-        """Whether anybody seems to be there who decides what nothing else decides."""
+        """Whether anybody seems to be there who decides the questions that nothing else decides."""
         return self.panel.is_reachable() or (
             self.engine is not None and self.engine.chain.is_reachable()
         )
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own their tasks until cancelled; open questions are withdrawn then."""
+        """Run the reviewers' tasks until cancelled; open questions are withdrawn then."""
         for line in self.notice.splitlines():
             _log.warning("%s", line)
         self.grants.restore()
@@ -101,7 +101,7 @@ def assemble_reviewers(
     loaded: LoadedPolicy,
     ways: Ways | None = None,
 ) -> Reviewers:
-    """Join them. Starts nothing.
+    """Join the reviewers. Starts nothing.
 
     Args:
         settings: what the operator said.

@@ -1,4 +1,4 @@
-"""The files that steer git or an agent, and that a rollback may bring back.
+"""Files that steer git or an agent, and that a rollback may bring back.
 
 A point may hold a hook that a process had just written, before it was found and taken away. What a
 rollback makes is looked at as what a call leaves behind: it stays if it can make nothing run, or if
@@ -27,7 +27,7 @@ _NOT_SEEN: Final = "hooks and settings that the rollback brings back are not loo
 def looking_after(
     workspace: RealPath, state: Path, say: Callable[[str], None], starts: Collection[Tree]
 ) -> Iterator[None]:
-    """Take away what comes back in the meantime and steers git or an agent, and say so.
+    """Remove and report restored files that steer git or an agent.
 
     Args:
         workspace: what is rolled back.

@@ -36,8 +36,7 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.own_process.memory import Trimming
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.own_process.unattended import LOGGER, telling
-from ironcurtain_proxy.review.channel_order import Channel
-from ironcurtain_proxy.review.late_channel import LateChannel
+from ironcurtain_proxy.review.channel_order import Channel, LateChannel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.sessions.directories import remove_old_sessions_later
 from ironcurtain_proxy.sessions.running import forget_session, note_session
@@ -194,7 +193,7 @@ async def _instructions(proxy: Proxy) -> Introduced:
 
 
 async def _notice_lists(agent: AgentServer) -> None:
-    """Tell the agent that another policy shows other prompts and resources."""
+    """Tell the agent that a changed policy shows other prompts and resources."""
     for what in ("prompts", "resources"):
         await agent.notice(f"notifications/{what}/list_changed", None)
 
@@ -224,7 +223,7 @@ def _note_policy(proxy: Proxy, version: str, problem: str) -> None:
 
 
 def _what_cannot_be_used(group: ExceptionGroup) -> ConfigurationError | None:
-    """The error for the operator to repair, such as another user's mailbox; None: a defect."""
+    """The error that the operator can mend, such as another user's mailbox; None: a defect."""
     found: Exception = group
     while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]
@@ -250,7 +249,7 @@ async def _end_on_signal(scope: anyio.CancelScope, agent: AgentServer, ended_by:
 
 
 def refuse_what_is_not_there(settings: Settings) -> None:
-    """Stop where there is nothing to serve, and say what will surprise.
+    """Refuse to start with nothing to serve, and warn of surprises.
 
     Raises:
         ConfigurationError: no servers.

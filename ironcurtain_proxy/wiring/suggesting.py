@@ -19,15 +19,15 @@ from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.wiring.replaying import RecordedCall, Replayed, Replaying, Tally, call_in
 
 _MOST_CALLS: Final = 2000
-"""Different calls that are looked at."""
+"""The most different calls that are judged."""
 _MOST_RULES: Final = 200
-"""Different rules that are tried."""
+"""The most different rules that are tried."""
 _PEOPLE: Final = frozenset({"human", "timeout", "none"})
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A recorded call that somebody was asked about, and would be again."""
+    """A recorded call with a question that would be asked again."""
 
     call: Replayed
     questions: int
@@ -71,7 +71,7 @@ class Suggesting:
         loaded: LoadedPolicy,
         is_directory: Callable[[RealPath], bool],
     ) -> None:
-        """Take the policy in force, and what judges calls by it."""
+        """Keep the policy in force, and the judge of calls."""
         self._replaying = replaying
         self._loaded = loaded
         self._is_directory = is_directory
@@ -79,7 +79,7 @@ class Suggesting:
     async def find(
         self, lines: Iterable[bytes | None], servers: Mapping[str, str], least: int
     ) -> Found:
-        """Read a log.
+        """Find suggestions in a log.
 
         Args:
             lines: its records.
@@ -170,7 +170,7 @@ class Suggesting:
         return chosen
 
     def _covered(self, proposal: Proposal, asked: Sequence[Asked]) -> list[Asked]:
-        """The calls that are allowed with the rule, and that nothing else asks about."""
+        """The calls that the rule allows, and about which nothing else asks."""
         changed = proposal.first_in(self._loaded.policy)
         found: list[Asked] = []
         for one in asked:
@@ -197,7 +197,7 @@ def _facts(one: Asked) -> Facts:
 
 
 def _was_asked(fields: Mapping[str, object]) -> bool:
-    """Whether a person was asked, or should have been; a call that came back counts once."""
+    """Whether a person was asked, or should have been; a repeated call counts once."""
     decision = fields.get("policyDecision")
     status = decision.get("status") if isinstance(decision, dict) else None
     if status != "escalate" or fields.get("refusedBy") == "held":

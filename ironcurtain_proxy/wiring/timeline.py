@@ -1,4 +1,4 @@
-"""The timeline of the session's workspace, as the settings have it."""
+"""The timeline of the session's workspace, joined from the settings."""
 
 import logging
 import os
@@ -37,7 +37,7 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def workspace_timeline(settings: Settings, clock: Clock) -> WorkspaceTimeline | None:
-    """The timeline, for whoever runs it and closes it; None: there is no workspace to keep.
+    """The timeline, which the caller runs and closes; None: there is no workspace to keep.
 
     One that cannot be opened is none, and the log says so: no call is contained then.
     """

@@ -25,7 +25,8 @@ def test_the_container_runs_as_an_ordinary_user_and_installs_by_hash() -> None:
 
 
 def test_one_version_of_uv_packages_everything() -> None:
-    versions = set(re.findall(r"\buv==([\d.]+)", CONTAINERFILE + RELEASE))
+    setup = (ROOT / "scripts/setup").read_text()
+    versions = set(re.findall(r"\buv==([\d.]+)", CONTAINERFILE + RELEASE + setup))
     assert len(versions) == 1
 
 

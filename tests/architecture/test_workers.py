@@ -1,5 +1,6 @@
 """What is shared out to forks is run, reported, and missed where it did not end."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,3 +80,20 @@ def test_a_file_that_cannot_be_read_fails_the_run(tmp_path: Path) -> None:
     done = run(tmp_path, {**FILES, "test_torn.py": "        def test_(: pass\n"})
     assert done.returncode == 2, done.stderr
     assert "SyntaxError" in done.stdout
+
+
+def test_files_with_the_same_mark_are_run_by_one_worker(tmp_path: Path) -> None:
+    """What one of them has imported is there for the other, and is not in other workers."""
+    text = """
+        import os, pytest
+        pytestmark = pytest.mark.worker("heavy")
+        def test_pid(tmp_path): print(f"by {os.getppid()}/{os.getpid()}.")
+        """
+    files = {f"test_{letter}.py": text for letter in "abcd"}
+    other = text.replace('"heavy"', '"other"').replace("by", "other")
+    done = run(tmp_path, {**files, "test_e.py": other, "test_f.py": other}, "-Wignore")
+    assert done.returncode == 0, done.stdout
+    pids = re.findall(r"by \d+/(\d+)\.", done.stdout)
+    others = re.findall(r"other \d+/(\d+)\.", done.stdout)
+    assert (len(pids), len({*pids})) == (4, 1)
+    assert (len(others), len({*others})) == (2, 1)

@@ -122,8 +122,9 @@ def test_a_time_in_another_zone_is_written_in_utc() -> None:
         {"rule": "AKIAIOSFODNN7EXAMPLE"},
         {"result": ResultSummary(status="error", error="AKIAIOSFODNN7EXAMPLE")},
         {"context": (("persona", "AKIAIOSFODNN7EXAMPLE"), ("more", ["AKIAIOSFODNN7EXAMPLE"]))},
+        {"client": "AKIAIOSFODNN7EXAMPLE 1.0"},
     ],
-    ids=["arguments", "reason", "tool", "rule", "error", "context"],
+    ids=["arguments", "reason", "tool", "rule", "error", "context", "client"],
 )
 def test_redaction_reaches_every_field_that_others_write(place: dict[str, object]) -> None:
     """G19."""

@@ -1,5 +1,7 @@
 """What the model is asked, and which of its answers count."""
 
+from dataclasses import FrozenInstanceError, fields
+
 import orjson
 import pytest
 from hypothesis import given
@@ -33,6 +35,11 @@ def test_the_question_has_the_lines_of_the_document() -> None:
         "",
         "Decision:",
     ]
+    given = [one.name for one in fields(AutoApproveContext)]
+    assert given == ["user_message", "tool_name", "escalation_reason"]
+    for name in given:
+        with pytest.raises(FrozenInstanceError):
+            setattr(CONTEXT, name, "x")
 
 
 @pytest.mark.requirement("A-23", "A-15")

@@ -93,36 +93,6 @@ def test_nothing_imports_the_model_library_before_a_model_is_asked() -> None:
     assert "openai" not in found.stdout
 
 
-QUIET = """
-import os, sys
-os.chdir(sys.argv[1])
-reached = []
-def hook(event, args):
-    if event in ("socket.connect", "socket.getaddrinfo"):
-        reached.append((event, str(args[-1] if event == "socket.connect" else args[0])))
-sys.addaudithook(hook)
-import anyio
-from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
-anyio.run(create_model(AutoApproverConfig(enabled=True), "key").warm)
-print(reached, os.environ.get("PLANTED"), "litellm" in sys.modules)
-"""
-
-
-def test_loading_the_library_reaches_for_no_network_and_no_env_file(tmp_path: Path) -> None:
-    """The workspace may be the working directory, and the agent may write there."""
-    (tmp_path / ".env").write_text("PLANTED=by-the-agent\nOPENAI_BASE_URL=http://evil.example\n")
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("LITELLM")}
-    found = subprocess.run(
-        [sys.executable, "-c", QUIET, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=55,
-        env={**environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert found.stdout.splitlines()[-1] == "[] None True"
-
-
 def test_the_word_for_no_answer_is_that_of_the_document() -> None:
     assert INVALID.endswith("escalating to human")
 

@@ -7,13 +7,25 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.auto_approver.reviewer import auto_approve
+from ironcurtain_proxy.auto_approver import reviewer
+from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, auto_approve, create_model
+from ironcurtain_proxy.config.settings import load_settings
+from ironcurtain_proxy.llm.litellm_model import LitellmModel, Model
 from ironcurtain_proxy.llm.log import LlmLog
+from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
+from ironcurtain_proxy.wiring.reviewers import _auto_approver
 from tests.auto_approver.test_reviewer import CONTEXT, PUSH, Session, local
+from tests.fakes import FakeClock
 from tests.llm.scripted_model import Step, says, scripted_model
 
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [
+    pytest.mark.worker("litellm"),
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    # What litellm imports for Google's first question, and pydantic says of it.
+    pytest.mark.filterwarnings("ignore:.*`ReadOnly` qualifier:UserWarning"),
+]
 
 # --- over HTTP -----------------------------------------------------------------------------------
 
@@ -140,6 +152,45 @@ async def test_a_key_that_a_provider_repeats_does_not_end_up_in_a_log() -> None:
             result = await auto_approve(CONTEXT, model)
     assert result.decision == "escalate"
     assert "key-123" not in result.reasoning
+
+
+@pytest.mark.requirement("A-63")
+async def test_the_model_is_made_once_and_asked_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, loaded = [], []
+
+    def create(config: AutoApproverConfig, key: str) -> Model | None:
+        made.append(model := create_model(config, key))
+        return model
+
+    def load(model: LitellmModel) -> object:
+        loaded.append(model)
+        return real_load(model)
+
+    real_load = LitellmModel._load
+    monkeypatch.setattr(reviewer, "create_model", create)
+    monkeypatch.setattr(LitellmModel, "_load", load)
+    with scripted_model(says("approve")) as server:
+        base = f"{server.url}/v1"
+        file = tmp_path / "config.json"
+        file.write_bytes(
+            orjson.dumps(
+                {"autoApprove": {"enabled": True, "modelId": "openai:local", "apiBase": base}}
+            )
+        )
+        environ = {"HOME": str(tmp_path), "AUTO_APPROVE_API_KEY": "key-123"}
+        settings = load_settings(environ, file)
+        words = iter("123")
+        approver = _auto_approver(
+            settings, lambda: UserMessage(PUSH.message, next(words)), FakeClock()
+        )
+        assert approver is not None
+        assert (len(made), loaded) == (1, []), "at the start, and without its library"
+        for _ in range(3):
+            await approver.ask(PUSH.escalation)
+        await approver.model.aclose()
+    assert (len(made), len(loaded), len(server.requests)) == (1, 1, 3)
 
 
 @pytest.mark.requirement("A-65", "A-66", "A-64", "A-51")

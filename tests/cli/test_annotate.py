@@ -6,15 +6,16 @@ from pathlib import Path
 
 import orjson
 import pytest
+from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.cli.annotate import reviewed
 from ironcurtain_proxy.cli.annotate_showing import OPENS, shown_tool
 from ironcurtain_proxy.cli.init_talk import Talk
-from ironcurtain_proxy.config.annotating.described import DescribedServer, described
-from ironcurtain_proxy.config.annotating.written import with_server
+from ironcurtain_proxy.config.annotating.described import DescribedServer, described, with_server
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
+from tests.downstream.remote.site import Heard, Site, serving
 
 SCRIPTED = Path(__file__).parents[1] / "e2e" / "servers" / "scripted.py"
 TOOLS: list[Json] = [
@@ -149,3 +150,22 @@ def test_ten_thousand_tools_are_cut_and_counted() -> None:
     found = described("s", "s", many)
     assert len(found.tools) == 2000
     assert found.left_out == 8000
+
+
+def test_no_argument_of_a_server_over_http_names_a_path_of_this_machine(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def lists_a_path(heard: Heard) -> Response | None:
+        if heard.said != "tools/list":
+            return None
+        result: Json = {"tools": [TOOLS[0]]}
+        return JSONResponse({"jsonrpc": "2.0", "id": heard.body["id"], "result": result})
+
+    with serving(Site(handler=lists_a_path)) as site:
+        entry: Json = {"url": site.url, "addresses": ["127.0.0.1"]}
+        file = home.parent / "far.json"
+        file.write_bytes(orjson.dumps({"mcpServers": {"far": entry}}))
+        assert main(["annotate", "far", "--server-file", str(file), "--yes", "--json"]) == 0
+    (tool,) = orjson.loads(capsys.readouterr().out)["tools"]
+    assert tool["name"] == "read_notes"
+    assert tool["arguments"]["path"] == ["unclear"]

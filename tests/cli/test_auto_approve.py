@@ -16,7 +16,10 @@ from ironcurtain_proxy.cli import auto_approve
 from ironcurtain_proxy.errors import ConfigurationError
 from tests.llm.scripted_model import Step, says, scripted_model
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.worker("litellm"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 
 OWN = Path(__file__).parents[1] / "auto_approver/scenarios.jsonl"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "intent-scenarios.jsonl"

@@ -302,7 +302,7 @@ def test_the_beginning_of_an_id_takes_back_one_grant_and_no_other(
     keep(state, user_of("abc1"), user_of("abd2"))
     for wrong in ("", "ab", "zz"):
         assert command("revoke", wrong) == 1
-        assert "see grants list" in capsys.readouterr().err
+        assert "`ironcurtain-proxy grants list` shows the ids" in capsys.readouterr().err
     assert command("revoke", "ABC") == 0
     capsys.readouterr()
     assert [one["id"] for one in listed(capsys)] == ["abd2"]

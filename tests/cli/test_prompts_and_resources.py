@@ -11,8 +11,7 @@ import pytest
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.cli.annotate import reviewed
 from ironcurtain_proxy.cli.init_talk import Talk
-from ironcurtain_proxy.config.annotating.described import described, described_prompts
-from ironcurtain_proxy.config.annotating.written import with_server
+from ironcurtain_proxy.config.annotating.described import described, described_prompts, with_server
 from ironcurtain_proxy.model.json import Json
 from tests.e2e.servers import whole
 
@@ -64,7 +63,7 @@ def test_prompts_are_proposed_written_and_then_known(
     assert prompt["args"] == {"name": ["identifier"], "url": ["fetch-url"]}
     main(["check", "--live"])
     checked = capsys.readouterr().out
-    assert 'whole resources "demo:": no rule speaks of 2 of them' in checked
+    assert 'whole resources "demo:": no rule covers 2 of them' in checked
     assert "memo:" not in checked
     assert 'prompt "greet"' not in checked
 

@@ -138,7 +138,9 @@ def test_each_call_is_listed_with_its_tool_session_and_changes(top: Path, run: R
 
 def test_a_point_that_is_none_or_several_is_said(top: Path, run: Run) -> None:
     del top
-    assert run("--to", "zz")[2].endswith("'zz' is no call of the timeline: see rollback --list\n")
+    assert run("--to", "zz")[2].endswith(
+        "'zz' is no call of the timeline: `ironcurtain-proxy rollback --list` shows the calls\n"
+    )
     assert run("--to", "")[0] == 1
     assert run("zz")[0] == 1
 
@@ -166,7 +168,10 @@ def test_where_nothing_is_kept_that_is_said(run: Run) -> None:
     assert run("--list") == (0, "nothing can be put back: no point is kept\n", "")
     code, out, _ = run("--list", "--json")
     assert (code, orjson.loads(out)) == (0, {"calls": [], "dropped": [], "notHeld": []})
-    said = "ironcurtain-proxy: '3f2a' is no call of the timeline: see rollback --list\n"
+    said = (
+        "ironcurtain-proxy: '3f2a' is no call of the timeline: "
+        "`ironcurtain-proxy rollback --list` shows the calls\n"
+    )
     assert run("3f2a") == (1, "", said)
 
 

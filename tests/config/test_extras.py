@@ -1,7 +1,7 @@
 """The base installation alone: what needs an extra says so in one line.
 
 Each test runs the real command line in a process of its own, in which the libraries of the extras
-cannot be imported or found.
+cannot be imported or found. It is a fork of one that has imported what can be.
 """
 
 import ast
@@ -22,26 +22,60 @@ PACKAGE = ROOT / "ironcurtain_proxy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 ABSENT = frozenset(name for names in MODULES.values() for name in names)
 
-BLOCKED = """\
-import sys
+FORKING = """\
+import importlib, json, os, sys, tempfile
+from tests.fork_server import freeze, leave
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {absent!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Blocker())
+        if name.partition(".")[0] in self.absent:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+blocker = Blocker()
+blocker.absent, modules = map(json.loads, sys.argv[1:])
+sys.meta_path.insert(0, blocker)
+for module in modules:
+    importlib.import_module(module)
+freeze()
+for line in sys.stdin:
+    code, arguments, absent, environ = json.loads(line)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        pid = os.fork()
+        if pid == 0:
+            for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), out, errors)):
+                os.dup2(file if number == 0 else file.fileno(), number)
+            break
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        said = []
+        for file in (out, errors):
+            file.seek(0)
+            said.append(file.read().decode())
+        print(json.dumps([status, *said]), flush=True)
+else:
+    sys.exit()
+sys.stdin = open(0)
+sys.argv[1:] = arguments
+blocker.absent = absent
+os.environ.clear()
+os.environ.update(environ)
+try:
+    exec(code)
+except SystemExit as ended:
+    leave(ended.code)
+leave(None)
 """
+"""For each line that is read, a fork that runs the code in it."""
+
 MAIN = "from ironcurtain_proxy.cli import main\nsys.exit(main(sys.argv[1:]))\n"
 EACH = """\
 import json, os, tempfile
 from ironcurtain_proxy.cli import main
-import ironcurtain_proxy.wiring.serving
+from tests.fork_server import leave
 for command in sys.argv[1:]:
     with tempfile.TemporaryFile() as said:
         pid = os.fork()
         if pid == 0:
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)
-            sys.exit(main([command]))
+            leave(main([command]))
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         said.seek(0)
         print(json.dumps([command, code, said.read().decode()]), flush=True)
@@ -52,19 +86,36 @@ LLM = "pip install 'ironcurtain-proxy[llm]'"
 ENGINE = "pip install 'ironcurtain-proxy[engine]'"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forking() -> Iterator[None]:
+    """The process whose forks have no library of an extra."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKING, *map(orjson.dumps, (sorted(ABSENT), [*_base_modules()]))],
+        env={"PATH": "/usr/bin:/bin"},
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        _FORKING.append(process)
+        yield
+        _FORKING.clear()
+        process.communicate()
+
+
+_FORKING: list[subprocess.Popen[bytes]] = []
+
+
 def _run(
     *arguments: str, home: Path, code: str = MAIN, absent: frozenset[str] = ABSENT
 ) -> subprocess.CompletedProcess[str]:
-    program = BLOCKED.format(absent=sorted(absent)) + code
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=55,
-    )
+    [process] = _FORKING
+    assert process.stdin is not None
+    assert process.stdout is not None
+    environ = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    process.stdin.write(orjson.dumps([code, arguments, sorted(absent), environ]) + b"\n")
+    process.stdin.flush()
+    status, out, errors = orjson.loads(process.stdout.readline())
+    return subprocess.CompletedProcess(arguments, status, out, errors)
 
 
 def _configure(home: Path, **sections: object) -> None:

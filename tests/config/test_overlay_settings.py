@@ -383,7 +383,7 @@ def test_tools_of_servers_that_are_not_there_are_warned_of(tmp_path: Path) -> No
             '(did you mean "git/git_push"?)'
         ),
         (
-            "$.security.interceptor.sensitiveTools[1]: the agent's name of a tool: not used here "
-            '(did you mean "git/git_push"?)'
+            "$.security.interceptor.sensitiveTools[1]: the agent's name of a tool: settings use "
+            'SERVER/TOOL (did you mean "git/git_push"?)'
         ),
     ]

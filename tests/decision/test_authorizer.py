@@ -353,6 +353,29 @@ def test_lists_of_owners_are_compared_without_regard_to_case() -> None:
     assert isinstance(authorize(call, Policy(rules=(rule,))), Allow)
 
 
+@pytest.mark.parametrize(
+    ("owner", "repository", "allowed"),
+    [("acme", "tool", True), ("acme", "other", False), ("evil", "tool", False)],
+)
+def test_a_rule_on_pairs_wants_both_of_a_pair_on_their_lists(
+    owner: str, repository: str, *, allowed: bool
+) -> None:
+    def listed(role: ArgumentRole, value: str) -> ListCondition:
+        return ListCondition(
+            roles=frozenset({role}), allowed=frozenset({value}), kind="identifiers"
+        )
+
+    pair = (listed("github-owner", "acme"), listed("github-repo", "tool"))
+    rule = Rule(name="pair", effect="allow", reason="pair", lists=pair)
+    call = request(
+        ArgumentFact("owner", ("github-owner",), (TextValue(owner),)),
+        ArgumentFact("repo", ("github-repo",), (TextValue(repository),)),
+        server="github",
+        tool="x",
+    )
+    assert isinstance(authorize(call, Policy(rules=(rule,))), Allow) is allowed
+
+
 @pytest.mark.requirement("C-25")
 def test_a_deny_rule_before_a_wider_allow_is_an_exception_from_it() -> None:
     policy = Policy(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.questions import MAX_TOKENS, decide_question, unsafe_question
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, effect_of
 from ironcurtain_proxy.model.policy import Policy, Rule
@@ -82,3 +83,19 @@ def test_a_rule_that_denies_counts_before_the_servers_entry() -> None:
     no = Rule(name="no", effect="deny", reason="", methods=frozenset({"elicitation/create"}))
     policy = Policy(rules=(no,), may_ask={"notes": frozenset({"form"})})
     assert effect_of(decide_question(asking(question), question, policy)) == "deny"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        ServerQuestion(kind="form", asks_for="password"),
+        ServerQuestion(kind="url", host="evil.example"),
+        ServerQuestion(kind="sampling", tokens=MAX_TOKENS + 1),
+    ],
+)
+def test_no_rule_and_no_entry_lets_an_unsafe_question_pass(question: ServerQuestion) -> None:
+    yes = Rule(name="yes", effect="allow", reason="")
+    policy = Policy(rules=(yes,), may_ask={"notes": frozenset({question.kind})})
+    decision = authorize(asking(question), policy)
+    assert isinstance(decision, Deny)
+    assert decision.ground.rule == "structural-server-question"

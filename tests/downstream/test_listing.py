@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.downstream.listing import MAX_PAGES, MAX_TOOLS, list_tools
+from ironcurtain_proxy.downstream.listing import MAX_PAGES, MAX_TOOLS, list_entries, list_tools
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolResult
@@ -48,6 +48,16 @@ async def test_a_tool_whose_name_misleads_the_eye_is_hidden_and_said(name: str) 
     assert said.isascii()
     assert said.isprintable()
     assert len(said) < 250
+
+
+async def test_a_prompt_whose_name_misleads_the_eye_is_hidden_too() -> None:
+    dropped: list[str] = []
+    entries: list[Json] = [{"name": "a\x1b[2J"}, {"name": "p\u202ey"}, {"name": "x" * 129}]
+    pages = Pages({"prompts": [*entries, {"name": "plain"}]})
+    found = await list_entries("s", pages, ("prompts", "name"), dropped.append)
+    assert [dict(one) for one in found] == [{"name": "plain"}]
+    assert len(dropped) == 3
+    assert all(said.isascii() and said.isprintable() for said in dropped)
 
 
 async def test_cursors_are_followed_as_they_came() -> None:

@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -28,6 +28,14 @@ from tests.program import PROXY
 
 CACHES: Final = frozenset({"__pycache__", "node_modules"})
 """Directories that the timeline leaves alone."""
+
+SERVERS: Final[Mapping[str, str]] = {
+    "bash": "run_command",
+    "fetch": "fetch",
+    "files": "write_file",
+    "git": "git_add",
+}
+"""The servers of the session, and of each a tool that it lists."""
 
 Picture: TypeAlias = Mapping[str, tuple[int, int, bytes]]
 """By path below a directory: kind, mode and content, of a link where it leads."""
@@ -87,8 +95,9 @@ class Step:
 class CodingSession:
     """One developer, one repository, one session."""
 
-    def __init__(self, root: Path, registry: Registry) -> None:
+    def __init__(self, root: Path, registry: Registry, servers: Collection[str] = SERVERS) -> None:
         self.root = root
+        self.chosen = servers
         self.registry = registry
         self.home = root / "home"
         self.workspace = self.home / "calc"
@@ -121,6 +130,7 @@ class CodingSession:
         entries = {
             name: {"command": words[0], "args": words[1:], "env": {MARK: str(self.root)}}
             for name, words in commands.items()
+            if name in self.chosen
         }
         file = self.home / "client.json"
         file.write_bytes(orjson.dumps({"mcpServers": entries}))
@@ -148,9 +158,7 @@ class CodingSession:
             self._client = RawClient(PROXY, environment, errors, self.root / "elsewhere")
             self._client.initialize()
             # A busy machine may need longer for a server than the first list waits for it.
-            self._client.until_listed(
-                "bash__run_command", "fetch__fetch", "files__write_file", "git__git_add"
-            )
+            self._client.until_listed(*(f"{name}__{SERVERS[name]}" for name in self.chosen))
         return self._client
 
     def end(self) -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from ironcurtain_proxy.downstream import guardian
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
-from ironcurtain_proxy.sandbox.probe_cache import remember
+from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, remember
 from tests.e2e.installation import ROOT, Installation, Roles, rule
 from tests.e2e.raw_client import Message, RawClient, text, texts
 from tests.e2e.servers import hostile

@@ -54,6 +54,10 @@ def call(name: str, message: str = "x", **more: Json) -> Message:
 
 
 ECHO: Final = call("echo")
+COMPLETION: Final[Message] = {
+    "ref": {"type": "ref/prompt", "name": "args-prompt"},
+    "argument": {"name": "city", "value": "B"},
+}
 AGENT: Final[dict[str, Probe]] = {
     "initialize, again": Probe(method="initialize", params=HELLO),
     "initialize, incomplete": Probe(method="initialize", answer=-32602, rule="invalid-params"),
@@ -178,6 +182,12 @@ AGENT: Final[dict[str, Probe]] = {
     "prompts/get without annotation": Probe(
         method="prompts/get", params={"name": "other"}, answer=-32602, rule="missing-annotation"
     ),
+    "completion/complete that a rule allows": Probe(
+        method="completion/complete",
+        params=COMPLETION,
+        rule="allow-everything-prompts",
+        reaches=COMPLETION,
+    ),
     "completion/complete of a prompt without annotation": Probe(
         method="completion/complete",
         params={
@@ -299,6 +309,19 @@ SERVER: Final[dict[str, Asked]] = {
         {},
         arrives="notifications/prompts/list_changed",
         documented="`list_changed`",
+    ),
+    "tools/list_changed although nothing did": notification(
+        "notifications/tools/list_changed", {}, documented="`list_changed`"
+    ),
+    "tasks/status of a server": notification(
+        "notifications/tasks/status", {"taskId": "1"}, documented="`tasks/status`"
+    ),
+    "a notification of a vendor": notification(
+        "notifications/vendor", {}, documented="notifications of vendors"
+    ),
+    "an answer that nobody asked for": Asked(
+        notifications=[{"id": 4711, "result": {"content": []}}],
+        documented="answers that nobody waits for",
     ),
     "news of what nobody subscribed to": notification(
         _NEWS, {"uri": "demo://other"}, documented="`resources/updated` of other resources"

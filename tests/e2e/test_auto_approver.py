@@ -14,6 +14,8 @@ from tests.e2e.raw_client import Message, RawClient, at, texts
 from tests.llm.scripted_model import ScriptedModel, Step, says, scripted_model
 from tests.program import FRESH
 
+pytestmark = pytest.mark.worker("litellm")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def imported() -> None:

@@ -18,6 +18,8 @@ from tests.e2e.real_servers import npm_server
 from tests.e2e.test_auto_confirm import ROLES, manager, tools
 from tests.fakes import FakeClock
 
+pytestmark = pytest.mark.worker("postgresql")
+
 OUTSIDE = "/srv/elsewhere"
 
 

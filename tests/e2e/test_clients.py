@@ -9,6 +9,7 @@ from mcp import Client, ClientSession, StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
 from ironcurtain_proxy.model.json import Json
+from tests.e2e.http_front import TOKENS, an_http_front
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import at
 from tests.e2e.real_servers import add_real, inspector
@@ -95,8 +96,12 @@ def inspected(installation: Installation, *arguments: str) -> Json:
     installation.write_policy()
     given = [f"{name}={value}" for name, value in installation.environment().items()]
     flags = [word for pair in given for word in ("-e", pair)]
+    return printed(installation, *flags, *PROXY, *arguments)
+
+
+def printed(installation: Installation, *arguments: str) -> Json:
     done = subprocess.run(
-        [*inspector(), *flags, *PROXY, *arguments],
+        [*inspector(), *arguments],
         env=installation.environment(),
         capture_output=True,
         check=False,
@@ -120,3 +125,13 @@ def test_the_inspector_calls_a_tool(files: Installation) -> None:
     assert files.last_decision() == ("allow", "structural-sandbox-allow")
     shown = inspected(files, *call, "path=/etc/hosts")
     assert str(at(shown, "content", 0, "text")).startswith(NO_CHANNEL)
+
+
+def test_the_inspector_comes_over_http_too(files: Installation) -> None:
+    with an_http_front(files) as front:
+        there = [front.url, "--header", f"Authorization: Bearer {TOKENS['alice']}", "--method"]
+        tools = at(printed(files, *there, "tools/list"), "tools")
+        assert isinstance(tools, list)
+        assert "read_text_file" in [at(one, "name") for one in tools]
+        call = ["tools/call", "--tool-name", "read_text_file", "--tool-arg", "path=note.txt"]
+        assert at(printed(files, *there, *call), "content", 0, "text") == "a note\n"

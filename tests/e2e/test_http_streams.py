@@ -111,3 +111,15 @@ def test_the_log_of_a_second_session_is_no_news(scripted: Installation) -> None:
         if "session" in record
     }
     assert sorted(name.partition("-")[0] for name in names) == ["alice", "bob"]
+
+
+def test_a_front_that_ends_leaves_the_port_of_the_one_that_took_its_place(
+    scripted: Installation,
+) -> None:
+    port_file = scripted.root / "port"
+    with an_http_front(scripted) as first:
+        port_file.unlink()  # the next one is waited for by it
+        with an_http_front(scripted) as second:
+            first.client.process.terminate()
+            first.client.process.wait(DEADLINE)
+            assert port_file.read_text("ascii") == f"{second.port}\n"

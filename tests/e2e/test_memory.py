@@ -9,14 +9,14 @@ from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient, at, text
 from tests.program import FRESH
 
-SIZE = 8 << 20
+SIZE = 4 << 20
 COUNT = 24
-LIMIT = 10 << 20
+LIMIT = SIZE * 5 // 4
 
 
 @pytest.fixture
 def narrow(scripted: Installation) -> RawClient:
-    """A proxy that takes messages of 10 MiB, and so 15 MiB of calls at once."""
+    """A proxy that takes messages a quarter larger than these, and half as much again of calls."""
     scripted.command = FRESH
     return scripted.start(MAX_MESSAGE_BYTES=str(LIMIT))
 

@@ -113,7 +113,7 @@ def test_clearing_the_grants_makes_the_next_call_ask_again_and_a_denial_grants_n
     agent.result(write)
 
 
-@pytest.mark.requirement("D-2", "D-7", "D-36", "D-37")
+@pytest.mark.requirement("D-2", "D-5", "D-7", "D-36", "D-37")
 def test_autonomous_work_in_isolation_writes_freely_and_cannot_send_anything_out(
     installation: Installation, person: Person
 ) -> None:

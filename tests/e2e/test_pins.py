@@ -218,7 +218,7 @@ def test_a_damaged_file_of_pins_holds_its_server_and_is_kept(pinned: Installatio
     assert file.read_bytes() == torn
     listed = program.run([*PROXY, "pins", "list"], pinned.environment())
     assert (listed.returncode, "is damaged" in listed.stderr) == (1, True)
-    assert "kept aside" in pins(pinned, "reset", "whole")
+    assert "moved aside" in pins(pinned, "reset", "whole")
     assert file.with_suffix(".damaged").read_bytes() == torn
     assert pinned.start().tool_names() == ["idle", "notify"]
 
@@ -272,7 +272,7 @@ def test_accepting_needs_a_person_or_a_word(pinned: Installation) -> None:
     say(pinned, {"instructions": "Other."})
     pinned.start()
     asked = program.run([*PROXY, "pins", "accept", "whole"], pinned.environment())
-    assert (asked.returncode, "no terminal to ask on" in asked.stderr) == (2, True)
+    assert (asked.returncode, "asks on a terminal, and this is none" in asked.stderr) == (2, True)
     nobody = program.run([*PROXY, "pins", "diff", "nobody"], pinned.environment())
     assert (nobody.returncode, nobody.stdout) == (2, "")
 
@@ -289,7 +289,7 @@ def test_status_says_what_waits(pinned: Installation) -> None:
     say(pinned, {"instructions": "Other."})
     pinned.start()
     status = program.run([*PROXY, "status"], pinned.environment())
-    assert "must be accepted: ironcurtain-proxy pins diff whole" in status.stderr
+    assert "to be accepted: ironcurtain-proxy pins diff whole" in status.stderr
 
 
 def test_the_list_counts_in_words(pinned: Installation) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from tests import program
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import at, text
 from tests.e2e.real_servers import npm_server
@@ -117,12 +118,4 @@ def test_a_proxy_of_the_environment_is_said_to_be_unused(installation: Installat
 
 
 def run(installation: Installation, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROXY, *command],
-        env=installation.environment(),
-        cwd=Path("/"),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return program.run([*PROXY, *command], installation.environment(), Path("/"))

@@ -54,10 +54,22 @@ def test_what_a_terminal_obeys_is_gone_and_words_stay(said: str, plain: str) -> 
     assert cleaned({said: [said]}) == {plain: [plain]}
 
 
+@pytest.mark.parametrize("name", ["data", "blob"])
+def test_the_name_of_a_field_hides_nothing(name: str) -> None:
+    said: Json = {"structuredContent": {name: {"x": "\x1b[2Ja"}}, name: "b\u200b"}
+    assert cleaned(said) == {"structuredContent": {name: {"x": "a"}}, name: "b"}
+
+
 def test_base64_is_left_alone() -> None:
     image: Json = {"type": "image", "data": "eyJhbGciOi" + "A" * 100, "mimeType": "image/png"}
     assert cleaned(image) == image
     assert redacted(image) == image
+
+
+def test_a_secret_in_a_field_of_any_name_is_masked() -> None:
+    secret = "AKIA" + "Q7WERTYUIOPASDFG"
+    for name in ("data", "blob", "text"):
+        assert secret not in str(redacted({"structuredContent": {name: f"id {secret} end"}}))
 
 
 def test_what_stands_under_a_telling_name_is_masked() -> None:

@@ -36,9 +36,12 @@ def test_a_command_without_end_in_memory_is_ended_and_the_agent_is_told(
 def test_a_fork_bomb_ends_with_its_sandbox_and_the_server_starts_again(
     installation: Installation,
 ) -> None:
-    add_hostile(installation, "box", sandbox={"limits": {"processes": 200}})
+    # Where little memory is allowed the proxy looks ten times a second; else it may be three
+    # seconds, in which the bomb would take the machine from every other test.
+    limits: Message = {"memoryMb": 250, "processes": 200}
+    add_hostile(installation, "box", sandbox={"limits": limits})
     agent = installation.start()
-    bomb = "f() { f | f & }; f; sleep 20"
+    bomb = "renice -n 19 $$; f() { f | f & }; f; sleep 20"
     said = " ".join(texts(agent.call("shell", {"command": bomb})))
     # Of root the proxy counts the processes; of others the kernel does, and the shell cannot fork.
     assert "more than 200" in said or "fork" in said

@@ -1,9 +1,12 @@
 """One session through the clients of both official SDKs, of two generations each: all see the same.
 
+Each comes over standard input and output, and over HTTP.
+
 The first generation of the Python SDK is installed beside the second (`scripts/setup`), and used by
 a process of its own.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +18,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
+from tests.e2e.http_front import TOKENS, an_http_front
 from tests.e2e.installation import ROOT, Installation
 from tests.e2e.real_servers import PACKAGES, missing
 from tests.e2e.servers import scripted as scripted_server
@@ -70,21 +74,31 @@ CLIENTS: Final = {
 }
 
 
-@pytest.mark.requirement("C-1")
-@pytest.mark.parametrize("client", CLIENTS)
-def test_the_client_of_an_sdk_sees_all_that_is_served(client: str, scripted_: Installation) -> None:
-    program, besides = CLIENTS[client]()
+def seen_by(program: list[str], environ: dict[str, str], *server: str) -> dict[str, Json]:
+    """What a client prints of its session with a command or URL."""
     done = subprocess.run(
-        # The environment of the proxy is the client's to give: ours holds where its SDK is.
-        [*program, "/usr/bin/env", "-u", "PYTHONPATH", *PROXY],
-        env={**scripted_.environment(), "PINS": "off", **besides},
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-        timeout=55,
+        [*program, *server], env=environ, cwd=ROOT, capture_output=True, check=False, timeout=55
     )
     assert done.stdout, done.stderr.decode()[-3000:]
     seen: dict[str, Json] = orjson.loads(done.stdout)
+    return seen
+
+
+@pytest.mark.requirement("C-1")
+@pytest.mark.parametrize("way", ["stdio", "http"])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_client_of_an_sdk_sees_all_that_is_served(
+    client: str, way: str, scripted_: Installation
+) -> None:
+    program, besides = CLIENTS[client]()
+    if way == "stdio":
+        environ = {**scripted_.environment(), "PINS": "off", **besides}
+        # The environment of the proxy is the client's to give: ours holds where its SDK is.
+        seen = seen_by(program, environ, "/usr/bin/env", "-u", "PYTHONPATH", *PROXY)
+    else:
+        with an_http_front(scripted_, PINS="off") as front:
+            environ = {**os.environ, "MCP_TOKEN": TOKENS["alice"], **besides}
+            seen = seen_by(program, environ, front.url)
     tools, approved = seen.pop("tools"), seen.pop("approved")
     assert seen == EVERYTHING
     assert isinstance(tools, list)
@@ -94,20 +108,18 @@ def test_the_client_of_an_sdk_sees_all_that_is_served(client: str, scripted_: In
         assert b"notifications/cancelled" in scripted_.journal_file().read_bytes()
 
 
-def test_the_client_of_fastmcp_lists_calls_and_is_denied(scripted: Installation) -> None:
+@pytest.mark.parametrize("way", ["stdio", "http"])
+def test_the_client_of_fastmcp_lists_calls_and_is_denied(way: str, scripted: Installation) -> None:
     if not FASTMCP.exists():
         missing("fastmcp")
     scripted.write_policy()
-    done = subprocess.run(
-        [sys.executable, str(PROGRAMS / "fastmcp_client.py"), *PROXY],
-        env={**scripted.environment(), "PYTHONPATH": str(FASTMCP)},
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-        timeout=55,
-    )
-    assert done.stdout, done.stderr.decode()[-3000:]
-    seen: dict[str, Json] = orjson.loads(done.stdout)
+    program = [sys.executable, str(PROGRAMS / "fastmcp_client.py")]
+    besides = {"PYTHONPATH": str(FASTMCP), "MCP_TOKEN": TOKENS["alice"]}
+    if way == "stdio":
+        seen = seen_by(program, {**scripted.environment(), **besides}, *PROXY)
+    else:
+        with an_http_front(scripted) as front:
+            seen = seen_by(program, {**os.environ, **besides}, front.url)
     tools = seen.pop("tools")
     assert isinstance(tools, list)
     assert set(scripted_server.TOOLS) - {"forbidden"} <= {*tools}

@@ -1,12 +1,12 @@
 """`status` shows what running sessions use, which only they know."""
 
 import os
-import subprocess
 import time
 
 import orjson
 import pytest
 
+from tests import program
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message
@@ -16,7 +16,7 @@ def status(installation: Installation, *arguments: str) -> str:
     # The operator's terminal has none of the client's variables.
     own = {"HOME": str(installation.home), "PATH": os.environ["PATH"]}
     command = [*installation.command, "status", *arguments]
-    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=60, check=False)
+    done = program.run(command, own)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -188,12 +188,16 @@ def test_the_second_instance_has_a_temporary_directory_and_processes_of_its_own(
 ) -> None:
     installation, agent, person = asking
     first = done(agent.call("tmp", {}))
-    done(approved(agent, person, "http", {"url": local(website)}))
+    call = agent.start_call("http", {"url": local(website)})
+    person.until_asked()
+    assert person.command("approve", "1", "--remember").returncode == 0
+    done(agent.result(call))
+    done(agent.call("http", {"url": local(website)}))
     servers = those(installation.processes(agent), is_server)
     spaces = {Path(f"/proc/{pid}/ns/net").readlink() for pid in servers}
     assert len(servers) == len(spaces) == 2
     directories = {Path(f"/proc/{pid}/cwd").readlink().name for pid in servers}
-    assert directories == {"box.cwd", "box.twin-1.cwd"}
+    assert directories == {"box.cwd", "box.twin-2.cwd"}
     assert "box.cwd" in first
 
 
@@ -226,6 +230,24 @@ def test_a_process_that_was_left_behind_does_not_get_the_network_of_a_second_ins
     done(agent.call("run", {"code": waits}))
     assert "reached" not in seen.read_text()
     assert "/left" not in website.visits
+
+
+def test_a_process_that_was_left_in_a_second_instance_ends_with_the_call_that_was_approved_once(
+    installation: Installation, website: Website
+) -> None:
+    escalations(installation)
+    agent, person = contained(installation, CONFIG), Person(installation)
+    here, sleeps = installation.workspace, "sleep 1234.5"
+    fetch = f"curl -s --noproxy '' {local(website, 'yes')}"
+    command = f"{fetch}; (cd {here}; setsid {sleeps} > /dev/null 2>&1 < /dev/null) & echo $!"
+    call = agent.start_call("shell", {"command": command})
+    person.until_asked()
+    before = installation.processes(agent)
+    person.answer({"decision": "approved"})
+    assert "hello" in text(agent.result(call))
+    assert "/yes" in website.visits
+    watch = Watch(installation.processes(agent) - before)
+    assert watch.survivors() == set()
 
 
 def test_no_second_instance_outlives_the_session(

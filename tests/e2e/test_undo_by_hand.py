@@ -29,7 +29,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CodingSession]
     root = tmp_path_factory.mktemp("undo")
     (root / "bare").mkdir()
     with open_registry(root / "bare") as registry:
-        built = CodingSession(root, registry)
+        built = CodingSession(root, registry, {"bash", "files"})
         built.set_up()
         try:
             yield built

@@ -68,3 +68,14 @@ def test_a_head_with_any_part_of_a_repository_beside_it_is_refused(
 def test_a_repository_directly_below_the_root_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.path.lexists", lambda place: place == "/srv/.git")
     assert repository_root(RealPath.from_text("/srv/a/b")) == RealPath.from_text("/srv")
+
+
+@pytest.mark.parametrize("names", [["HEAD"], ["objects", "refs", "commondir"], ["config"]])
+def test_a_directory_with_a_few_names_of_a_repository_is_worked_in(
+    tmp_path: Path, names: list[str]
+) -> None:
+    place = tmp_path / "plain"
+    place.mkdir()
+    for name in names:
+        (place / name).touch()
+    assert repository_root(real(place)) == real(place)

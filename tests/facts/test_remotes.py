@@ -162,6 +162,22 @@ def test_an_unclear_url_is_refused_where_only_plain_ones_are_taken(
     assert named[0].startswith("github.com")
 
 
+def test_an_unclear_url_is_read_where_any_is_taken(remotes: GitRemotes) -> None:
+    """A comparison with other implementations wants their answer, not a refusal."""
+    unclear = "https://github.com\\@evil.example.com/x.git"
+    [found] = hosts(read(remotes, "git_push", unclear, plain=False))
+    assert found
+
+
+def test_a_directory_by_the_name_of_nothing_is_no_repository(
+    repository: Callable[[str], str], remotes: GitRemotes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Path(repository(ORIGIN))
+    (here.parent / "None").symlink_to(here)
+    monkeypatch.chdir(here.parent)
+    assert read(remotes, "git_push", None) == ()
+
+
 # --- git that fails ------------------------------------------------------------------------------
 
 

@@ -1,28 +1,35 @@
 """Connections that never come to the point are closed; all others stay as they are."""
 
+import asyncio  # noqa: TID251  a transport of it
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
+import anyio
 import pytest
 import uvicorn
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ironcurtain_proxy.front import connections
-from ironcurtain_proxy.front.connections import FrontConnection
+from ironcurtain_proxy.front.connections import FrontConnection, JoinedWrites
 
 PATIENCE = 20.0
 REQUEST = b"GET / HTTP/1.1\r\nHost: h\r\n"
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    body = await Request(scope, receive).body()
+    await Response(b"done" + body)(scope, receive, send)
 
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A server with our connections, which waits a tenth of a second for a head."""
     monkeypatch.setattr(connections, "_SLOWEST", 0.1)
-    config = uvicorn.Config(
-        Response("done"), port=0, log_level="critical", http=FrontConnection, ws="none"
-    )
+    config = uvicorn.Config(echo, port=0, log_level="critical", http=FrontConnection, ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -73,3 +80,54 @@ def test_a_request_that_is_whole_is_answered_and_another_after_it(port: int) -> 
             while b"done" not in said:
                 said += connection.recv(1000)
             assert said.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n",
+        b"Connection: Upgrade\r\nuPGRADE: websocket\r\nSec-WebSocket-Version: 13\r\n",
+    ],
+)
+def test_an_offer_of_another_protocol_is_ignored_and_the_body_read(port: int, offer: bytes) -> None:
+    body = b"a\r\nUpgrade: x\r\n\r\n"
+    request = b"POST / HTTP/1.1\r\nHost: h\r\n" + offer
+    with connected(port) as connection:
+        for _ in range(2):
+            connection.sendall(request + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            said = b""
+            while not said.endswith(b"\r\n\r\ndone" + body):
+                found = connection.recv(1000)
+                assert found, said
+                said += found
+            assert said.startswith(b"HTTP/1.1 200")
+
+
+class Wire(asyncio.Transport):
+    """Keeps what leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packets: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.packets.append(bytes(data))
+
+    def close(self) -> None:
+        self.packets.append(b"end")
+
+
+@pytest.mark.anyio
+async def test_the_head_of_an_answer_leaves_with_its_body() -> None:
+    wire = Wire()
+    joined = JoinedWrites(wire, asyncio.get_running_loop())
+    joined.write(b"head")
+    joined.write(b"body")
+    assert wire.packets == [b"headbody"]
+    joined.write(b"head of a stream")
+    await anyio.lowlevel.checkpoint()
+    assert wire.packets[1:] == [b"head of a stream"]
+    joined.write(b"refusal")
+    joined.close()
+    await anyio.lowlevel.checkpoint()
+    assert wire.packets[2:] == [b"refusal", b"end"]

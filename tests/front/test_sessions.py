@@ -121,6 +121,18 @@ async def test_a_session_of_another_is_unknown() -> None:
         assert sessions.find("bob", session.name) is None
 
 
+@pytest.mark.parametrize("depth", [900, 1_500, 30_000])
+async def test_an_answer_is_handed_out_however_deep_a_server_nests_it(depth: int) -> None:
+    async with running(some()) as sessions:
+        session = await sessions.begin("alice")
+        follower = session.begin(a_request()).follow()
+        answer = b'{"jsonrpc":"2.0","id":1,"result":{"a":%b}}' % (b"[" * depth + b"]" * depth)
+        await session.send(answer + b"\n")
+        with anyio.fail_after(20):
+            assert await follower.next() == answer
+        assert sessions.find("alice", session.name) is session
+
+
 async def test_sessions_that_have_ended_are_none_any_more() -> None:
     async with running(some()) as sessions:
         session = await sessions.begin("alice")
@@ -142,3 +154,19 @@ async def test_a_session_that_starts_while_the_front_ends_leaves_no_process() ->
         with pytest.raises(TooManyError):
             await sessions.begin("alice")
     assert started[0]._process.returncode is not None
+
+
+async def test_an_answer_that_cannot_be_handed_out_is_an_error() -> None:
+    answer = b'{"id":1,"result":"' + b"x" * 5000 + b'"}'
+
+    async def start(_name: str) -> ProxyProcess:
+        return await ProxyProcess.start(["cat"], {}, 4096)
+
+    async with running(some(start)) as sessions:
+        session = await sessions.begin("alice")
+        follower = session.begin(a_request()).follow()
+        await session.send(answer + b"\n")
+        with anyio.fail_after(10):
+            line = await follower.next()
+        assert b"the answer is too large" in (line or b"")
+        assert sessions.find("alice", session.name) is session

@@ -64,3 +64,12 @@ async def test_a_stream_that_was_shed_has_what_came_after() -> None:
     assert (stream.unsent, stream.is_over) == (0, True)
     stream.put(b"answer", is_last=True)
     assert await read(stream.follow(), 2) == [b"answer", None]
+
+
+async def test_a_number_that_was_never_given_out_counts_for_nothing() -> None:
+    stream = a_stream(b"a", b"b")
+    first = stream.follow()
+    assert await read(first, 1) == [b"a"]
+    first.leave()
+    assert await read(stream.follow(999_999_999), 1) == [b"b"]
+    assert stream.unsent == 1

@@ -9,7 +9,7 @@ import pytest
 from ironcurtain_proxy.grants.matching import covers
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.grant import Grant, GrantId
+from ironcurtain_proxy.model.grant import ExactValue, Grant, GrantId, WithinDirectory
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
@@ -230,12 +230,26 @@ def test_a_pattern_says_what_it_remembers(
             a_call(
                 fact("path", "read-path", path("/etc/hosts")), arguments={"mode": [{"deep": True}]}
             ),
-            id="a flag that is no scalar",
+            id="a flag that is a list",
+        ),
+        pytest.param(
+            a_call(
+                fact("path", "read-path", path("/etc/hosts")), arguments={"mode": {"deep": True}}
+            ),
+            id="a flag that is an object",
         ),
     ],
 )
 def test_what_no_pattern_can_hold_cannot_be_remembered(call: EscalatedCall) -> None:
     assert candidates(call, places()) == ()
+
+
+def test_a_path_is_remembered_by_its_directory_unless_it_goes_by_its_name() -> None:
+    asked = RealPath.from_text("/usr/share/x/file")
+    (found,) = places().constraints("read-path", asked)
+    assert found == WithinDirectory("read-path", RealPath.from_text("/usr/share/x"))
+    (alone,) = replace(places(), alone=True).constraints("read-path", asked)
+    assert alone == ExactValue("read-path", "/usr/share/x/file")
 
 
 # --- what a grant speaks of ------------------------------------------------------------------
@@ -306,14 +320,15 @@ def test_a_role_that_did_not_escalate_then_is_not_covered_when_it_does() -> None
 
 
 def test_a_role_that_escalated_while_it_was_left_out_must_be_left_out_again() -> None:
-    def searching(*where: Value) -> EscalatedCall:
-        found = (fact("path", "read-path", path("/etc/x")), fact("into", "write-path", *where))
-        arguments: dict[str, Json] = {"path": "/etc/x"}
+    def searching(*where: Value, path_: str = "/etc/x") -> EscalatedCall:
+        found = (fact("path", "read-path", path(path_)), fact("into", "write-path", *where))
+        arguments: dict[str, Json] = {"path": path_}
         if where:
             arguments["into"] = where[0].text
         return a_call(*found, arguments=arguments)
 
     assert allows(searching(), searching())
+    assert allows(searching(), searching(path_="/etc/z")), "what was given is no flag"
     assert not allows(searching(), searching(path("/etc/y")))
     assert not allows(searching(path("/etc/y")), searching())
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode, recover_id
+from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode, encode_value, recover_id
 from ironcurtain_proxy.model.json import Json
 
 # Numbers around every edge that a parser could trip over.
@@ -106,6 +106,21 @@ def test_what_cannot_be_json_is_refused_not_changed() -> None:
 
 def test_a_lone_surrogate_is_written_as_an_escape() -> None:
     assert encode({"path": "a\udcff"}) == b'{"path":"a\\udcff"}\n'
+
+
+@given(_MESSAGES)
+def test_a_result_with_a_long_text_leaves_as_it_came(result: dict[str, Json]) -> None:
+    raw = encode_value(result, has_long_text=True)
+    assert raw is not None
+    assert raw.count(b"\n") == 0
+    assert json.loads(raw) == result
+    assert list(json.loads(raw)) == list(result)
+    assert decode(raw) == result
+
+
+def test_a_lone_surrogate_in_a_result_is_left_to_the_slow_way() -> None:
+    for is_long in (False, True):
+        assert encode_value({"path": "a\udcff"}, has_long_text=is_long) is None
 
 
 def test_an_id_is_found_at_either_end_of_a_line_cut_in_the_middle() -> None:

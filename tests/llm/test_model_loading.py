@@ -83,11 +83,21 @@ async def test_a_library_that_never_loads_leaves_time_for_somebody_else() -> Non
     assert ruling == Unreachable()
 
 
-FIRST_QUESTION = """
-import gc
-import sys
+LOADING = """
+import gc, os, sys
+workspace, *providers = sys.argv[1:]
+os.chdir(workspace)
+reached = []
+def hook(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo"):
+        reached.append((event, str(args[-1] if event == "socket.connect" else args[0])))
+sys.addaudithook(hook)
 import anyio
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
+anyio.run(create_model(AutoApproverConfig(enabled=True), "key").warm)
+print("loaded", reached, os.environ.get("PLANTED"), "litellm" in sys.modules, flush=True)
+
+from tests.fork_server import leave
 from tests.llm.scripted_model import says, scripted_model
 
 async def ask(provider):
@@ -96,28 +106,50 @@ async def ask(provider):
         config = AutoApproverConfig(enabled=True, model_id=f"{provider}:local", api_base=base)
         model = create_model(config, "key-123")
         await model.warm()
-        before = len(sys.modules)
+        before = set(sys.modules)
         completion = await model.complete("system", "prompt")
-        print("approve" in completion.text, len(sys.modules) - before)
-        print(gc.isenabled() and gc.get_freeze_count() > 100_000)
+        imported = set(sys.modules) - before
+        is_spared = gc.isenabled() and gc.get_freeze_count() > 100_000
+        print(provider, "approve" in completion.text, is_spared, *sorted(imported), flush=True)
         await model.aclose()
 
-anyio.run(ask, sys.argv[1])
+for provider in providers:
+    pid = os.fork()
+    if pid == 0:
+        anyio.run(ask, provider)
+        leave(0)
+    os.waitpid(pid, 0)
 """
+"""The library takes seconds: it is loaded once, and each provider asked in a fork."""
 
 
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
-def test_the_first_question_imports_next_to_nothing(provider: str) -> None:
-    """What it imports stops the event loop, and the model's deadline pays for it."""
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What was told of the loading, and of each provider's first question."""
+    workspace = tmp_path_factory.mktemp("workspace")
+    (workspace / ".env").write_text("PLANTED=by-the-agent\nOPENAI_BASE_URL=http://evil.example\n")
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("LITELLM")}
     found = subprocess.run(
-        [sys.executable, "-c", FIRST_QUESTION, provider],
+        [sys.executable, "-c", LOADING, str(workspace), "openai", "anthropic"],
         capture_output=True,
         text=True,
         check=True,
         timeout=55,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    approved, imported, is_spared = found.stdout.split()
+    lines = [line.partition(" ") for line in found.stdout.splitlines()]
+    return {name: rest for name, _, rest in lines}
+
+
+def test_loading_the_library_reaches_for_no_network_and_no_env_file(told: dict[str, str]) -> None:
+    """The workspace may be the working directory, and the agent may write there."""
+    assert told["loaded"] == "[] None True"
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_the_first_question_imports_next_to_nothing(provider: str, told: dict[str, str]) -> None:
+    """What it imports stops the event loop, and the model's deadline pays for it."""
+    approved, is_spared, *imported = told[provider].split()
     assert approved == "True"
     assert is_spared == "True", "each collection looks at all of the library"
-    assert int(imported) < 40
+    assert len(imported) < 40, imported

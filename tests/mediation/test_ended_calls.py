@@ -14,7 +14,7 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.escalation import Declined
+from ironcurtain_proxy.model.escalation import Declined, EscalationId
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused
 from ironcurtain_proxy.model.request import Gathered
@@ -190,6 +190,15 @@ async def test_who_approved_is_told_once_that_a_call_was_done() -> None:
     made.desk.ruling = YES
     assert isinstance(await call(made), Answered)
     assert told(made) == [True]
+
+
+async def test_who_approved_is_told_by_the_question_that_was_answered() -> None:
+    # An identical call was asked about first, and its question was shared.
+    made, first = supervised(), EscalationId("first")
+    made.desk.ruling = replace(YES, question=first)
+    assert isinstance(await call(made), Answered)
+    assert isinstance(made.aftermath, Aftermath)
+    assert made.aftermath.told == [(first, True)]
 
 
 async def test_who_did_not_approve_is_told_nothing() -> None:

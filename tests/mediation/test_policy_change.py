@@ -14,7 +14,8 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.request import Gathered
-from tests.fakes import FakeFacts, Harness, no_roles
+from ironcurtain_proxy.model.server import ToolResult
+from tests.fakes import DONE, FakeFacts, Harness, no_roles
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +65,21 @@ async def test_an_open_question_is_settled_by_the_policy_that_takes_effect(
     assert len(harness.desk.asked) == 1
     last = harness.recorder.records[-1]
     assert (last.policy_version, last.rule, last.decided_by) == ("new", f"{after}-it", "kernel")
+
+
+async def test_a_call_during_which_the_policy_changes_is_made_once() -> None:
+    harness = Harness(policy("allow", "old"))
+    change = takes(harness, "deny")
+
+    async def act(_call: object) -> ToolResult:
+        change()
+        return DONE
+
+    harness.servers.act = act
+    reply = await harness.mediator.handle("read", {})
+    assert isinstance(reply, Answered)
+    assert len(harness.servers.forwarded) == 1
+    assert {record.policy_version for record in harness.recorder.records} == {"old"}
 
 
 @dataclass

@@ -8,13 +8,46 @@ from ironcurtain_proxy.model.request import PathValue, TextValue, may_be_a_place
 
 @pytest.mark.parametrize(
     "text",
-    ["/etc/passwd", " ~/.ssh", "./x", "../x", "..\\x", "https://a.org", "a/../../b", "a/.."],
+    [
+        *("/etc/passwd", " ~/.ssh", "./x", "../x", "..\\x", "https://a.org", "a/../../b", "a/.."),
+        *(
+            "..",
+            ".",
+            "a\\..\\b",
+            "C:\\Users",
+            "c:/Users",
+            "\\\\host\\share",
+            "$HOME/x",
+            "${HOME}/x",
+        ),
+        *(
+            "%USERPROFILE%\\x",
+            "file:/etc/passwd",
+            "FILE:x",
+            "https:evil.example",
+            "data:text/plain,x",
+        ),
+        *("..%2f..%2fx", "%2Fetc%2Fpasswd", "a%5C..%5Cb", "\x00/etc/passwd"),
+    ],
 )
 def test_a_path_or_a_url_may_be_a_place(text: str) -> None:
     assert may_be_a_place(TextValue(text))
 
 
-@pytest.mark.parametrize("text", ["", "task-1", "a/b", "v1.2..3", "me@example.org"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "task-1",
+        "a/b",
+        "v1.2..3",
+        "me@example.org",
+        "urn:x:1",
+        "A:1",
+        "100% sure",
+        "file: report",
+    ],
+)
 def test_a_name_is_no_place(text: str) -> None:
     assert not may_be_a_place(TextValue(text))
 

@@ -207,5 +207,5 @@ def test_the_command_says_that_there_is_nothing_to_rehearse(tmp_path: Path) -> N
     assert run(tmp_path, str(write(tmp_path / "x.jsonl", [b'{"a": 1}']))).returncode == 1
     done = run(tmp_path, str(tmp_path / "none"))
     assert done.returncode == 2
-    assert "is not there" in done.stderr
+    assert "no such file" in done.stderr
     assert "Traceback" not in done.stderr

@@ -161,5 +161,5 @@ def test_a_pipe_and_other_files_do_not_stop_the_reading(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="is not there"):
+    with pytest.raises(ConfigurationError, match="no such file"):
         read_transcripts([tmp_path / "nothing"])

@@ -3,8 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.review.channel_order import Channel, Panel
-from ironcurtain_proxy.review.late_channel import LateChannel
+from ironcurtain_proxy.review.channel_order import Channel, LateChannel, Panel
 from tests.review.open_questions_fixture import question
 
 pytestmark = pytest.mark.anyio

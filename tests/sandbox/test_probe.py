@@ -11,9 +11,7 @@ from typing import Final
 import pytest
 
 from ironcurtain_proxy.sandbox import probe as probing
-from ironcurtain_proxy.sandbox import probe_cache
-from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
-from ironcurtain_proxy.sandbox.probe_cache import recall, remember
+from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, recall, remember
 from tests.e2e.process_tree import Watch
 
 PROGRAMS: Final = {
@@ -181,7 +179,7 @@ def test_another_boot_is_another_machine(
 ) -> None:
     cache, boot = tmp_path / "sandbox.json", tmp_path / "boot"
     boot.write_text("one")
-    monkeypatch.setattr(probe_cache, "_BOOT", boot)
+    monkeypatch.setattr(probing, "_BOOT", boot)
     remember(cache, machine.environ, Available(("srt",)))
     assert recall(cache, machine.environ) is not None
     boot.write_text("two")

@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.cli.rule_offer import offered_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.messages import Owner
@@ -14,7 +15,6 @@ from ironcurtain_proxy.mailbox.processes import this_process
 from ironcurtain_proxy.mailbox.requests import sessions_directory
 from ironcurtain_proxy.sessions.asker import asker_of
 from ironcurtain_proxy.sessions.configuration import configuration_of, said_before_commands
-from ironcurtain_proxy.wiring.offering import offered_rule
 from tests.sessions.session_fixture import SESSION, a_question, a_session
 
 

@@ -1,7 +1,7 @@
-"""How well a session stands where its task should be done.
+"""The score of a session's place: its directory, branch and variables against the required ones.
 
-Points earned of the points that the stated requirements are worth; where nothing is required
-nothing is earned.
+The share of the points that the stated requirements are worth; without requirements no points are
+earned.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class ContextScore:
 
     @property
     def hundredths(self) -> int:
-        """0 to 100, rounded down."""
+        """The score from 0 to 100, rounded down."""
         return self.earned * 100 // self.possible if self.possible > 0 else 0
 
 
@@ -77,4 +77,4 @@ def _directory_points(required: RealPath, actual: RealPath | None) -> int:
 
 
 NO_CONTEXT: Final = ContextMatch(required=WorkContext(), actual=WorkContext())
-"""Nothing is required."""
+"""The score where nothing is required."""

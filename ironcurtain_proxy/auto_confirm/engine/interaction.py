@@ -23,7 +23,7 @@ SessionHealth: TypeAlias = Literal["well", "normal", "stuck", "failing", "unknow
 """The health of a session. `unknown`: the proxy has no record of it."""
 
 Hundredths: TypeAlias = int
-"""0 to 100. Scores are integers, so that sums meet borders such as 0.7 exactly."""
+"""A score from 0 to 100. Scores are integers, so that sums meet borders such as 0.7 exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

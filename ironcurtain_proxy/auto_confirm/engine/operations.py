@@ -156,7 +156,8 @@ READING_WORDS: Final = frozenset(
 WRITING_WORDS: Final = frozenset(
     {"write", "edit", "create", "append", "update", "save", "make", "mkdir", "copy", "patch"}
 )
-"""With these in its name, a tool of any server is what its roles say; else it is `unknown`."""
+"""Words in the name of a tool that let its roles say what it is; without them, a tool of another
+server is `unknown`."""
 
 RAISING_WORDS: Final[Mapping[str, OperationKind]] = MappingProxyType(
     {

@@ -27,9 +27,9 @@ class ApprovalPattern:
     name: str
     operation: OperationKind
     scope: PathRegex | None = None
-    """None: any scope, which is never an exact match."""
+    """The scope as a path pattern; None: any scope, which is never an exact match."""
     session_type: SessionType | None = None
-    """None: every known type."""
+    """The type of session; None: every known type."""
     risk_level: RiskBand | None = None
     """The operator's estimate; the computed risk of the call counts as well."""
     auto_approve: bool = False

@@ -25,7 +25,7 @@ class SessionPlaces:
     """The workspace and home of a session. Real paths."""
 
     workspace: RealPath | None = None
-    """None: every path lies outside."""
+    """The workspace; None: every path lies outside."""
     home: RealPath | None = None
 
     def in_workspace(self, path: RealPath) -> bool:
@@ -62,7 +62,7 @@ class SafePath:
     path: str
     """`project_root/` is the workspace; a relative path lies in the workspace."""
     operation: str | None = None
-    """None: every operation."""
+    """The kind of operation; None: every operation."""
 
     def contains(self, path: RealPath, operation: str, places: SessionPlaces) -> bool:
         """Whether the safe path covers a real path for an operation, by whole components."""

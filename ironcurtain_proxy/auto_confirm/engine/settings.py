@@ -27,9 +27,10 @@ class NightMode:
 
     enabled: bool = True
     start_hour: int = 21
-    """0 to 23, inclusive."""
+    """The first hour of the night, 0 to 23."""
     end_hour: int = 6
-    """0 to 23, exclusive. Before `start_hour`: the night goes over midnight. Equal: all day."""
+    """The hour after the night, 0 to 23. Before `start_hour`: the night goes over midnight. Equal:
+    all day."""
     action: NightAction = "escalate"
 
     def __post_init__(self) -> None:
@@ -89,7 +90,7 @@ class SafetyRule:
     pattern: RowKey | Literal["git_delete_force", "database", "network", "unknown"]
     action: RuleAction
     target: str | None = None
-    """For `escalate`: the reviewer; None: the one for high risk."""
+    """The reviewer, for `escalate`; None: the reviewer of high risk."""
 
     def __post_init__(self) -> None:
         row = next((row for row in ROWS.values() if row.key == self.pattern), None)
@@ -111,7 +112,8 @@ class EscalationTargets:
     high_risk: str = "architect_manager"
     medium_risk: str = "wrapper_claude"
     low_risk: str = NO_REVIEWER
-    """Not a reviewer: what is of low risk and certain needs none. No other word is accepted."""
+    """The word for no reviewer: a call of low risk and high confidence needs none. No other word is
+    accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +155,7 @@ class AutoConfirmSettings:
     feature_branches: tuple[str, ...] = ("feature/",)
     """Prefixes of branches that are nobody else's."""
     reviewers: tuple[ReviewerSetting, ...] = ()
-    """None: a person reviews everything."""
+    """The reviewers; empty: a person reviews everything."""
 
     def __post_init__(self) -> None:
         if not 0 < self.escalation_timeout_minutes <= _LONGEST_MINUTES:

@@ -34,7 +34,7 @@ class ReviewNotice:
     priority: int
 
     def as_json(self) -> dict[str, Json]:
-        """For programs."""
+        """The notice for programs."""
         return {
             "type": _ESCALATION,
             "interaction_id": self.interaction_id,
@@ -44,7 +44,7 @@ class ReviewNotice:
         }
 
     def as_text(self) -> str:
-        """For a person; one line."""
+        """The notice for a person, on one line."""
         return (
             f"Permission review required: {self.operation} ({self.interaction_id}), "
             f"for {self.target}, priority {self.priority}"
@@ -72,7 +72,7 @@ class SummaryNotice:
         return sum(count for _, count in self.operations)
 
     def as_json(self) -> dict[str, Json]:
-        """For programs."""
+        """The notice for programs."""
         return {
             "type": _SUMMARY,
             "target": self.target,
@@ -83,7 +83,7 @@ class SummaryNotice:
         }
 
     def as_text(self) -> str:
-        """For a person; one line."""
+        """The notice for a person, on one line."""
         each = ", ".join(f"{name} {count}" for name, count in self.operations)
         return (
             f"Permissions approved since {self.since}: {self.approved} ({each}), "
@@ -106,11 +106,11 @@ class LostNotice:
     reviewer: str
 
     def as_json(self) -> dict[str, Json]:
-        """For programs."""
+        """The notice for programs."""
         return {"type": _LOST, "reviewer": self.reviewer}
 
     def as_text(self) -> str:
-        """For a person; one line."""
+        """The notice for a person, on one line."""
         return f"Reviewer {self.reviewer} is given up: it ended again and again"
 
     def as_arguments(self) -> tuple[str, ...]:

@@ -5,18 +5,66 @@ transports.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from ironcurtain_proxy.auto_confirm.approval_tally import ApprovalTally
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.notify.channels import NoticeChannel, Transport
-from ironcurtain_proxy.auto_confirm.notify.notices import Notice, lost_notice, review_notice
+from ironcurtain_proxy.auto_confirm.notify.notices import (
+    Notice,
+    SummaryNotice,
+    lost_notice,
+    review_notice,
+    summary_notice,
+)
+from ironcurtain_proxy.ports import Clock
+
+
+@dataclass(slots=True, kw_only=True)
+class ApprovalTally:
+    """The approvals since the last summary, by operation."""
+
+    target: str
+    """The target of the summary, by the operator's name."""
+    clock: Clock
+    _counts: Counter[OperationKind] = field(default_factory=Counter, init=False)
+    _highest: Hundredths = field(default=0, init=False)
+    _since: datetime = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._since = self.clock.now()
+
+    def add(self, decision: EngineDecision) -> None:
+        """Count a call that the engine approved. Never raises."""
+        self._counts[decision.operation] += 1
+        self._highest = max(self._highest, decision.risk)
+
+    def summary(self) -> SummaryNotice | None:
+        """The summary; None: nothing was approved."""
+        if not self._counts:
+            return None
+        return summary_notice(
+            target=self.target,
+            since=self._since,
+            counts=self._counts.items(),
+            highest_risk=self._highest,
+        )
+
+    def clear(self) -> None:
+        """Reset the counts after a summary."""
+        self._counts.clear()
+        self._highest = 0
+        self._since = self.clock.now()
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -66,7 +114,7 @@ class Summaries:
 class _Told:
     notice: Notice
     target: str
-    """By the operator's name, as channels know it."""
+    """The reviewer by the operator's name, as channels know it."""
     alert: bool
 
 
@@ -81,10 +129,10 @@ class Notifier:
     """Sends notices in the background, while `run` runs."""
 
     channels: Sequence[NoticeChannel]
-    """None: nobody is told."""
+    """The channels; empty: nobody is told."""
     transport: Transport
     summaries: Summaries | None = None
-    """None: no summaries."""
+    """The summaries of approvals; None: no summaries are sent."""
     deadline: float = DEADLINE
     at_most: int = QUEUE
     dropped: int = field(default=0, init=False)

@@ -45,13 +45,13 @@ class Heard:
     """The result of one line of the process."""
 
     answer: ProcessAnswer | NoAnswer | None = None
-    """None: the line is part of the protocol, and no answer."""
+    """The answer in the line; None: the line is part of the protocol, and no answer."""
     over: str = ""
     """The question, by id, that can no longer be answered after this line."""
     reply: bytes = b""
     """Lines to send to the process."""
     failed: str = ""
-    """Why the process can never be asked. Without words of the process."""
+    """The reason why the process can never be asked, without words of the process."""
 
 
 class Dialect(Protocol):

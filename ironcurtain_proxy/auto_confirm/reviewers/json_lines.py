@@ -44,7 +44,7 @@ class LineDialect:
         self._token = token
 
     def hello(self) -> bytes:
-        """Empty: it is asked at once."""
+        """The first line to the process; empty: the process is asked at once."""
         return b""
 
     def question(self, escalation: Escalation, briefing: Briefing, view: View) -> bytes:

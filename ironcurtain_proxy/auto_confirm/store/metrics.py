@@ -39,7 +39,7 @@ class Ratio:
 
     @property
     def value(self) -> float | None:
-        """From 0 to 1; None: the whole is empty."""
+        """The share from 0 to 1; None: the whole is empty."""
         return self.part / self.whole if self.whole else None
 
 

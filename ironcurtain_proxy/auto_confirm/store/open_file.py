@@ -143,7 +143,7 @@ def _is_open_as(descriptor: int, wanted: Identity) -> bool:
 
 
 def _found_open(wanted: Identity) -> int:
-    """This process's descriptor of a file; -1: there is none, or they cannot be listed."""
+    """The descriptor of a file in this process; -1: there is none, or no list."""
     with suppress(OSError):
         for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208  names are numbers
             if _is_open_as(int(name), wanted):

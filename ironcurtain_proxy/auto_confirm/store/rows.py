@@ -123,10 +123,10 @@ class PatternRow:
     scope_regex: str | None
     """Must match the whole canonical real path; None: any scope."""
     session_type: str | None
-    """None: any."""
+    """The type of session; None: any."""
     risk_level: str | None
     auto_approve: bool
-    """False: disabled, or never promoted."""
+    """Whether the pattern approves; False: it is disabled, or was never promoted."""
     created_by: str | None
     usage_count: int
     success_rate: float

@@ -40,7 +40,7 @@ class Series:
 
     step: timedelta
     slots: Sequence[Slot]
-    """Without gaps, oldest first; empty if nothing was decided."""
+    """The periods without gaps, oldest first; empty if nothing was decided."""
     bands: Mapping[str, Mapping[str, int]]
     """Prompts by risk band and end."""
     responses: Sequence[int]

@@ -85,7 +85,7 @@ class Store:
         self._database.close()
 
     def reopened(self) -> "Store":
-        """The same store, opened anew after `StoreLostError`; this one is closed.
+        """A new store on the same database, after `StoreLostError`; this one is closed.
 
         Raises:
             StoreError: it cannot be used yet.

@@ -32,7 +32,7 @@ class StoredText(TypeDecorator[str]):
         return None if value is None else _UNSTORABLE.sub(_escape, value)
 
     def process_result_value(self, value: object, dialect: Dialect) -> str | None:
-        """None for other types, which SQLite lets another program write."""
+        """The text of a column; None for other types, which SQLite lets another program write."""
         del dialect
         return value if isinstance(value, str) else None
 
@@ -75,12 +75,12 @@ class UtcTimestamp(TypeDecorator[datetime]):
         return dialect.type_descriptor(sa.TIMESTAMP())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """To UTC, without zone."""
+        """The time in UTC, without a zone."""
         del dialect
         return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """To aware."""
+        """The time with its zone."""
         del dialect
         if value is None:
             return None

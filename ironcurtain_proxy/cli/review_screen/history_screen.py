@@ -1,4 +1,4 @@
-"""The calls that were recorded, in the place of the questions: chosen, searched, one in full."""
+"""Recorded calls, shown in place of the questions: a list, a search, one call in full."""
 
 from typing import ClassVar, Final
 
@@ -104,7 +104,7 @@ class HistoryScreen(ModalScreen[str]):
         self.query_one("#past-title", Static).update(Text(words, no_wrap=True, overflow="ellipsis"))
 
     def on_resize(self, _event: Resize) -> None:
-        """Lines are fitted when they are written: write them again."""
+        """Write the lines again, because they are fitted to the width."""
         self.call_after_refresh(self._draw)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -142,7 +142,10 @@ class HistoryScreen(ModalScreen[str]):
         words.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The words are complete. The line below, of the questions, is not meant."""
+        """Search for the submitted words.
+
+        The event stops here, so that the screen below ignores it.
+        """
         _ = event.stop()
         self._search_for(event.value.strip())
 

@@ -1,4 +1,4 @@
-"""The keys of the live screen, and what they are called."""
+"""The keys of the live screen, and their names."""
 
 from typing import Final
 

@@ -31,7 +31,7 @@ class ReviewCommand:
 
 @dataclass(slots=True, kw_only=True)
 class PlainReview:
-    """Numbers requests as they arrive, and reads typed lines. A number is never used again."""
+    """Numbers requests as they arrive, and reads typed lines. Each number is used once."""
 
     say: Callable[[str], None]
     all_of: Callable[[Sequence[PendingRequest], bool], list[PendingRequest]]

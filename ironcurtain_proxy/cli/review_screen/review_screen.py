@@ -74,19 +74,19 @@ class ReviewScreen(App[None]):
         self._credential = credential
         self._all: dict[str, PendingRequest] = {}
         self._waiting: dict[str, PendingRequest] = {}
-        """Those of all that the search leaves. No key is about any other."""
+        """The open requests that the search leaves. Keys apply only to them."""
         self._search = Search()
         self._answered: set[str] = set()
         self._shown: PendingRequest | None = None
         self._seen: PendingRequest | None = None
-        """The request whose end was on the screen."""
+        """The request whose end has been on the screen."""
         self._ready_at = 0.0
         self._listen_at = 0.0
         self._title = ""
         self._note: PendingRequest | None = None
-        """What a word is being typed about."""
+        """The request for which a note is being typed; None: no note is being typed."""
         self._together: tuple[str, ...] = ()
-        """What the key for "together" would approve if it is pressed again."""
+        """The requests that the key "together" approves when it is pressed again."""
 
     def compose(self) -> ComposeResult:
         """The list above, one request below."""
@@ -111,7 +111,7 @@ class ReviewScreen(App[None]):
 
     @property
     def _base(self) -> Screen[object]:
-        """The screen with the questions, whatever stands before it."""
+        """The screen with the questions, below any other screen."""
         return self.screen_stack[0]
 
     def _look(self) -> None:
@@ -219,7 +219,7 @@ class ReviewScreen(App[None]):
             self._seen = self._shown
 
     def _is_at_end(self) -> bool:
-        """Whether the last line is on the screen. Before the first layout nothing is."""
+        """Whether the last line is on the screen. False before the first layout."""
         detail = self._detail()
         return bool(detail.lines) and detail.scroll_offset.y >= detail.max_scroll_y
 
@@ -245,7 +245,7 @@ class ReviewScreen(App[None]):
         self._answer(one, ReviewerAnswer(approved=True, remember=place))
 
     def action_together(self) -> None:
-        """Approve the requests that may be approved together, after a list of them was shown."""
+        """Approve the requests that may be approved together, if they were listed before."""
         if self._meant() is None:
             return
         several = {
@@ -319,7 +319,7 @@ class ReviewScreen(App[None]):
         self.call_from_thread(self._put_before, screen, one)
 
     def _put_before(self, screen: ModalScreen[str] | None, one: PendingRequest) -> None:
-        """Show a screen before a call, if that is still the one."""
+        """Show a screen about a request, if the request is still the shown one."""
         if screen is None:
             self._say("calls of this kind are asked about each time: there is no rule to offer")
         elif one == self._shown:
@@ -369,7 +369,7 @@ class ReviewScreen(App[None]):
         self._say(said)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The words are complete: keep the search, or deny with them."""
+        """Keep the search, or deny with the submitted words."""
         noted = self._note
         self._close("")
         if noted is not None:

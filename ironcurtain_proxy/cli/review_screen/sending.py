@@ -1,4 +1,4 @@
-"""An answer on its way to the proxy, and what became of it."""
+"""An answer on its way to the proxy, and its outcome."""
 
 from ironcurtain_proxy.mailbox.answering import (
     NOT_COUNTED,
@@ -14,7 +14,7 @@ from ironcurtain_proxy.mailbox.requests import PendingRequest
 async def sent(
     mailboxes: Mailboxes, one: PendingRequest, verdict: ReviewerAnswer
 ) -> tuple[str, bool]:
-    """Put down an answer, and wait until it is taken.
+    """Write an answer, and wait until the proxy has taken it.
 
     Returns:
         What became of it, in words; and whether the call still waits for an answer.

@@ -1,4 +1,4 @@
-"""What the screen can find out besides the questions: rules, explanations, past calls."""
+"""Sources of the screen besides the questions: rules, explanations, past calls."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,10 @@ class OfferedRule:
     command: str
     """The command that adds it."""
     change: Sequence[str]
-    """The lines of the diff of `policy.yaml`, and what the rule changes."""
+    """The lines of the diff of `policy.yaml`, and the effects of the rule."""
     write: Callable[[], None]
-    """Writes it. Raises `ConfigurationError`: it cannot be written, or the file has changed."""
+    """Writes the rule. Raises `ConfigurationError`: it cannot be written, or the file has changed.
+    """
 
 
 RuleOffer: TypeAlias = Callable[[PendingRequest], OfferedRule | None]
@@ -35,9 +36,9 @@ class History:
     """The calls that were recorded."""
 
     members: Callable[[], tuple[Member, ...]]
-    """The logs that there are now."""
+    """Gives the logs that exist now."""
     when: Callable[[str], str]
-    """A record's time as the clock on the wall showed it."""
+    """Turns a record's time into local time."""
 
     def calls(self, chosen: Selection) -> list[LogEntry]:
         """The last chosen calls, newest first.
@@ -48,7 +49,7 @@ class History:
         return last_calls(self.members(), _MOST_CALLS, chosen)[::-1]
 
     def call(self, number: str) -> list[str]:
-        """All that is recorded of a call, in lines; empty: there is no such call.
+        """The record of a call in lines; empty: there is no such call.
 
         Raises:
             OSError: a log cannot be read.
@@ -67,9 +68,9 @@ def _no_explanation(_one: PendingRequest) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the command gives its screen."""
+    """The sources that the command gives its screen."""
 
     rule: RuleOffer = _no_rule
     explain: Callable[[PendingRequest], list[str]] = _no_explanation
-    """Why a call is asked about, in lines. Blocks, and may raise `ConfigurationError`."""
+    """Explains in lines why a call is asked about. Blocks, and may raise `ConfigurationError`."""
     history: History = History(tuple, str)

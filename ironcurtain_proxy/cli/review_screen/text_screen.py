@@ -1,4 +1,4 @@
-"""Lines in the place of the call: an explanation, a record, the keys. They answer nothing."""
+"""Lines shown in place of a call: an explanation, a record, the keys. No key answers a call."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final
@@ -17,7 +17,7 @@ _MARK: Final = "  : "
 
 
 class TextScreen(ModalScreen[str]):
-    """Shows lines that scroll. Its result is what became of it, in words.
+    """Shows lines that scroll. Its result is the outcome in words.
 
     The keys of the call are not known here: nothing is approved by a key for what is shown.
     """
@@ -47,7 +47,7 @@ class TextScreen(ModalScreen[str]):
         yield Footer()
 
     def on_resize(self, _event: Resize) -> None:
-        """Lines are folded to the width of the screen: fold them again."""
+        """Fold the lines again to the width of the screen."""
         _ = self.call_after_refresh(self._draw)
 
     def _draw(self) -> None:
@@ -82,7 +82,7 @@ class TextScreen(ModalScreen[str]):
 
 
 def _folded(line: Text, width: int) -> list[Text]:
-    """A line in parts, each further one marked: an agent's words must not begin a line."""
+    """A line in parts. Each further part is marked: an agent's words must not begin a line."""
     if line.cell_len <= width:
         return [line]
     first, *rest = fold(line.plain, width - len(_MARK))
@@ -91,12 +91,12 @@ def _folded(line: Text, width: int) -> list[Text]:
 
 
 class OneLine(Input):
-    """Words that a person types, in one line of the screen."""
+    """An input of one line."""
 
     def __init__(self, name: str, says: str) -> None:
         super().__init__(id=name, placeholder=says, compact=True)
 
 
 def plain_lines(lines: Sequence[str]) -> list[Text]:
-    """Lines with everything in them visible: parts of them are the words of an agent."""
+    """Lines with every character visible: parts of them are the words of an agent."""
     return [Text(visible(line)) for line in lines]

@@ -1,4 +1,4 @@
-"""The list of calls that wait, and which of them a search leaves."""
+"""The list of calls that wait, and the search in it."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,11 +14,11 @@ _COLUMNS: Final = ("left", "session", "call")
 _SESSION_WIDTH: Final = 12
 _CALL_WIDTH: Final = 160
 LOW: Final = 20
-"""A terminal with fewer lines has no room for the names of columns."""
+"""Lines of a terminal below which the names of columns are left out."""
 
 
 class WaitingList(DataTable[Text]):
-    """One line for each call. Its keys are the screen's."""
+    """A table with one line for each call. Keys are handled by the screen."""
 
     # Keys are the screen's alone: what is highlighted and what is shown must never differ.
     can_focus = False
@@ -65,21 +65,21 @@ class WaitingList(DataTable[Text]):
 
 
 def title_of(shown: int, all_of_them: int, words: str) -> str:
-    """The first line of the screen: how many calls wait, and how many a search leaves."""
+    """The first line of the screen: how many calls wait, and how many of them the search leaves."""
     if not words:
         return f"ironcurtain-proxy review   {shown} waiting   (listening)"
     return f'ironcurtain-proxy review   {shown} of {all_of_them} waiting, with "{visible(words)}"'
 
 
 class Search:
-    """Words that a call must hold. What was found out once of a request is kept."""
+    """A search for calls that hold all words. Results are kept by request."""
 
     def __init__(self) -> None:
         self.words = ""
         self._known: dict[tuple[str, str, str], bool] = {}
 
     def chosen(self, waiting: Mapping[str, PendingRequest]) -> dict[str, PendingRequest]:
-        """Those that hold all words."""
+        """The requests that hold all words."""
         words = self.words.casefold()
         if not words.strip():
             return dict(waiting)
@@ -92,7 +92,7 @@ class Search:
 
 
 def holds(one: PendingRequest, words: str) -> bool:
-    """Whether each of the words stands in the call, its reasons, or what is known of who asks."""
+    """Whether each word occurs in the call, its reasons, or the description of its asker."""
     fields = (*arguments_of(one), *reasons_of(one), Field("rule", (visible(one.request.rule),)))
     parts = [summary(one), visible(one.session), asker_of(one).told()]
     parts += [line for field in fields for line in (field.name, *field.lines)]

@@ -4,12 +4,12 @@ A server's texts may be wrong, so the result is a proposal. A tool that the text
 is `unknown`: every preset asks about it or denies it.
 
 - `annotate`: the tools of a server, each with the roles of its arguments and its kind.
-- `described`, `written`: a server with a proposal for each tool, and its place in the file.
+- `described`: a server with a proposal for each tool, and its entry in the annotation file.
+- `documents`: arguments that name parts of a file beside its path.
 - `known`: tools that the shipped annotations describe, recognised by name and schema.
 - `propose`, `texts`, `proposal`: proposals for a tool, an argument, a member of an object.
-- `argument_roles`, `words`: roles of single arguments, and the words that indicate them.
-- `members`: paths inside objects and lists of objects.
-- `documents`: arguments that name parts of a file, such as a sheet.
+- `argument_roles`, `words`: roles of arguments and of their members, and the words that indicate
+  them.
 - `shell_tools`: tools that run commands.
 - `read_tool`: a tool as annotated from its list.
 """

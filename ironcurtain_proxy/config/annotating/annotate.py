@@ -1,4 +1,4 @@
-"""Annotating the tools of a server: the roles of their arguments and their kind."""
+"""Annotations of a server's tools: the roles of their arguments, and their kind."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import Final, cast
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.argument_roles import Meaning, meaning_of
+from ironcurtain_proxy.config.annotating.argument_roles import Meaning, meaning_of, members_of
 from ironcurtain_proxy.config.annotating.documents import parts_of
 from ironcurtain_proxy.config.annotating.known import (
     KnownTool,
@@ -15,7 +15,6 @@ from ironcurtain_proxy.config.annotating.known import (
     known_servers,
     properties_of,
 )
-from ironcurtain_proxy.config.annotating.members import members_of
 from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.annotating.shell_tools import runs
@@ -49,7 +48,7 @@ names."""
 LOCAL_ROLES: Final = frozenset(
     {"read-path", "write-path", "delete-path", "write-history", "delete-history", "command"}
 )
-"""What names something of this machine, and nothing of a server on another one."""
+"""Roles that name something of this machine, and nothing of a server on another one."""
 _EVERY_USE: Final[tuple[Json, ...]] = ("read-path", "write-path", "delete-path")
 
 
@@ -228,7 +227,7 @@ def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) ->
 
 
 def _proposed(tool: Mapping[str, Json], name: str, schema: dict[str, Json], why: str) -> ReadTool:
-    """A tool that is asked about, with what its names say. Nobody has looked at it."""
+    """An unexamined tool, which is asked about, with the roles that its names indicate."""
     proposal = propose(tool)
     return ReadTool(
         name=name,
@@ -242,7 +241,7 @@ def _proposed(tool: Mapping[str, Json], name: str, schema: dict[str, Json], why:
 
 
 def _elsewhere(tool: Mapping[str, Json]) -> ReadTool:
-    """A tool of a server on another machine: all that it is given leaves this one."""
+    """A tool of a server on another machine, to which all arguments leave."""
     schema = tool.get("inputSchema")
     why = "what it is given leaves this machine"
     found = _proposed(tool, str(tool.get("name")), schema if isinstance(schema, dict) else {}, why)
@@ -250,7 +249,7 @@ def _elsewhere(tool: Mapping[str, Json]) -> ReadTool:
 
 
 def _no_place(spec: Json) -> Json:
-    """Roles in which no path and no command is one of this machine."""
+    """The roles with each path and command of this machine replaced by `unclear`."""
     if isinstance(spec, dict):
         return {key: _no_place(one) for key, one in spec.items()}
     local = isinstance(spec, list) and any(one in LOCAL_ROLES for one in spec)

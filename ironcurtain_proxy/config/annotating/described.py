@@ -1,17 +1,20 @@
 """A server with a proposal for each of its tools, which its operator may change."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Final, cast
 
 import orjson
 
 from ironcurtain_proxy.config.annotating.annotate import LOCAL_ROLES, can_be_written
-from ironcurtain_proxy.config.annotating.known import known_servers
 from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool, Roles
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.config.packs.pack import Pack, schema_digest
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import is_there, read_document
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ToolEffect
 from ironcurtain_proxy.model.json import Json
 
@@ -27,7 +30,7 @@ class DescribedTool:
     source: str = ""
     """The pack that the proposal comes from; empty: it was derived from the list."""
     is_prompt: bool = False
-    """It is a prompt, whose effect nobody asks for."""
+    """Whether this is a prompt, which has no effect to ask for."""
 
     @property
     def name(self) -> str:
@@ -45,19 +48,22 @@ class DescribedServer:
     """The server's name in policy and annotations."""
     tools: tuple[DescribedTool, ...] = ()
     error: str = ""
-    """Why its tools are not known; empty: they are."""
+    """The reason why the tools are not known; empty: they are known."""
     left_out: int = 0
     """Tools and prompts that cannot be written into a file."""
     prompts: tuple[DescribedTool, ...] | None = ()
-    """Each with its arguments as a schema; None: the server did not list them."""
+    """The prompts, with their arguments as a schema; None: the server did not list them."""
     resources: tuple[str, ...] = ()
-    """The URIs, and templates of URIs, that it lists."""
-    shipped: tuple[str, ...] = field(default=())
-    """Its tools that the shipped annotations describe."""
+    """The URIs, and templates of URIs, of the server's resources."""
 
 
 def described(
-    name: str, annotations: str, tools: Sequence[Mapping[str, Json]], pack: Pack | None = None
+    name: str,
+    annotations: str,
+    tools: Sequence[Mapping[str, Json]],
+    pack: Pack | None = None,
+    *,
+    is_remote: bool = False,
 ) -> DescribedServer:
     """The tools of a server, each with a proposal.
 
@@ -66,23 +72,24 @@ def described(
         annotations: its name in policy and annotations.
         tools: objects of `tools/list`.
         pack: of the package that its command starts.
+        is_remote: whether the server runs on another machine. Then no role names a path or a
+            command: a rule about the workspace would allow what leaves with the call.
     """
     readable = [tool for tool in tools[:_MOST_TOOLS] if can_be_written(tool)]
     github = works_on_github(readable, name)
-    known = known_servers().get(annotations, {})
     found: list[DescribedTool] = []
     seen: set[str] = set()
     for tool in readable:
         proposal = propose(tool, is_github=github)
         if proposal.name not in seen:
             seen.add(proposal.name)
-            found.append(_by_pack(tool, proposal, pack))
+            one = _by_pack(tool, proposal, pack)
+            found.append(_of_another_machine(one) if is_remote else one)
     return DescribedServer(
         name=name,
         annotations=annotations,
         tools=tuple(found),
         left_out=len(tools) - len(readable),
-        shipped=tuple([tool.name for tool in found if tool.name in known]),
     )
 
 
@@ -114,20 +121,9 @@ def described_prompts(
     return tuple(found.values()), len(prompts) - len(found)
 
 
-def elsewhere(server: DescribedServer) -> DescribedServer:
-    """The tools of a server on another machine: no path and no command is one of this machine.
-
-    A role of paths would let a rule about the workspace allow what leaves with the call.
-    """
-    tools = [
-        replace(tool, proposal=replace(tool.proposal, arguments=_no_places(tool.proposal)))
-        for tool in server.tools
-    ]
-    return replace(server, tools=tuple(tools))
-
-
-def _no_places(proposal: ProposedTool) -> dict[str, Proposed]:
-    return {name: _no_place(one) for name, one in proposal.arguments.items()}
+def _of_another_machine(tool: DescribedTool) -> DescribedTool:
+    arguments = {name: _no_place(one) for name, one in tool.proposal.arguments.items()}
+    return replace(tool, proposal=replace(tool.proposal, arguments=arguments))
 
 
 def _no_place(proposed: Proposed) -> Proposed:
@@ -180,3 +176,53 @@ def input_hash(server: DescribedServer) -> str:
     """A digest of all texts and schemas of the server's tools."""
     said = sorted([orjson.dumps(tool.raw, option=orjson.OPT_SORT_KEYS) for tool in server.tools])
     return sha256(b"\0".join(said)).hexdigest()
+
+
+def with_server(path: Path, server: DescribedServer) -> dict[str, Json]:
+    """The document of a file with the server's annotations replaced.
+
+    Raises:
+        ConfigurationError: the file cannot be read, and is unchanged.
+        OSError: the file could not be opened.
+    """
+    document: Json = {}
+    if is_there(path):
+        report = Report()
+        read = read_document(path, report)
+        report.raise_errors()
+        document = None if read is None else read[1].value
+    servers = document.get("servers", {}) if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(servers, dict):
+        raise ConfigurationError(f"{path}: is no file of annotations and is not changed")
+    entry = _entry(server)
+    old = servers.get(server.annotations)
+    if server.prompts is None and isinstance(old, dict) and "prompts" in old:
+        entry["prompts"] = old["prompts"]
+    return {**document, "servers": {**servers, server.annotations: entry}}
+
+
+def _entry(server: DescribedServer) -> dict[str, Json]:
+    tools: list[Json] = []
+    for tool in server.tools:
+        schema = tool.raw.get("inputSchema")
+        entry: dict[str, Json] = {
+            "toolName": tool.name,
+            "args": {name: one.as_json() for name, one in tool.proposal.arguments.items()},
+            "inputSchema": schema if isinstance(schema, dict) else {},
+        }
+        if tool.proposal.effect is not None:
+            entry["effect"] = tool.proposal.effect
+        doubts = tool.proposal.uncertain()
+        if doubts:
+            entry["comment"] = f"Not certain: {', '.join(doubts)[:500]}"
+        tools.append(entry)
+    prompts: list[Json] = [_prompt(prompt) for prompt in server.prompts or ()]
+    found: dict[str, Json] = {"inputHash": input_hash(server), "tools": tools}
+    return {**found, "prompts": prompts} if prompts else found
+
+
+def _prompt(prompt: DescribedTool) -> dict[str, Json]:
+    roles = {name: one.as_json() for name, one in prompt.proposal.arguments.items()}
+    entry: dict[str, Json] = {"promptName": prompt.name, "args": roles}
+    doubts = prompt.proposal.uncertain()
+    return {**entry, "comment": f"Not certain: {', '.join(doubts)[:500]}"} if doubts else entry

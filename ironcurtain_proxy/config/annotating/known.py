@@ -18,7 +18,7 @@ from ironcurtain_proxy.model.json import Json
 
 _LOOKS: Final = READS | {"convert", "echo"}
 _ALWAYS_ALLOWED: Final = ("filesystem", "list_allowed_directories")
-"""Allowed by an invariant; no rule needs to name it."""
+"""The tools that an invariant allows; no rule needs to name them."""
 _ENOUGH: Final = 3
 """The number of common tools that identifies a known server, unless that server has fewer."""
 

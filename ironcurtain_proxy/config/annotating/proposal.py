@@ -16,7 +16,8 @@ class Proposed:
 
     roles: Roles
     certain: bool = True
-    """False: several roles are possible, and this is the most careful one."""
+    """Whether the roles are certain; False: several are possible, and these are the most careful.
+    """
     why: str = ""
     """The evidence, in a few words."""
     inside: Mapping[str, "Proposed"] = field(default_factory=dict)
@@ -30,7 +31,7 @@ class Proposed:
         return {"default": [*self.roles], "inside": inside}
 
     def each(self, name: str) -> Iterator[tuple[str, "Proposed"]]:
-        """This proposal and those of all members, by name: `files`, `files.path`."""
+        """The proposals for an argument and all its members, by name: `files`, `files.path`."""
         yield name, self
         for member, one in self.inside.items():
             yield from one.each(f"{name}.{member}")
@@ -43,7 +44,7 @@ class ProposedTool:
     name: str
     arguments: Mapping[str, Proposed]
     effect: ToolEffect | None
-    """None: the effect is not known, so containment never settles a call."""
+    """The effect; None: it is not known, so containment never settles a call."""
     why: str = ""
     """The evidence."""
 

@@ -31,11 +31,12 @@ class ReadTool:
     why: str = ""
     """The reason for which the tool is `unknown` or denied, for people."""
     effect: str | None = None
-    """What its pack, or its name, says that it does; None: nothing does, or its kind says it."""
+    """The effect by its pack or its name; None: neither says it, or the kind says it."""
     is_packed: bool = False
-    """A pack describes it."""
+    """Whether a pack describes it."""
     is_denied: bool = False
-    """The tool is left out and so denied: any annotation would allow something unexamined."""
+    """Whether the tool is left out and so denied: any annotation would allow something unexamined.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,6 @@ class ReadServer:
     annotations: str
     tools: tuple[ReadTool, ...] = ()
     error: str = ""
-    """Why its tools are not known; empty: they are."""
+    """The reason why the tools are not known; empty: they are known."""
     left_out: int = 0
     """Tools that cannot be written into the files; they are denied."""

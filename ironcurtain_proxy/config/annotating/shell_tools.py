@@ -1,4 +1,4 @@
-"""Recognising the argument that holds a shell command, by schema and description.
+"""The argument of a tool that holds a shell command, recognised by schema and description.
 
 Only a command for the local shell counts. A text for another interpreter or another machine
 would be judged by its meaning here, so a tool that runs such a text is `unknown`.

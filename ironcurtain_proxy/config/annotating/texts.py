@@ -164,7 +164,7 @@ class About:
     shell: str | None = None
     """The argument that holds a command of the local shell."""
     says: bool = False
-    """Whether the tool shows a text to other people."""
+    """Whether the tool shows the text to other people."""
     is_github: bool = False
 
     @property

@@ -11,9 +11,9 @@ class ModelAccess:
     """The access data handed to a model's library."""
 
     api_key: str = field(repr=False)
-    """Empty: there is none."""
+    """The API key; empty: there is none."""
     api_base: str | None
-    """None: the provider's default."""
+    """The endpoint; None: the provider's default."""
 
 
 def provider_of(model_id: str) -> str:

@@ -38,7 +38,8 @@ from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.errors import ConfigurationError
 
 PROVIDER_VARIABLE: Final = "IRONCURTAIN_PROVIDER"
-"""Set by the program that starts the proxy: the provider of the session's model."""
+"""The variable with the provider of the session's model, set by the program that starts the proxy.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +88,9 @@ class AutoConfirmConfig:
     """The kind of session, as the operator names it."""
     context: RequiredContext = field(default_factory=RequiredContext)
     store_url: str | None = field(default=None, repr=False)
-    """None: SQLite in the state directory."""
+    """The address of the store; None: SQLite in the state directory."""
     keep_days: float = KEEP_DAYS
-    """Days for which the store keeps what has ended; 0: for ever."""
+    """Days for which the store keeps ended interactions; 0: for ever."""
     reviewers: tuple[ReviewerSpec, ...] = ()
     notifications: NotificationSettings = field(default_factory=NotificationSettings)
 
@@ -180,7 +181,7 @@ def _targets(spot: Spot) -> EscalationTargets:
 
 
 def _nobody(spot: Spot) -> str:
-    """The only accepted reviewer of low risk: nobody."""
+    """The only accepted word for low risk: no reviewer."""
     if spot.value != NO_REVIEWER:
         # The name of a reviewer would promise a review that never happens.
         spot.error(

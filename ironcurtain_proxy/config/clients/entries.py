@@ -40,7 +40,7 @@ class Taken:
     entry: Mapping[str, Json]
     """The entry in the proxy's form."""
     open_variables: Mapping[str, str] = field(default_factory=dict)
-    """Its variables that only the client can fill in, with their texts."""
+    """The variables that only the client can fill in, with their texts."""
     unused: tuple[str, ...] = ()
     """Keys of the client that mean nothing to the proxy."""
 
@@ -123,7 +123,7 @@ def _reasons(client: Client, name: str, entry: Mapping[str, Json]) -> Iterator[s
 
 
 def _why_not_named(name: str) -> str:
-    """Why the proxy refuses a name, as the reader of `mcp-servers.json` does."""
+    """The reason why the proxy refuses a name, as the reader of `mcp-servers.json` does."""
     is_wrong = not name or name != name.strip() or len(name) > _MAX_NAME or "/" in name
     if is_wrong or not name.isprintable() or name.startswith("_") or name == "proxy":
         return "its name cannot be used here: rename it"

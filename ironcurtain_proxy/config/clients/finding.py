@@ -39,7 +39,7 @@ class Table:
     left: tuple[Left, ...] = ()
     ours: tuple[Ours, ...] = ()
     names: frozenset[str] = frozenset()
-    """All names that are used in it."""
+    """All names in the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class UnusableFile:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All configurations."""
+    """All configurations of clients."""
 
     files: tuple[ClientFile, ...]
     unusable: tuple[UnusableFile, ...]

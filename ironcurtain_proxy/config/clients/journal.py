@@ -43,7 +43,7 @@ class Entry:
 
     file: Path
     client: str
-    """Its name for people."""
+    """The client's name for people."""
     format: FormatName
     backup: str
     after: str
@@ -54,11 +54,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The record."""
+    """The record of all changes."""
 
     entries: tuple[Entry, ...] = ()
     written: Mapping[str, str] = field(default_factory=dict)
-    """The SHA-256 of each file of ours as `init` wrote it, by its path below the directory."""
+    """The SHA-256 of each of the proxy's files as `init` wrote it, by its path below the directory.
+    """
     origins: Mapping[str, str] = field(default_factory=dict)
     """The origin of each server, by its name behind the proxy; see `plan.origin_of`."""
 

@@ -7,10 +7,10 @@ of the rest of the program. No library edits such a text without writing it anew
 import json  # noqa: TID251  orjson does not say where a value ends
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.clients.text_format import (
     Edit,
@@ -33,8 +33,7 @@ _BOM: Final = "\N{ZERO WIDTH NO-BREAK SPACE}"
 _DECODER: Final = json.JSONDecoder(parse_int=str)
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(Struct, frozen=True):
     name: str
     start: int
     end: int
@@ -43,7 +42,7 @@ class _Member:
 
 
 class JsonText:
-    """The format."""
+    """The format of JSON with comments."""
 
     def parse(self, text: str) -> Json:
         """The value; a key that stands twice is refused."""
@@ -60,7 +59,7 @@ class JsonText:
         return {one.name: text[one.start : one.end] for one in _members(text, place)}
 
     def written(self, text: str, place: Place, name: str, value: Mapping[str, Json]) -> str:
-        """On lines of its own where the table's first member has one."""
+        """The new member, on lines of its own where the table's first member has one."""
         members = _members(text, place)
         key = orjson.dumps(name).decode()
         start = members[0].start if members else 0
@@ -76,7 +75,7 @@ class JsonText:
     def replaced(
         self, text: str, place: Place, names: Collection[str], sources: Sequence[str]
     ) -> str:
-        """Comments stay, except those inside of what is replaced."""
+        """The text after a replacement. Comments stay, except those inside the replaced members."""
         members = _members(text, place)
         going = [one for one in members if one.name in names]
         if not going:
@@ -135,7 +134,7 @@ def _start(plain: str, place: Place) -> int:
 
 
 def _pairs(plain: str, at: int) -> list[tuple[str, int, int, int]]:
-    """For each member: its name, its start, and the start and end of its value."""
+    """The members: name, start, and the start and end of the value."""
     found: list[tuple[str, int, int, int]] = []
     try:
         if plain[at] != "{":

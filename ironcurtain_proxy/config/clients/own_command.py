@@ -16,7 +16,7 @@ _PROGRAM: Final = "ironcurtain-proxy"
 
 
 def own_command(environ: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The command and its arguments.
+    """The command and the arguments that start this proxy.
 
     Raises:
         ConfigurationError: this installation is temporary.

@@ -39,7 +39,7 @@ class Moving:
     table: Table
     taken: Taken
     name: str
-    """Its name behind the proxy."""
+    """The server's name behind the proxy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ def startable(
 
 
 def credentials(moving: Sequence[Moving], environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """What servers that are reached over the network need, as far as it can be guessed."""
+    """The credentials that servers over the network need, as far as they can be guessed."""
     return {
         one.name: {
             key: guessed(text, one.file.client, environ)

@@ -29,7 +29,7 @@ def is_network(entry: Mapping[str, Json]) -> bool:
 def network_entry(
     client: Client, entry: Mapping[str, Json], places: Places
 ) -> tuple[dict[str, Json], dict[str, str]] | str:
-    """The entry and the texts that only the client can fill in, or why the server stays."""
+    """The entry, and the texts that only the client can fill in; or why the server stays."""
     given = next((one for name in ADDRESSES if isinstance(one := entry.get(name), str)), "")
     url = filled(given, client, places)
     headers = next((one for name in HEADERS if (one := entry.get(name))), {})
@@ -52,7 +52,7 @@ def network_entry(
 
 
 def _why_not(client: Client, entry: Mapping[str, Json], url: str, headers: Json) -> str:
-    """Why a server stays with its client; empty: nothing speaks against moving it."""
+    """The reason why a server stays with its client; empty: it can be moved."""
     if is_open(url, client):
         return f"only {client.name} can fill in its address"
     for key in _FROM_ELSEWHERE:
@@ -72,7 +72,7 @@ def _variable(header: str) -> str:
 
 
 def _mistake(entry: dict[str, Json]) -> str:
-    """Why the proxy would refuse an entry; empty: it would not."""
+    """The reason why the proxy would refuse an entry; empty: it accepts the entry."""
     report = Report()
     spot = Spot(entry, "", report)
     read_remote(spot.object(REMOTE_KEYS, foreign=True))

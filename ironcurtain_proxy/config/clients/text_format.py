@@ -27,7 +27,7 @@ class NotUnderstoodError(Exception):
 
 
 class TextFormat(Protocol):
-    """One format."""
+    """The interface of a text format."""
 
     def parse(self, text: str) -> Json:
         """The value.

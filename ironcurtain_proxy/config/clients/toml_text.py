@@ -39,7 +39,7 @@ class _Section:
 
 
 class TomlText:
-    """The format."""
+    """The format of TOML."""
 
     def parse(self, text: str) -> Json:
         """The value. Dates become text: no server has one."""
@@ -65,7 +65,7 @@ class TomlText:
     def replaced(
         self, text: str, place: Place, names: Collection[str], sources: Sequence[str]
     ) -> str:
-        """Comments stay, except those inside of what is replaced."""
+        """The text after a replacement. Comments stay, except those inside the replaced tables."""
         going = [(name, section) for name, section in _named(text, place) if name in names]
         if missing := sorted(set(names) - {name for name, _ in going}):
             raise NotUnderstoodError(f'"{missing[0]}" is not written as a table of its own')

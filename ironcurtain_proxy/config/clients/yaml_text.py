@@ -33,7 +33,7 @@ class _Lines:
 
 
 class YamlText:
-    """The format."""
+    """The format of YAML."""
 
     def parse(self, text: str) -> Json:
         """The value. Anchors are refused, as in every YAML file that is read here."""
@@ -44,11 +44,11 @@ class YamlText:
         return value
 
     def sources(self, text: str, place: Place) -> Mapping[str, str]:
-        """Each member's lines."""
+        """The lines of each member."""
         return {one.name: text[one.start : one.end] for one in _members(text, place)}
 
     def written(self, text: str, place: Place, name: str, value: Mapping[str, Json]) -> str:
-        """Lines with the indentation of the table."""
+        """The lines of a new member, with the indentation of the table."""
         members = _members(text, place)
         indent = members[0].indent if members else "  "
         lines = yaml.safe_dump(
@@ -59,7 +59,7 @@ class YamlText:
     def replaced(
         self, text: str, place: Place, names: Collection[str], sources: Sequence[str]
     ) -> str:
-        """Comments between members stay."""
+        """The text after a replacement. Comments between members stay."""
         going = [one for one in _members(text, place) if one.name in names]
         if not going:
             raise NotUnderstoodError("has no such table")

@@ -1,15 +1,15 @@
-"""Inserting a member into a JSON text, keeping its order and layout."""
+"""Insertion of a member into a JSON text, with its order and layout kept."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.clients.json_text import JsonText, with_first
 from ironcurtain_proxy.config.clients.text_format import NotUnderstoodError, Place, table_at
 from ironcurtain_proxy.model.json import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Insertion:
+class Insertion(Struct, frozen=True):
     """A member to be inserted."""
 
     place: Place

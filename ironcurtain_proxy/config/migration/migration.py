@@ -1,27 +1,21 @@
 """Migration of the configuration file of an older version.
 
-Before `approvalPolicy` there was the switch `approvalRequired`. Its meaning is read from the
-file before defaults are applied; a default would hide it. It has the same meaning whether or not
-the file was migrated, so only the operator's own command, `config migrate`, writes.
+Only the operator's own command, `config migrate`, writes: what an old file says has the same
+meaning before and after.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.migration.json_insertion import Insertion, inserted
+from ironcurtain_proxy.config.migration.legacy_switch import migrated_mode
 from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.model.json import Json
-
-COMMAND: Final = "ironcurtain-proxy config migrate"
-"""The command that the operator runs."""
-
-MigratedMode: TypeAlias = Literal["configured", "dangerous"]
 
 INTERCEPTOR: Final = ("security", "interceptor")
 _AUTO_APPROVE: Final = Insertion(
@@ -30,25 +24,13 @@ _AUTO_APPROVE: Final = Insertion(
 _MAX_BYTES: Final = 4 * 1024 * 1024
 
 
-def migrated_mode(interceptor: Mapping[str, Json]) -> MigratedMode | None:
-    """The approval policy that a legacy section stands for; None: the section has no legacy switch.
-
-    A section that names a policy keeps it. `approvalRequired: false` never turned off all
-    questions, so it becomes the default policy, not "none".
-    """
-    if "approvalPolicy" in interceptor or interceptor.get("approvalRequired") is not True:
-        return None
-    return "configured" if interceptor.get("sensitiveTools") else "dangerous"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationPlan:
+class MigrationPlan(Struct, frozen=True, kw_only=True):
     """The missing keys of a file, and the file with these keys."""
 
     file: Path
     before: bytes
     after: bytes | None
-    """None: the keys cannot be inserted, as where an object stands twice."""
+    """The migrated text; None: the keys cannot be inserted, as where an object stands twice."""
     missing: tuple[Insertion, ...]
 
     @property
@@ -57,8 +39,7 @@ class MigrationPlan:
         return tuple([_words(change) for change in self.missing])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Struct, frozen=True, kw_only=True):
     """The result of a migration."""
 
     was_written: bool

@@ -1,4 +1,4 @@
-"""Replacing a file of the operator atomically, with a copy of the old content.
+"""Atomic replacement of an operator's file, with a copy of the old content.
 
 At every moment, whatever fails, the file is complete: either the old or the new one.
 """
@@ -38,7 +38,7 @@ def rewrite(file: Path, before: bytes, after: bytes, now: datetime) -> Path:
 
 
 def exchange(file: Path, before: bytes, after: bytes) -> None:
-    """The same without a copy.
+    """Replace the content of a file as `rewrite` does, without a copy.
 
     Raises:
         OSError: as above.

@@ -5,13 +5,13 @@ annotation, and an argument that it adds is denied until somebody describes it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 
@@ -19,8 +19,7 @@ _SHIPPED: Final = Path(__file__).parent / "shipped"
 _INDEX: Final = _SHIPPED.parent / "index.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pack:
+class Pack(Struct, frozen=True, kw_only=True):
     """The annotations of one well-known server."""
 
     name: str

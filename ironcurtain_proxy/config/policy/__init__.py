@@ -3,10 +3,9 @@
 - `policy_files`, `policy_loading`: which files are read, and how they are joined.
 - `layer_reading`: the rules of every layer.
 - `policy_file`, `short_form`, `annotations_file`, `lists_file`, `engine_file`: one format each.
-- `secret_names`: names of files that usually hold secrets.
 - `proposing`: the rule that would make the question about a call unnecessary.
 - `protection`: files that no rule makes accessible.
 - `editing`: adding a rule to the text of a file.
-- `difference`: the difference of two policies. `watched_files`: whether files changed.
+- `difference`: the difference of two policies.
 - `lint`, `lint_annotations`, `lint_subjects`: rules and annotations without effect.
 """

@@ -1,8 +1,9 @@
 """`tool-annotations.json`: the operator's annotations of all tools, read strictly."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.policy_file import role
 from ironcurtain_proxy.config.reading.document import Members, Spot
@@ -34,14 +35,13 @@ _MOST_DEPTH: Final = 16
 _PRESENCES: Final[tuple[Presence, ...]] = get_args(Presence)
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationsFile:
+class AnnotationsFile(Struct, frozen=True):
     """The annotations, and the bytes they were read from."""
 
     data: bytes
     annotations: Annotations
     prompts: Annotations
-    """By server and prompt."""
+    """The annotations of prompts, by server and prompt."""
     servers: frozenset[str]
     """Every server in the file, including those without tools."""
 
@@ -71,7 +71,7 @@ def read_annotations_file(path: Path, report: Report) -> AnnotationsFile | None:
 
 
 def _prompt(server: str, spot: Spot) -> tuple[str, ToolAnnotation]:
-    """The name of a prompt, and what its arguments name."""
+    """The name of a prompt, and the roles of its arguments."""
     members = spot.object(_PROMPT_KEYS)
     name = members.required("promptName").name()
     arguments = members.required("args").members()

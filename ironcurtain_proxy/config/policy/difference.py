@@ -1,10 +1,11 @@
 """The difference of two policies: their rules, and the tools that the rules are about."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from hashlib import sha256
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.policy_file import NOWHERE, WORKSPACE
 from ironcurtain_proxy.model.annotation import Annotations
@@ -15,8 +16,7 @@ from ironcurtain_proxy.model.policy import Policy, Rule
 _MOST_NAMED = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleChanges:
+class RuleChanges(Struct, frozen=True, kw_only=True):
     """The names of rules that differ, in the order in which they are asked."""
 
     added: tuple[str, ...]
@@ -60,8 +60,7 @@ def rule_changes(before: Policy, after: Policy) -> RuleChanges:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
+class Basis(Struct, frozen=True):
     """The parts of a policy that decide on one tool: the rules about it, and its annotation."""
 
     policy: Policy
@@ -79,7 +78,7 @@ class Basis:
         return (*rules, self.annotations.get((server, tool)))
 
     def digest(self, server: str, tool: str, workspace: RealPath | None) -> str:
-        """SHA-256 of the same, equal in every session in which it is the same.
+        """SHA-256 of the parts for one tool, equal in every session with the same parts.
 
         Args:
             server: the server's name in rules.
@@ -106,12 +105,15 @@ def _canonical(value: object, workspace: RealPath | None) -> Json:
             return [_canonical(one, workspace) for one in value]
         case Mapping():
             return {str(name): _canonical(one, workspace) for name, one in value.items()}
-        case _ if is_dataclass(value):
-            members = {
-                one.name: _canonical(getattr(value, one.name), workspace)
-                for one in fields(value)
-                if one.compare
-            }
+        case _ if (names := _compared(value)) is not None:
+            members = {name: _canonical(getattr(value, name), workspace) for name in names}
             return {"type": type(value).__name__, "members": members}
         case _:
             raise TypeError(f"{type(value).__name__} is no part of a policy")
+
+
+def _compared(value: object) -> Sequence[str] | None:
+    """The fields by which a value equals another; None: it has no fields."""
+    if isinstance(value, Struct):
+        return value.__struct_fields__
+    return [one.name for one in fields(value) if one.compare] if is_dataclass(value) else None

@@ -1,4 +1,4 @@
-"""Adding a rule to the text of `policy.yaml`, so that it is asked first.
+"""Insertion of a rule into the text of `policy.yaml`, before all others.
 
 Only the place of the rule is changed: comments and order stay. The caller that writes the result
 reads it again.

@@ -42,7 +42,7 @@ _KEYS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedEngine:
-    """Everything a decision needs, read from one directory."""
+    """The files of one directory, read for decisions."""
 
     loaded: LoadedPolicy
     home: Path
@@ -65,7 +65,7 @@ def load_engine(directory: Path, home: Path) -> LoadedEngine:
 def gather_engine(
     directory: Path, home: Path, report: Report, purpose: Purpose = "replay"
 ) -> LoadedEngine:
-    """Read the same for `check --dir`. Never raises; unreadable parts are left out."""
+    """Read a `decide` directory for `check --dir`. Never raises; unreadable parts are left out."""
     return _EngineReader(directory, home, report).engine(purpose)
 
 

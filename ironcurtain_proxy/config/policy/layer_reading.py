@@ -1,4 +1,4 @@
-"""Reading the rules of every layer, and joining them.
+"""The rules of every layer, read and joined.
 
 The user's rules come first, then those of the base. What the base denies, and what the project's
 layer asks about or denies, holds whatever the user allows: these are floors. The project's layer is
@@ -6,9 +6,11 @@ a stranger's file: its rules are marked with its name, its reasons are cut, and 
 left out.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.lists_file import DynamicLists, ListsFile, read_lists_file
 from ironcurtain_proxy.config.policy.policy_file import BaseName, PolicyFile, PolicyReader
@@ -25,28 +27,26 @@ from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.model.policy import Floor, Rule
 
 PROJECT_PREFIX: Final = "project:"
-"""Begins the names of the project's rules, which could otherwise take the name of another."""
+"""The prefix of the project's rules, which could otherwise take the name of another rule."""
 _REASON: Final = 200
 _SHIPPED_FILE: Final = SHIPPED / POLICY_NAME
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadRules:
+class ReadRules(Struct, frozen=True, kw_only=True):
     """The rules of all layers."""
 
     rules: tuple[Rule, ...]
-    """The user's, then those of the base."""
+    """The user's rules, then those of the base."""
     floors: tuple[Floor, ...]
     places: tuple[RulePlace, ...]
-    """Where each of the user's rules stands; those of the base have no place."""
+    """The places of the user's rules; rules of the base have no place."""
     project: tuple[tuple[Rule, RulePlace], ...]
     base: BaseName
     data: tuple[bytes, ...]
     """The bytes of all files, for the version."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerReader:
+class LayerReader(Struct, frozen=True, kw_only=True):
     """Reads the layers of one policy."""
 
     reader: PolicyReader
@@ -136,7 +136,7 @@ def read_lists(file: Path | None, report: Report) -> ListsFile | None:
 
 
 def _joined(short: PolicyFile | None, full: PolicyFile | None) -> PolicyFile:
-    """The rules of one layer: those in short are asked first."""
+    """The rules of one layer. Rules of the short form are asked first."""
     files = [file for file in (short, full) if file is not None]
     return PolicyFile(
         b"",

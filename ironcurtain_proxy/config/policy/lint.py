@@ -51,7 +51,7 @@ class _Linter:
     places: tuple[RulePlace, ...]
     report: Report
     said: dict[RuleSubject, list[_Said]] = field(default_factory=dict)
-    """Subjects that earlier rules cover."""
+    """The subjects that earlier rules cover."""
 
     def lint(self, rules: tuple[Rule, ...]) -> None:
         for index, rule in enumerate(rules):

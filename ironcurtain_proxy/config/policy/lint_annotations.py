@@ -1,4 +1,4 @@
-"""Annotations that no longer fit, by themselves or compared with the live tools.
+"""Annotations that no longer fit, alone or compared with the live tools.
 
 An argument or a tool without annotation is denied; `check` reports it before the agent meets it.
 """
@@ -20,15 +20,15 @@ class LiveTools:
     """The tools that the running servers offer."""
 
     definitions: tuple[ToolDefinition, ...]
-    """By the operator's server name."""
+    """The tools, by the operator's server name."""
     answered: frozenset[str]
     """The servers that answered."""
     silent: Mapping[str, str] = field(default_factory=dict)
     """The reason why a server did not answer, as far as known."""
     prompts: Mapping[str, tuple[Mapping[str, Json], ...]] = field(default_factory=dict)
-    """By server; a server that did not list them is missing."""
+    """The prompts by server; a server that did not list them is missing."""
     resources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By server: the URIs of its resources, and its templates of URIs."""
+    """The URIs of resources, and templates of URIs, by server."""
 
 
 def lint_annotations(annotations: Annotations, source: object, report: Report) -> None:
@@ -90,7 +90,7 @@ def lint_live(
 
 
 def _same_verb(tool: str, known: Iterable[str]) -> list[str]:
-    """The tools that begin with the same word: who meant `write_query` never meant `read_query`."""
+    """The tools with the same first word: `write_query` misspelt is never `read_query`."""
     first = words_of(tool)[:1]
     return [other for other in known if words_of(other)[:1] == first]
 

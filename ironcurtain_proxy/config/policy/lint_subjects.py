@@ -27,7 +27,7 @@ class ToolRoles:
 
     possible: frozenset[ArgumentRole]
     certain: frozenset[ArgumentRole]
-    """The roles that they have whatever the other arguments are."""
+    """The roles that the arguments have in every case."""
 
     @classmethod
     def of(cls, annotation: ToolAnnotation) -> "ToolRoles":
@@ -85,7 +85,7 @@ class Subjects:
         return any(roles.possible & wanted for _, _, roles in self._in_scope(rule))
 
     def certainly(self, rule: Rule, subject: RuleSubject) -> bool:
-        """Whether the rule applies to the subject whatever the arguments are."""
+        """Whether the rule applies to the subject in every case of its arguments."""
         server, tool, role = subject
         return role is not None or _can_match(rule, None, self.roles[server, tool].certain)
 

@@ -1,9 +1,10 @@
 """`dynamic-lists.json`: the lists that `@name` entries of a policy refer to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import Report
@@ -16,8 +17,7 @@ _FILE_KEYS: Final = ("generatedAt", "lists")
 _LIST_KEYS: Final = ("values", "manualAdditions", "manualRemovals", "resolvedAt", "inputHash")
 
 
-@dataclass(frozen=True, slots=True)
-class ListsFile:
+class ListsFile(Struct, frozen=True):
     """The lists, and the bytes they were read from."""
 
     data: bytes

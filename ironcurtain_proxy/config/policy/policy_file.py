@@ -6,9 +6,11 @@ does not know, lets an allow rule match everything.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.config.policy.lists_file import DynamicLists
 from ironcurtain_proxy.config.reading.document import RulePlace, Spot
@@ -87,16 +89,15 @@ _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
 _OTHER_SCHEMES: Final = frozenset({"file", "http", "https"})
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyFile:
+class PolicyFile(Struct, frozen=True):
     """The rules, and the bytes they were read from."""
 
     data: bytes
     rules: tuple[Rule, ...]
     places: tuple[RulePlace, ...] = ()
-    """Where each rule stands, in the same order."""
+    """The places of the rules, in the same order."""
     base: BaseName | None = None
-    """None: the file does not say."""
+    """The base; None: the file names none."""
     command_servers: tuple[str, ...] = ()
     """Servers that run commands; a preset has special rules about them."""
 
@@ -110,7 +111,7 @@ class PolicyReader:
     workspace: RealPath | None = None
     """The directory that `@workspace` stands for; None: such a condition never holds."""
     lists: DynamicLists | None = None
-    """None: there is no file of lists."""
+    """The lists of `dynamic-lists.json`; None: there is no such file."""
     purpose: Purpose = "enforce"
     report: Report
 
@@ -188,8 +189,7 @@ class PolicyReader:
         note(message, suggestion)
 
 
-@dataclass(frozen=True, slots=True)
-class _RulesReader:
+class _RulesReader(Struct, frozen=True):
     """Reads the rules of one file."""
 
     reader: PolicyReader

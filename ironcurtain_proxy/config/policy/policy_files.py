@@ -1,4 +1,4 @@
-"""Choosing the files of each layer of policy.
+"""The choice of the files of each layer of policy.
 
     project   WORKSPACE/.ironcurtain/    may narrow
     user      ~/.ironcurtain/            may narrow and widen
@@ -10,9 +10,13 @@ policy: nothing is merged. It is never skipped silently: a policy that is missin
 named it must not be replaced by another one.
 """
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
@@ -27,8 +31,7 @@ LISTS_NAME: Final = "dynamic-lists.json"
 SHIPPED: Final = Path(__file__).parent / "shipped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectFiles:
+class ProjectFiles(Struct, frozen=True, kw_only=True):
     """The files of the project's layer."""
 
     directory: Path
@@ -42,16 +45,16 @@ class PolicyFiles:
     """The files of one policy."""
 
     policy: Path
-    """The operator's, or the shipped one where the operator wrote none in full."""
+    """The file of rules: the operator's, or the shipped one where the operator has none in full."""
     annotations: Path | None
-    """The operator's; None: only the shipped ones."""
+    """The operator's annotations; None: only the shipped ones are used."""
     lists: Path | None
     short: Path | None = None
     """The operator's rules in short; None: there are none."""
     project: ProjectFiles | None = None
-    """None: there is no project layer."""
+    """The files of the project layer; None: there is no project layer."""
     alone: bool = False
-    """The operator named a directory: nothing is merged."""
+    """Whether the operator named a directory, so that nothing is merged."""
     absent: frozenset[Path] = frozenset()
     """Files that do not exist. They are reported and not read."""
     possible: tuple[Path, ...] = ()
@@ -103,7 +106,7 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
 
 
 def _policy(settings: Settings, usual: Path) -> Path:
-    """The rules in full. A named directory with rules in short needs none."""
+    """The file of the rules in full. A named directory with rules in short needs none."""
     named = settings.generated_dir
     if named is None:
         return _first(POLICY_NAME, usual) or SHIPPED / POLICY_NAME
@@ -167,3 +170,41 @@ def _note_absent(settings: Settings, key: str, file: Path, report: Report) -> No
 def _first(name: str, *directories: Path | None) -> Path | None:
     files = [directory / name for directory in directories if directory is not None]
     return next((file for file in files if is_there(file)), None)
+
+
+FileState: TypeAlias = tuple[int, ...] | None
+"""The state of one file; None: there is no such file."""
+
+FileStates: TypeAlias = tuple[FileState, ...]
+
+
+def file_states(paths: Iterable[Path]) -> FileStates:
+    """The state of each file, in this order, to notice that one has changed. Reads no content.
+
+    A change is what `stat` shows of a path, or of the target of a link at it: content, owner, mode,
+    or another file in its place. A path that cannot be looked at has a state of its own.
+    """
+    return tuple([_state(path) for path in paths])
+
+
+def gone(paths: Iterable[Path], before: FileStates, now: FileStates) -> list[Path]:
+    """The files that existed before and are gone now."""
+    states = zip(paths, before, now, strict=True)
+    return [path for path, was, state in states if was is not None and state is None]
+
+
+def _state(path: Path) -> FileState:
+    try:
+        own = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return (-1, error.errno or 0)
+    try:
+        target = os.stat(path)  # noqa: PTH116  beside lstat
+    except OSError as error:
+        return (-2, own.st_ino, own.st_mtime_ns, own.st_ctime_ns, error.errno or 0)
+    return (
+        *(own.st_ino, own.st_mtime_ns, own.st_ctime_ns),
+        *(target.st_dev, target.st_ino, target.st_size, target.st_mtime_ns, target.st_ctime_ns),
+    )

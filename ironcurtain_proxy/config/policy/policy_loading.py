@@ -1,10 +1,11 @@
 """Joining policy, annotations and lists into the kernel's input."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from ironcurtain_proxy.config.packs.pack import pack_file
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
@@ -30,15 +31,14 @@ from ironcurtain_proxy.model.server import ServerSpec
 SHIPPED_ANNOTATIONS: Final = SHIPPED / ANNOTATIONS_NAME
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedPolicy:
+class LoadedPolicy(Struct, frozen=True, kw_only=True):
     """The loaded policy with its warnings."""
 
     policy: Policy
     annotations: Annotations
     files: PolicyFiles
     rules: ReadRules
-    """The rules of each layer, and where they stand."""
+    """The rules of each layer, with their places."""
     prompts: Annotations = field(default_factory=dict)
     """The annotations of prompts, by server and prompt."""
     warnings: tuple[Problem, ...] = ()
@@ -49,8 +49,7 @@ class LoadedPolicy:
         return self.policy.version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleFiles:
+class RuleFiles(Struct, frozen=True, kw_only=True):
     """The files of a policy, read."""
 
     rules: ReadRules
@@ -72,7 +71,7 @@ def load_policy(settings: Settings) -> LoadedPolicy:
 
 
 def gather_policy(settings: Settings, report: Report) -> LoadedPolicy:
-    """Read the same for `check`. Never raises; unreadable parts are left out."""
+    """Read the policy for `check`. Never raises; unreadable parts are left out."""
     files = find_policy_files(settings, report)
     return load_files(settings, files, report)
 
@@ -178,7 +177,7 @@ def _merged(
     *,
     by_server: bool,
 ) -> Annotations:
-    """The operator's annotation of a tool or prompt replaces the shipped one.
+    """The annotations, with the operator's in place of the shipped ones.
 
     In a directory that stands alone, the operator's annotations of a server replace all shipped
     ones of that server.

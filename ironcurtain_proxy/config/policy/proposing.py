@@ -1,4 +1,4 @@
-"""The rule in the short form that would make the question about a call unnecessary.
+"""The rule in the short form that would make a question unnecessary.
 
 Some kinds of calls are never general: what deletes, runs, pushes, publishes, merges or deploys is
 asked about each time, so that no rule is proposed for it.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.config.policy.secret_names import SECRETS, secret_names
+from ironcurtain_proxy.config.policy.short_form import SECRETS, secret_names
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Allow

@@ -17,6 +17,7 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import ProtectedName, ProtectedPath
+from ironcurtain_proxy.model.steering import STEERING, STEERING_FILES
 from ironcurtain_proxy.version import PACKAGE_DIRECTORY
 
 _CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
@@ -31,17 +32,11 @@ _STEERING_FILES: Final = (
     # The whole directory: a single file in it can make git read another configuration, other hooks
     # or another repository, or take the parent directory for one.
     (".git",),
-    (".claude", "settings*"),
-    # Servers that the user's own client starts, with all rights of the user.
-    (".mcp.json",),
-    (".cursor", "mcp.json"),
-    (".vscode", "mcp.json"),
-    # A project's own layer of policy. The agent must not loosen it.
-    (".ironcurtain", "policy*"),
-    (".ironcurtain", "compiled-policy*"),
-    (".ironcurtain", "dynamic-lists*"),
+    # Servers that the user's own client starts, with all rights of the user; and a project's own
+    # layer of policy, which the agent must not loosen.
+    *[(directory, f"{name}*") for directory, names in STEERING.items() for name in names],
+    *[(name,) for name in STEERING_FILES],
 )
-_STEERING_DIRECTORIES: Final = (".claude", ".ironcurtain", ".cursor", ".vscode")
 
 
 def protected_paths(
@@ -75,9 +70,7 @@ def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
     """
     names = [ProtectedName(parts=parts, roles=_CHANGES) for parts in _STEERING_FILES]
     # A file assembled elsewhere and moved here would have the same effect.
-    names += [
-        ProtectedName(parts=(name,), roles=_CHANGES, whole=True) for name in _STEERING_DIRECTORIES
-    ]
+    names += [ProtectedName(parts=(name,), roles=_CHANGES, whole=True) for name in STEERING]
     for log in (settings.audit.path, settings.session_log):
         # The head file, rotated logs and the log of a second process lie beside it.
         directory = real(log.parent)

@@ -13,9 +13,13 @@ so that `no`, `on`, `1:30` and `2026-01-01`, which YAML 1.1 reads as something e
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Final
+
+import orjson
+from msgspec import Struct, field
 
 from ironcurtain_proxy.config.policy.policy_file import (
     BASES,
@@ -26,7 +30,6 @@ from ironcurtain_proxy.config.policy.policy_file import (
     name_patterns,
     role,
 )
-from ironcurtain_proxy.config.policy.secret_names import SECRETS, secret_names
 from ironcurtain_proxy.config.reading.document import Members, RulePlace, Spot
 from ironcurtain_proxy.config.reading.problems import MarkedReport, PathPart
 from ironcurtain_proxy.config.reading.reading import parse, read_file
@@ -35,6 +38,24 @@ from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import DomainCondition, NameCondition, PathCondition, Rule
 from ironcurtain_proxy.model.sql import SQL_EFFECTS, SqlEffect
+
+SECRETS: Final = "@secrets"
+"""The word for these names in the short form."""
+_SHIPPED: Final = Path(__file__).parent / "shipped/compiled-policy.json"
+_RULE: Final = "escalate-read-secret-file"
+
+
+@cache
+def secret_names() -> NameCondition:
+    """The condition of the shipped rule on reading such files."""
+    rules = orjson.loads(_SHIPPED.read_bytes())["rules"]
+    (names,) = [rule["if"]["names"] for rule in rules if rule["name"] == _RULE]
+    return NameCondition(
+        roles=frozenset(names["roles"]),
+        matching=frozenset(names["matching"]),
+        unless=frozenset(names["unless"]),
+    )
+
 
 SHORT_NAME: Final = "policy.yaml"
 
@@ -60,13 +81,12 @@ _PATHS: Final = _roles_of("path")
 _URLS: Final = _roles_of("url")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortReader:
+class ShortReader(Struct, frozen=True, kw_only=True):
     """Reads the short form into rules."""
 
     reader: PolicyReader
     relative_to: RealPath | None = None
-    """The directory that relative ones are relative to; None: relative ones are refused."""
+    """The directory that relative paths start from; None: relative paths are refused."""
     may_have_base: bool = True
 
     def read(self, path: Path) -> PolicyFile | None:
@@ -88,8 +108,7 @@ class ShortReader:
         return _FileReader(self, report).file(data, Spot(document, source, report))
 
 
-@dataclass(slots=True)
-class _FileReader:
+class _FileReader(Struct):
     """Reads one file."""
 
     short: ShortReader
@@ -170,11 +189,11 @@ class _FileReader:
         paths = _PATHS if said is None else said & _PATHS
         urls = _URLS if said is None else said & _URLS
         if hosts is not None and (within is not None or names is not None):
-            hosts.error("cannot stand beside within or names: a rule is asked about one argument")
+            hosts.error("cannot be combined with within or names: write a rule for each")
         excepted = members.get("except")
         if excepted is not None and names is None:
             if rule.effect != "allow":
-                excepted.error("counts beside names, or in what allows")
+                excepted.error("is for a rule that allows, or for one with names: leave it out")
             rule = replace(rule, excepting=_excepted(excepted, paths))
         reader = self.short.reader
         if within is not None:
@@ -205,7 +224,7 @@ def _meant(verb: str) -> str:
 
 
 def _word(spot: Spot) -> str:
-    """The text of a value that was written as text: YAML reads some words as other types."""
+    """The text of a value. Reports a value that YAML read as another type and that needs quotes."""
     if isinstance(spot.value, str):
         return spot.name()
     if spot.value is None or isinstance(spot.value, bool | int | float):

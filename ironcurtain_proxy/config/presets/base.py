@@ -17,7 +17,8 @@ from ironcurtain_proxy.config.presets.preset import PresetName, PresetRule, pres
 from ironcurtain_proxy.model.json import Json
 
 BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "keeps"})
-"""Kinds whose rules name each tool. For the others the roles or the server suffice."""
+"""The kinds of tools whose rules name each tool. For other kinds the roles or the server suffice.
+"""
 
 _SECRETS: Final = "@secrets"
 _NAMES_RULE: Final = "escalate-read-secret-file"

@@ -1,4 +1,4 @@
-"""Combining a preset with the tools of a person's servers into the files that `serve` reads.
+"""The files that `serve` reads, composed from a preset and a person's servers.
 
 Rules are written for each server and tool; the others are the preset's base, which stays in the
 package. A tool that appears later has no annotation: `unknownTools` decides.

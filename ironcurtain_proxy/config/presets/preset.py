@@ -22,7 +22,7 @@ class PresetRule:
     """A rule with the kinds of tools that it applies to."""
 
     about: ToolKind
-    """The rule is left out where no server has such a tool."""
+    """The kind of tools. The rule is left out where no server has such a tool."""
     name: str
     condition: Mapping[str, Json]
     then: str
@@ -40,7 +40,7 @@ class Preset:
     config: Mapping[str, Json]
     """Sections of `config.json`."""
     always_asked: frozenset[str]
-    """Kinds of tools that are asked about for each possible change."""
+    """The kinds of tools that are asked about for each possible change."""
     rules: tuple[PresetRule, ...]
 
 

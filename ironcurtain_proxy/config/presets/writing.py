@@ -1,4 +1,4 @@
-"""Writing the files of a set-up without losing the operator's files.
+"""The files of a set-up, written without the loss of the operator's files.
 
 An existing file with other content is kept, unless its owner agreed to replace it; then it is
 renamed and kept beside the new one. The configuration is written last: without it an interrupted

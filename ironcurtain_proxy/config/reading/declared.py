@@ -40,7 +40,7 @@ def declared(kind: type, read: KeyReader, section: str = "") -> dict[str, Any]:
 def members_by_key(
     members: Members, readers: Mapping[str, Callable[[Spot], object]]
 ) -> dict[str, Any]:
-    """The values of those members that are there, for a class whose fields have the defaults."""
+    """The values of the present members. Absent members get the defaults of the class."""
     return {
         key: read(found) for key, read in readers.items() if (found := members.get(key)) is not None
     }

@@ -6,8 +6,9 @@ used: importing one takes longer than reading all files, and servers start only 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.problems import PathPart, Report, nearest, shown
 from ironcurtain_proxy.model.json import Json
@@ -16,8 +17,7 @@ DocumentPlace: TypeAlias = tuple[PathPart, ...]
 """A place in a document, such as `("rules", 3, "if")`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RulePlace:
+class RulePlace(Struct, frozen=True):
     """The place of a rule."""
 
     source: str
@@ -101,7 +101,7 @@ class Spot:
         return vocabulary[0]
 
     def switch(self) -> bool:
-        """True or false."""
+        """The value true or false."""
         if isinstance(self.value, bool):
             return self.value
         self._wrong_kind("true or false")

@@ -5,9 +5,10 @@ An empty variable counts as unset: many clients write all variables they know.
 
 import re
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import Report, shown
@@ -48,7 +49,7 @@ def _switch(text: str, _variable: str, _report: Report) -> Json:
 
 
 def _exactly_true(text: str, _variable: str, _report: Report) -> Json:
-    """True only for the word `true`."""
+    """Whether the text is exactly `true`."""
     return text == "true"
 
 
@@ -99,7 +100,7 @@ SETTING_VARIABLES: Final = frozenset({*_VARIABLES, CONFIG_VARIABLE, SESSION_VARI
 
 
 CLIENT_VARIABLES: Final = "IRONCURTAIN_SECRET_"
-"""How the variables begin that `SERVER_CREDENTIALS` may take secrets from."""
+"""The prefix of the variables from which `SERVER_CREDENTIALS` may take secrets."""
 
 
 def _filled_in(credentials: dict[str, Json], given: Mapping[str, str], report: Report) -> Json:
@@ -125,14 +126,13 @@ def _filled_in(credentials: dict[str, Json], given: Mapping[str, str], report: R
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """The settings found in the environment."""
 
     spots: Mapping[str, Spot]
-    """By key of the configuration file."""
+    """The values by key of the configuration file."""
     secrets: Mapping[str, str]
-    """Secrets by variable."""
+    """The secrets by variable."""
 
 
 def read_environment(environ: MutableMapping[str, str], report: Report) -> Environment:

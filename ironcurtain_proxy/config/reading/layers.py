@@ -5,9 +5,10 @@ Defaults, meanings and keys of settings are in `config.settings`.
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, Environment
@@ -26,18 +27,16 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """One source of settings."""
 
     spots: Mapping[str, Spot]
-    """By key; `section.key` for nested keys. A section is also present as a whole."""
+    """The values by key; `section.key` for nested keys. A section is also present as a whole."""
     base: Path
     """The directory that relative paths are relative to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(Struct, frozen=True):
     """All sources, the environment first."""
 
     environment: Layer
@@ -45,7 +44,8 @@ class Layers:
     config_file: Path | None
     home: Path
     file_is_unread: bool = False
-    """The configuration file exists and cannot be read, so its settings are unknown."""
+    """Whether the configuration file exists and cannot be read, so that its settings are unknown.
+    """
 
     def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
         """A setting, or its default.

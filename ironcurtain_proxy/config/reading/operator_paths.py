@@ -10,7 +10,7 @@ from typing import Final
 from ironcurtain_proxy.model.path import RealPath
 
 STATE_DIRECTORY: Final = ".ironcurtain"
-"""In the home directory."""
+"""The proxy's directory in the home directory."""
 
 
 def expand_home(text: str, home: Path) -> str:

@@ -5,8 +5,9 @@ these lines are printed.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError
 
@@ -19,8 +20,7 @@ PathPart: TypeAlias = str | int
 _SHOWN_CHARACTERS = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One mistake in a file or variable."""
 
     source: str
@@ -29,7 +29,7 @@ class Problem:
     """A path such as `$.rules[3].then`; empty: the source as a whole."""
     message: str
     suggestion: str = ""
-    """The nearest known word, or empty."""
+    """The nearest known word; empty: none is near."""
     severity: Severity = "error"
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Problem:
 
 
 class ProblemsError(ConfigurationError):
-    """The operator's files cannot be used. Its text is one line; `problems` has all of them."""
+    """Operator's files that cannot be used. Its text is one line; `problems` has all of them."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -94,7 +94,7 @@ class Report:
 
 
 class MarkedReport(Report):
-    """Adds to a report, with line and column of each place that was marked."""
+    """Adds to another report, with line and column of each marked place."""
 
     def __init__(self, report: Report) -> None:
         super().__init__()

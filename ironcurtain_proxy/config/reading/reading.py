@@ -109,7 +109,7 @@ def _parse_json(data: bytes, source: object, report: Report) -> Json:
         return None
     if _has_repeated_keys(data):
         for place in _repeated_keys(data):
-            report.error(source, place, "the key is there twice")
+            report.error(source, place, "the key occurs twice: remove one")
     return document
 
 

@@ -72,7 +72,7 @@ class _YamlReader:
                 continue
             if key in found:
                 self._mark(key_node, (*place, key))
-                self._report.error(self._source, (*place, key), "the key is there twice")
+                self._report.error(self._source, (*place, key), "the key occurs twice: remove one")
             found[key] = self.value(value_node, (*place, key))
         return found
 

@@ -1,4 +1,4 @@
-"""Converting a client's own server file to entries of this proxy.
+"""A client's own server file, converted to entries of this proxy.
 
 Three forms are read: an object with `mcpServers`, an object of entries by name, and a list of
 entries with a `name` each. Entries that cannot be started here and unknown keys are left out and

@@ -1,4 +1,4 @@
-"""Recognising a well-known server by its command.
+"""The well-known server that a command starts.
 
 Only the program counts, never its operands: `some-server /src/mcp-server-git` is not the git
 server. An unrecognised server keeps the operator's name.

@@ -52,7 +52,7 @@ def is_remote(entry: object) -> bool:
 
 
 def read_remote(members: Members) -> RemoteEndpoint:
-    """Where the server of an entry is; mistakes are in the report."""
+    """The endpoint of an entry's server; mistakes are in the report."""
     addresses = members.read("addresses", lambda spot: spot.each(_network), ())
     url = _url(members.required("url"), addresses)
     proxy = members.get("proxy")
@@ -113,7 +113,7 @@ def _is_spelled_out(text: str, host: str) -> bool:
 
 
 def _is_near(host: str) -> bool:
-    """Whether it is this machine, or an address of its network."""
+    """Whether a host is this machine, or an address of its network."""
     try:
         return not is_public(ip_address(host.strip("[]")))
     except ValueError:

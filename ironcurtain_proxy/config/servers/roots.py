@@ -4,15 +4,14 @@ Roots come from the policy, never from the agent: servers such as npm's filesyst
 themselves these directories.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath, file_uri
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.server import ServerSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """A directory that the server may use."""
 
     name: str
@@ -20,12 +19,12 @@ class Root:
 
     @property
     def uri(self) -> str:
-        """As a `file:` URL; what a URL cannot hold is percent-encoded."""
+        """The directory as a `file:` URL; other characters are percent-encoded."""
         return file_uri(str(self.path))
 
 
 def roots_told(policy: Policy, server: ServerSpec) -> tuple[Root, ...]:
-    """What a server is told: a server elsewhere gets no paths of this machine."""
+    """The roots that a server is told: a server on another machine gets no paths of this one."""
     return initial_roots(policy, server.annotations) if server.remote is None else ()
 
 

@@ -1,10 +1,12 @@
-"""Choosing the servers to run, and their credentials."""
+"""The choice of the servers to run, and of their credentials."""
 
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import Layers
@@ -23,13 +25,12 @@ from ironcurtain_proxy.model.server import ServerSpec
 SERVERS_NAME: Final = "mcp-servers.json"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerChoice:
+class ServerChoice(Struct, frozen=True):
     """The servers to run."""
 
     servers: tuple[ServerSpec, ...]
     file: Path | None = None
-    """The file they were read from, if it was a servers file."""
+    """The servers file, if the servers were read from one."""
     names: tuple[str, ...] = ()
     """All configured names, including servers that do not run."""
 

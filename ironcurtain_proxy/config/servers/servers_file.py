@@ -1,4 +1,4 @@
-"""`mcp-servers.json`, or a client's own `{"mcpServers": {...}}`: which servers stand behind us.
+"""`mcp-servers.json`, or a client's own `{"mcpServers": {...}}`: the servers behind the proxy.
 
 In our own form an unknown key is refused. In a client's form it is a warning: clients have keys of
 their own, and the file is theirs. Arguments are passed on as they stand: the original put the
@@ -7,10 +7,11 @@ that want to know the workspace ask with `roots/list`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.operator_paths import rooted
@@ -51,7 +52,7 @@ _LIMITS: Final[Mapping[str, tuple[int, int]]] = {
     "memoryMb": (64, 1 << 30),
     "freeDiskMb": (0, 1 << 30),
 }
-"""The least and the most of each: less starts no server, more no machine has."""
+"""The least and the most of each limit: less starts no server, more no machine has."""
 _NETWORK_KEYS: Final = ("allowedDomains", "deniedDomains")
 
 
@@ -69,8 +70,7 @@ def parse_servers(root: Spot, home: Path) -> tuple[ServerSpec, ...]:
     return ServersReader(home).servers(root)
 
 
-@dataclass(frozen=True, slots=True)
-class ServersReader:
+class ServersReader(Struct, frozen=True):
     """Reads the entries of one document."""
 
     home: Path
@@ -178,7 +178,7 @@ class ServersReader:
 
 
 def asking(spot: Spot) -> tuple[AskKind, ...]:
-    """What a server may ask: one word, or a list of them; `none` is nothing."""
+    """The questions that a server may ask: one word, or a list of words; `none` allows none."""
     if spot.value == "none":
         return ()
     if isinstance(spot.value, list):

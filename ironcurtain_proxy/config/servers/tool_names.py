@@ -1,14 +1,14 @@
 """Tool names as the operator writes them: `server/tool`, or the tool's own name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 
 
-@dataclass(frozen=True, slots=True)
-class ToolNames:
+class ToolNames(Struct, frozen=True):
     """Reads tool names. A name that no tool can have is reported, since it would never match."""
 
     servers: tuple[str, ...]
@@ -32,7 +32,7 @@ class ToolNames:
         return found
 
     def check(self, spot: Spot, name: str) -> None:
-        """Report what is wrong with a name."""
+        """Report a name that no tool can have."""
         server, slash, tool = name.partition("/")
         if name != name.strip() or not name.isprintable() or (slash and not (server and tool)):
             spot.error("must be SERVER/TOOL, or the name of a tool")
@@ -45,4 +45,4 @@ class ToolNames:
     def _check_bare(self, spot: Spot, name: str) -> None:
         server, _, tool = name.partition("__")
         if tool and server in self.servers:
-            spot.warning("the agent's name of a tool: not used here", f"{server}/{tool}")
+            spot.warning("the agent's name of a tool: settings use SERVER/TOOL", f"{server}/{tool}")

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
-from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, recover_id
+from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id, recover_id
 
 _SHORT: Final = 64 * 1024
 _HEAD: Final = 128
@@ -30,7 +30,7 @@ def is_answer_to(line: bytes, request_id: MessageId) -> bool:
         return not is_request and recover_id(line[:_EDGE], line[-_EDGE:]) == request_id
     try:
         found = _envelope(line)
-    except (MsgspecError, ValueError):
+    except (MsgspecError, ValueError, RecursionError):
         return _is_odd_answer(line, request_id)
     return found.method is None and found.id == request_id
 
@@ -39,4 +39,4 @@ def _is_odd_answer(line: bytes, request_id: MessageId) -> bool:
     message = decode(line)
     if isinstance(message, Malformed):
         return message.id == request_id
-    return "method" not in message and message.get("id") == request_id
+    return "method" not in message and message_id(message.get("id")) == request_id

@@ -38,7 +38,7 @@ Shower = Callable[[str], Awaitable[None]]
 
 
 class LoginFailedError(IronCurtainError):
-    """There is no login; the message says why, to the operator."""
+    """A login that failed; the message tells the operator why."""
 
 
 async def log_in(
@@ -166,6 +166,9 @@ class _Bounded(httpx2.AsyncBaseTransport):
             await response.aclose()
         headers = [pair for pair in response.headers.raw if pair[0].lower() not in _FRAMING]
         found = httpx2.Response(response.status_code, headers=headers, content=body)
+        # Of the charset the SDK would make any codec of Python, some of which unpack archives.
+        kind = found.headers.get("content-type", "")
+        found.headers["content-type"] = kind.partition(";")[0]
         if self._scope is not None and found.status_code == _UNAUTHORIZED:
             # The SDK asks for what the challenge names first.
             said = found.headers.get("www-authenticate", "Bearer").partition(" ")[2]

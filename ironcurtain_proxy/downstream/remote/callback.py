@@ -27,7 +27,7 @@ class Callback:
 
     def __init__(self, port: int) -> None:
         self.url = f"http://{LOOPBACK}:{port}{PATH}"
-        """What the authorization server sends the browser to."""
+        """The address to which the authorization server sends the browser."""
         self._state = ""
         self._fields: dict[str, str] = {}
         self._came = anyio.Event()

@@ -32,7 +32,7 @@ class Connection(asyncio.Protocol, AsyncNetworkStream):
         self._kept = b""
         self._arrival: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
-        """There while the other side takes nothing."""
+        """The future of free space; None while the other side takes bytes."""
 
     # --- for the pool
 
@@ -94,6 +94,10 @@ class Connection(asyncio.Protocol, AsyncNetworkStream):
         """The connection with TLS."""
         if self._transport is None:
             raise httpcore2.ConnectError("the connection was closed")
+        if self.has_unread:
+            # Attack: whoever is on the way adds an answer, which would be read as the server's.
+            await self.aclose()
+            raise httpcore2.ConnectError("bytes came before the connection was secured")
         try:
             transport = await asyncio.get_running_loop().start_tls(
                 self._transport,
@@ -122,16 +126,21 @@ class Connection(asyncio.Protocol, AsyncNetworkStream):
         names = {"server_addr": "peername", "client_addr": "sockname"}
         return self._transport.get_extra_info(names.get(info, info))
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes have arrived that nobody has read."""
+        return bool(self._received)
+
     # --- from the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """From the event loop: it is connected."""
+        """Note the connection. Called by the event loop."""
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("a connection reads and writes")
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """From the event loop: bytes have arrived."""
+        """Take bytes that have arrived. Called by the event loop."""
         self._received.append(data)
         self._size += len(data)
         if self._size >= _ENOUGH and self._transport is not None:
@@ -140,22 +149,22 @@ class Connection(asyncio.Protocol, AsyncNetworkStream):
         self._wake()
 
     def eof_received(self) -> None:
-        """From the event loop: nothing more arrives. The transport closes."""
+        """Note that nothing more arrives; the transport closes. Called by the event loop."""
         self._ended = True
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """From the event loop: it is gone."""
+        """Note the end of the connection. Called by the event loop."""
         self._transport, self._ended, self._broken = None, True, exc
         self._wake()
         self.resume_writing()
 
     def pause_writing(self) -> None:
-        """From the event loop: the other side does not keep up."""
+        """Stop writing while the other side does not keep up. Called by the event loop."""
         self._room = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """From the event loop: there is room again."""
+        """Write again. Called by the event loop."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         self._room = None

@@ -24,7 +24,7 @@ class Inbound:
 
     def __init__(self) -> None:
         self.why = "its connection was closed"
-        """Why no more can come, in words."""
+        """The reason why no more messages can come, in words."""
         self._lines: deque[bytes | Lost] = deque()
         self._bytes = 0
         self._taker: Callable[[bytes], bool] | None = None

@@ -51,7 +51,7 @@ class Login(Struct, frozen=True, kw_only=True):
     resource: str | None = None
     scope: str | None = None
     wanted_scope: str | None = None
-    """What a server wanted besides; the next login asks for it."""
+    """The scope that a server asked for later; the next login asks for it."""
     revocation_endpoint: str | None = None
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class Login(Struct, frozen=True, kw_only=True):
 
 
 def ends_at(seconds: float | None) -> float | None:
-    """When a token ends that lives so long from now; None: it is not said."""
+    """The end of a token with this lifetime from now; None: its lifetime is not known."""
     return None if seconds is None else _now() + seconds
 
 
@@ -156,6 +156,6 @@ class LoginFile:
     def _read(self) -> Login | None:
         try:
             login = _read(read_private(self.path, _LARGEST, "the login"))
-        except (ConfigurationError, MsgspecError, ValueError):
+        except (ConfigurationError, MsgspecError, ValueError, RecursionError):
             return None
         return login if login.url == self._url else None

@@ -52,7 +52,7 @@ class NoLogin:
         return None
 
     async def renew(self, refused: str | None, response: Response) -> bool:  # noqa: ARG002
-        """There is no other."""
+        """False: there is no other header."""
         return False
 
 

@@ -62,14 +62,17 @@ class Response:
                 yield part
 
     def events(self, largest: int) -> httpx2.EventSource:
-        """The body as events.
+        """The body as events, in UTF-8.
+
+        A server's own `charset` would choose among all codecs of Python, which unpack archives,
+        too: some hundred bytes of bzip2 are gigabytes.
 
         Args:
             largest: bytes of one event.
         """
         whole = httpx2.Response(
             self.status,
-            headers=self._answer.headers,
+            headers={"content-type": _EVENTS},
             stream=body_of(self._answer),
             request=_NOWHERE,
         )

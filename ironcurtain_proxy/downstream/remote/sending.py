@@ -1,12 +1,25 @@
 """The sending of messages, each as an HTTP request of its own."""
 
 from abc import ABC, abstractmethod
+from collections import deque
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
 from ironcurtain_proxy.downstream.remote.requests import Requester
+
+REPLIES_AT_ONCE: Final = 16
+"""The most answers to the server's own requests that are sent at a time."""
+
+REQUESTS_AT_ONCE: Final = 160
+"""The most requests of ours that a server works on at a time. The others wait for their turn, and
+leave connections for what withdraws a request and for answers."""
+
+_METHOD: Final = b'"method":'
+_HEAD: Final = 128
+"""Bytes of a line in which the proxy writes the method, if there is one."""
 
 
 class Sending(ABC):
@@ -17,6 +30,8 @@ class Sending(ABC):
         self._url = url
         self._inbound = inbound
         self._unsent: list[bytes] = []
+        self._replies: deque[bytes] = deque()
+        self._replying = 0
         self._backlog = 0
         self._group: TaskGroup | None = None
         self._closed = False
@@ -38,8 +53,25 @@ class Sending(ABC):
         self._backlog += len(line)
         if self._group is None:
             self._unsent.append(line)
-        else:
+        elif _METHOD in line[:_HEAD]:
             self._group.start_soon(self._deliver, line)
+        else:
+            self._reply(line, self._group)
+
+    def _reply(self, line: bytes, group: TaskGroup) -> None:
+        # Attack: a server that asks thousands of things at once, each of which would be a request
+        # that waits for a connection.
+        self._replies.append(line)
+        if self._replying < REPLIES_AT_ONCE:
+            self._replying += 1
+            group.start_soon(self._deliver_replies)
+
+    async def _deliver_replies(self) -> None:
+        try:
+            while self._replies:
+                await self._deliver(self._replies.popleft())
+        finally:
+            self._replying -= 1
 
     def abort(self) -> None:
         """Stop sending."""

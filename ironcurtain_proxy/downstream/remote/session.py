@@ -51,7 +51,7 @@ class HttpSession:
             self._transport = StreamableHttp(requester, endpoint.url, self._inbound)
 
     sandboxed: Final = False
-    """Nothing of it runs here."""
+    """Whether the server runs in a sandbox here: it runs on another machine."""
     pid: Final = None
     last_words: Final = ""
 
@@ -79,7 +79,7 @@ class HttpSession:
             await self._requester.close()
 
     def ending(self) -> str:
-        """Why the session is over."""
+        """The reason for the end of the session."""
         return self._inbound.why
 
     # --- the sink

@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 import httpx2
 
+from ironcurtain_proxy.downstream.remote import sending
 from ironcurtain_proxy.downstream.remote.answering import is_answer_to
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
 from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester
@@ -44,7 +45,8 @@ _OLDER: Final = frozenset({400, 404, 405})
 """The status codes with which a server of the older transport answers a message."""
 
 _RETRY: Final = 1.0
-_SHORTEST_RETRY: Final = 0.1
+_SHORTEST_RETRY: Final = 100
+"""Milliseconds that a server may ask for."""
 _LONGEST_RETRY: Final = 30.0
 _ATTEMPTS: Final = 5
 """A broken stream is taken up so many times in a row without an event in between."""
@@ -70,6 +72,9 @@ class StreamableHttp(Sending):
         self._session: dict[str, str] = {}
         self._greeted = anyio.Event()
         self._under_way: dict[MessageId, anyio.CancelScope] = {}
+        self._waiting: set[MessageId] = set()
+        """The requests among them that the server has not heard of."""
+        self._turns = anyio.CapacityLimiter(sending.REQUESTS_AT_ONCE)
         self.older: bytes | None = None
         """The greeting, if the server refused it as servers of the older transport do."""
 
@@ -85,15 +90,19 @@ class StreamableHttp(Sending):
         message = decode(line)
         if isinstance(message, Malformed):
             raise TypeError("what we write can be read")
-        method = message.get("method")
+        method, params = message.get("method"), message.get("params")
+        if method == "notifications/cancelled" and self._is_withdrawn_unsent(params):
+            self._backlog -= len(line)
+            return
         request_id = message_id(message.get("id")) if "method" in message else None
-        if not str(method).endswith("initialize") and method != "notifications/initialized":
-            await self._greeted.wait()
         try:
             with anyio.CancelScope() as scope:
-                if request_id is not None:
+                if request_id is None:
+                    await self._until_greeted(method)
+                    await self._exchange(line, None, is_greeting=False)
+                else:
                     self._under_way[request_id] = scope
-                await self._exchange(line, request_id, is_greeting=method == "initialize")
+                    await self._request(line, request_id, method)
         except DownstreamError as error:
             if request_id is not None:
                 self._inbound.lose(request_id, error)
@@ -102,7 +111,32 @@ class StreamableHttp(Sending):
         finally:
             if request_id is not None:
                 del self._under_way[request_id]
-        self._note_sent(method, message.get("params"))
+        self._note_sent(method, params)
+
+    async def _until_greeted(self, method: Json) -> None:
+        if not str(method).endswith("initialize") and method != "notifications/initialized":
+            await self._greeted.wait()
+
+    async def _request(self, line: bytes, request_id: MessageId, method: Json) -> None:
+        """Send a request when its turn comes. Until then it can be withdrawn without a trace."""
+        self._waiting.add(request_id)
+        try:
+            await self._until_greeted(method)
+            async with self._turns:
+                self._waiting.remove(request_id)
+                await self._exchange(line, request_id, is_greeting=method == "initialize")
+        finally:
+            if request_id in self._waiting:
+                self._waiting.remove(request_id)
+                self._backlog -= len(line)
+
+    def _is_withdrawn_unsent(self, params: Json) -> bool:
+        """Drop a request that the server has not heard of. False: it may have."""
+        withdrawn = message_id(params.get("requestId")) if isinstance(params, dict) else None
+        if withdrawn is None or withdrawn not in self._waiting:
+            return False
+        self._under_way[withdrawn].cancel()
+        return True
 
     def _note_sent(self, method: Json, params: Json) -> None:
         if method == "notifications/initialized":
@@ -210,7 +244,7 @@ class StreamableHttp(Sending):
         self, response: Response, request_id: MessageId, *, is_greeting: bool
     ) -> None:
         """Read the stream of a request to its answer; take it up again where it breaks."""
-        place = _Place()
+        place = Place()
         lost = UnansweredError(f'server "{self._server}" ended its stream without an answer')
         if await self._read(response, place, request_id, is_greeting=is_greeting):
             return
@@ -235,7 +269,7 @@ class StreamableHttp(Sending):
     async def _read(
         self,
         response: Response,
-        place: "_Place",
+        place: "Place",
         request_id: MessageId | None,
         *,
         is_greeting: bool = False,
@@ -265,7 +299,7 @@ class StreamableHttp(Sending):
 
     async def _listen(self) -> None:
         """Read the stream that belongs to no request, if the server has one."""
-        place = _Place()
+        place = Place()
         while True:
             headers: Mapping[str, str] = {**EVENTS, **self._session}
             if place.last_event:
@@ -285,8 +319,8 @@ class StreamableHttp(Sending):
             except ServerUnavailableError:
                 pass  # as above
             except DownstreamError:
-                # Too large, or no answer: it is not asked for again.
-                place = _Place()
+                # Too large, or no stream: the same event is not asked for again.
+                place.last_event = ""
             await anyio.sleep(place.pause())
 
     def _has_no_stream(self, status: int) -> bool:
@@ -303,7 +337,7 @@ class StreamableHttp(Sending):
                 await anyio.sleep(_LOOK_AGAIN)
 
 
-class _Place:
+class Place:
     """The position of a stream at its end."""
 
     def __init__(self) -> None:
@@ -312,10 +346,12 @@ class _Place:
         self._retry = _RETRY
 
     def note(self, event: httpx2.ServerSentEvent) -> None:
+        """An event has arrived."""
         if event.id and event.id.isascii() and event.id.isprintable():
             self.last_event = event.id
         if event.retry is not None:
-            self._retry = min(max(event.retry / 1000, _SHORTEST_RETRY), _LONGEST_RETRY)
+            # As integers: one of 400 digits is no float.
+            self._retry = min(max(event.retry, _SHORTEST_RETRY), int(1000 * _LONGEST_RETRY)) / 1000
         self.attempts = 0
 
     def pause(self) -> float:

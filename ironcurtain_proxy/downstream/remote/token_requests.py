@@ -93,7 +93,7 @@ async def metadata_of(client: httpx2.AsyncClient, issuer: str) -> Metadata:
         if status == _OK:
             try:
                 found = _metadata(body)
-            except MsgspecError:
+            except (MsgspecError, RecursionError):
                 continue
             if found.issuer.rstrip("/") == issuer.rstrip("/"):
                 return found
@@ -125,7 +125,7 @@ async def request_token(
         raise RefusedError
     try:
         found = _token(body) if status == _OK else None
-    except MsgspecError:
+    except (MsgspecError, RecursionError):
         found = None
     if found is None or found.token_type.lower() != "bearer" or not _fits(found.access_token):
         raise ServerUnavailableError(f"the authorization server answered with status {status}")

@@ -20,6 +20,8 @@ from ironcurtain_proxy.snapshots.timeline.planning import RollbackPlan, Rollback
 from ironcurtain_proxy.snapshots.timeline.reading import is_as_seen
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_REMOVABLE: Final = ("user.", "system.posix_acl_")
 _PRIVATE: Final = 0o600
 _OURS: Final = 0o700
 TEMPORARY: Final = ".ironcurtain-rollback.tmp"
@@ -128,6 +130,7 @@ class Application:
             case "pipe":
                 os.mkfifo(TEMPORARY, _PRIVATE, dir_fd=parent)
                 _set_mode_of(parent, TEMPORARY, wanted.mode)
+                _set_time(parent, TEMPORARY, wanted)
             case "directory" | "special" | "lost":
                 raise RollbackError(f"{path}: was never held")
             case _:
@@ -185,8 +188,9 @@ class Application:
             wanted = self._plan.target.get(path)
             if wanted is None or wanted.kind != "directory":
                 continue
-            self._set_mode(path, wanted.mode)
             with self._parent(path) as (parent, name):
+                _set_attributes(parent, name, wanted)
+                _set_mode_of(parent, name, wanted.mode)
                 _set_time(parent, name, wanted)
 
     def _set_mode(self, path: str, mode: int) -> None:
@@ -231,6 +235,28 @@ def _set_mode_of(parent: int, name: str, mode: int) -> None:
             Path(f"/proc/self/fd/{descriptor}").chmod(mode)
         else:
             os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def _set_attributes(parent: int, name: str, wanted: Entry) -> None:
+    """Give a directory its extended attributes, and no others."""
+    if not hasattr(os, "listxattr"):
+        return
+    descriptor = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        present = {one: os.getxattr(descriptor, one) for one in os.listxattr(descriptor)}
+        target = {one: bytes.fromhex(value) for one, value in wanted.attributes}
+        for one in present.keys() - target.keys():
+            # Labels of the system's own stay.
+            if one.startswith(_REMOVABLE):
+                os.removexattr(descriptor, one)
+        for one, value in target.items():
+            if present.get(one) != value:
+                os.setxattr(descriptor, one, value)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
     finally:
         os.close(descriptor)
 

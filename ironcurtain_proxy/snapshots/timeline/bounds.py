@@ -11,19 +11,19 @@ LARGEST_PART: Final = 4
 
 
 def too_many(max_files: int) -> str:
-    """Why a workspace with more files is not held."""
+    """The message about a workspace with more files, which is not held."""
     return f"the workspace has more than {max_files:,} files and directories"
 
 
 def too_large(max_bytes: int) -> str:
-    """Why a workspace with more bytes is not held."""
+    """The message about a workspace with more bytes, which is not held."""
     return f"the workspace holds more than {max_bytes / (1 << 20):,.0f} MiB"
 
 
 def beyond_bounds(
     workspace: str, *, max_files: int, max_bytes: int, caches: Collection[str], state: str
 ) -> str | None:
-    """Why a workspace is not held; None: it is within the bounds. Stops as soon as it knows.
+    """The reason why a workspace is not held; None: it is within the bounds. Stops at the first.
 
     Args:
         workspace: where it is.

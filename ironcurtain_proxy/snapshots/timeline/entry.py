@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     content: str
     """The digest of a file, the target of a link, why a `lost` one is not held."""
     attributes: tuple[tuple[str, str], ...] = ()
-    """Extended ones of a file: names, and values in hexadecimal."""
+    """Extended ones of a file or directory: names, and values in hexadecimal."""
 
 
 Tree: TypeAlias = Mapping[str, Entry]
@@ -75,7 +75,7 @@ def _is_another(before: Entry, after: Entry) -> bool:
 
 def _substance(entry: Entry) -> tuple[object, ...]:
     if entry.kind == "directory":
-        return ("directory",)
+        return entry.kind, entry.attributes
     return entry.kind, entry.size, entry.content, entry.attributes
 
 

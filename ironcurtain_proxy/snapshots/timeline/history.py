@@ -1,14 +1,17 @@
 """The history: the workspace at the oldest point, and all changes since."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Literal, TypeAlias
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.timeline import Change, ChangeKind
 from ironcurtain_proxy.snapshots.timeline.entry import Entry
 
 PointKind: TypeAlias = Literal["call", "rollback"]
+
+_TICK: Final = timedelta(milliseconds=20)
+"""A file system's times may lag so far behind the clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +35,8 @@ class Noted:
 
     path: str
     kind: ChangeKind | None
-    """None: no change of content. It is the same file under more or fewer names, or another file
-    with the same content."""
+    """The kind of change; None: the content is unchanged. It is the same file under more or fewer
+    names, or another file with the same content."""
     after: Entry | None
 
 
@@ -54,9 +57,11 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The end of a call, whose changes are all noted before this."""
+    """The end of a call, whose changes that the kernel told of are all noted before this."""
 
     number: int
+    at: datetime | None = None
+    """None: an earlier version of the program did not write it."""
 
 
 Record: TypeAlias = Point | Delta | Settled
@@ -68,7 +73,7 @@ class Dropped:
 
     points: int = 0
     until: datetime | None = None
-    """When the last of them was made."""
+    """The time of the last dropped point."""
 
 
 @dataclass(slots=True)
@@ -102,6 +107,27 @@ class History:
         settled = {record.number for record in self.records if isinstance(record, Settled)}
         return frozenset([point.number for point in self.points()]) - settled
 
+    def during(self, ctime_ns: int, now: datetime) -> frozenset[int]:
+        """The calls that were in progress when a path was last changed.
+
+        Args:
+            ctime_ns: the path's time of change, which the kernel alone sets.
+            now: the end of those in progress.
+        """
+        ends = {one.number: one.at for one in self.records if isinstance(one, Settled)}
+        try:
+            moment = datetime.fromtimestamp(ctime_ns / 1e9, now.tzinfo)
+        except (OverflowError, ValueError, OSError):
+            return frozenset()
+        return frozenset(
+            [
+                point.number
+                for point in self.points()
+                if (end := ends.get(point.number, now)) is not None
+                and point.at - _TICK <= moment <= end
+            ]
+        )
+
     def state(self, before: int | None = None) -> dict[str, Entry]:
         """The workspace at a point; None: at the last scan."""
         tree = dict(self.base)
@@ -115,6 +141,12 @@ class History:
                     else:
                         tree[noted.path] = noted.after
         return tree
+
+    def ever(self) -> Iterator[Mapping[str, Entry]]:
+        """Every known state of every path, in several trees."""
+        yield self.base
+        for delta in self._deltas():
+            yield {noted.path: noted.after for noted in delta.changes if noted.after is not None}
 
     def starts(self) -> list[dict[str, Entry]]:
         """The workspace before the first call of each session."""
@@ -144,7 +176,7 @@ class History:
         )
 
     def others(self, number: int) -> dict[str, frozenset[int]]:
-        """The other calls that changed each path since a point; no numbers: no known call."""
+        """The numbers of other calls that changed each path since a point; empty: no known call."""
         found: dict[str, frozenset[int]] = {}
         for delta in self.since(number):
             if delta.calls != {number}:

@@ -136,7 +136,7 @@ class Keeper:
                 elif found is None:
                     raise FileNotFoundError
                 self.history = found
-                self.scanner.assume(found.state())
+                self.scanner.assume(found.state(), found.ever())
                 if self._is_owner:
                     self.blobs.keep(found.digests())
                     self._drop_old()
@@ -247,7 +247,7 @@ class Keeper:
         with self.writing():
             # What the kernel tells of came after these calls.
             self.note(self.look(), self._open)
-            self.note(self.look(everything=True), self._open | self._since_full)
+            self.note_untold(self.look(everything=True), self._open | self._since_full)
             self._since_full.clear()
             self._drop_old()
 
@@ -285,16 +285,31 @@ class Keeper:
             self.history.base = dict(self.scanner.known.all())
             self._rewrite()
             return
+        self.scanner.hold({one.path: one.before for one in differences if one.before})
         changes = [noted for one in differences if (noted := _noted(one)) is not None]
         if changes:
             delta = Delta(frozenset(calls), tuple(changes))
             self.history.add(delta)
             self._write(delta)
 
+    def note_untold(self, differences: list[Difference], others: frozenset[int] | set[int]) -> None:
+        """Record differences that the kernel may not have told of, such as those by a hard link.
+
+        They are changes of the calls that were in progress at the time of change; where there was
+        none, of `others`.
+        """
+        by_calls: dict[frozenset[int], list[Difference]] = {}
+        now = self._now()
+        for one in differences:
+            found = self.history.during(one.after.ctime_ns, now) if one.after else frozenset()
+            by_calls.setdefault(found or frozenset(others), []).append(one)
+        for calls, those in by_calls.items():
+            self.note(those, calls)
+
     def settled(self, number: int) -> None:
         """Record the end of a call."""
         self._open.discard(number)
-        record = Settled(number)
+        record = Settled(number, self._now())
         self.history.add(record)
         self._write(record)
 

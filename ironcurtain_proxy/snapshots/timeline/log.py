@@ -191,7 +191,7 @@ def _row(record: Record) -> Json:
                 ],
             ]
         case Settled():
-            return ["settled", record.number]
+            return ["settled", record.number, record.at.isoformat() if record.at else None]
         case _:
             assert_never(record)
 
@@ -211,8 +211,9 @@ def _record(row: Json) -> Record:
         case ["changed", [*calls], [*changes]]:
             known = [call for call in calls if isinstance(call, int)]
             return Delta(frozenset(known), tuple([_noted(change) for change in changes]))
-        case ["settled", int(number)]:
-            return Settled(number)
+        case ["settled", int(number), *at]:
+            ended = at[0] if at else None
+            return Settled(number, datetime.fromisoformat(str(ended)) if ended else None)
         case _:
             raise ValueError
 

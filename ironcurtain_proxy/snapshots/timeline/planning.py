@@ -49,7 +49,7 @@ class RollbackPlan:
     lost: tuple[RollbackStep, ...] = ()
     """Paths that should be restored and were never held."""
     others: frozenset[int] = frozenset()
-    """Other calls that it undoes."""
+    """The numbers of other calls that the rollback undoes."""
     stays: tuple[str, ...] = ()
     """Files of the call that stay: objects of a repository that later commits may need."""
 

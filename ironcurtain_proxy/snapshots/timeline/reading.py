@@ -23,7 +23,7 @@ CHANGING: Final = "it changed while it was read"
 
 
 class FullError(Exception):
-    """There is no space left for copies."""
+    """A store of copies without free space."""
 
 
 class Reader:
@@ -53,7 +53,7 @@ class Reader:
             return self._file(parent, name, found)
         recent = _is_recent(found, time.time_ns())
         if stat.S_ISDIR(mode):
-            return _entry("directory", found, ""), False
+            return _entry("directory", found, "", _attributes_of_directory(parent, name)), False
         if stat.S_ISLNK(mode):
             try:
                 return _entry("link", found, os.readlink(name, dir_fd=parent)), recent
@@ -115,6 +115,20 @@ def _attributes(descriptor: int) -> tuple[tuple[str, str], ...]:
         if error.errno == errno.ENOTSUP:
             return ()
         raise
+
+
+def _attributes_of_directory(parent: int, name: str) -> tuple[tuple[str, str], ...]:
+    """The attributes, such as access lists; none where they cannot be read."""
+    try:
+        descriptor = os.open(name, _READ | os.O_DIRECTORY, dir_fd=parent)
+    except OSError:
+        return ()
+    try:
+        return _attributes(descriptor)
+    except OSError:
+        return ()
+    finally:
+        os.close(descriptor)
 
 
 def _moment(found: os.stat_result) -> tuple[int, int]:

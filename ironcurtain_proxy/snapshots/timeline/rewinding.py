@@ -68,7 +68,7 @@ class RollbackOutcome:
     id: str | None
     """The point by which the rollback can be undone; None: nothing was done."""
     others: tuple[Point, ...]
-    """Other calls that it undoes."""
+    """The points of other calls that the rollback undoes."""
     nobodys: tuple[Change, ...]
     """Changes since the point that no known call made."""
     conflicts: tuple[str, ...] = ()
@@ -199,7 +199,9 @@ class _TimelineRollback:
         keeper, request = self._keeper, self._request
         number = request.point.number
         if keeper.history.point(number) is None:
-            raise NoPointError("the point was dropped meanwhile: see rollback --list")
+            raise NoPointError(
+                "the point was dropped meanwhile: `ironcurtain-proxy rollback --list` has the rest"
+            )
         self._look()
         plan = self._plan()
         outcome = self._outcome(plan)
@@ -221,7 +223,7 @@ class _TimelineRollback:
         keeper = self._keeper
         under_way = keeper.history.unsettled()
         keeper.scanner.read_again(keeper.history.ever_touched())
-        keeper.note(keeper.look(everything=True), under_way)
+        keeper.note_untold(keeper.look(everything=True), under_way)
         before = keeper.history.state(self._request.point.number)
         while not self._request.dry_run:
             shut = [

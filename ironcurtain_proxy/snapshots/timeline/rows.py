@@ -16,7 +16,7 @@ def encoded(text: str) -> str:
 
 
 def decoded(text: str) -> str:
-    """The reverse."""
+    """The name of an encoded text."""
     return os.fsdecode(text.encode("latin-1"))
 
 
@@ -30,7 +30,7 @@ def row_of(entry: Entry) -> list[Json]:
 
 
 def entry_of(row: Json) -> Entry:
-    """The reverse.
+    """The entry of a row.
 
     Raises:
         ValueError: it is no entry.

@@ -84,17 +84,32 @@ class Scanner:
         self._again: dict[str, set[str]] = {}
         self._recent: dict[str, None] = {}
         self._control: tuple[str, ...] = ()
+        self._held: set[str] = set()
+        """Directories with the name of a cache that were once held."""
         self._seen: dict[str, dict[str, Entry]] = {}
         self._seen_again: dict[str, set[str]] = {}
         self._count = 0
         self._bytes = 0
         self._everything = True
 
-    def assume(self, tree: Mapping[str, Entry]) -> None:
-        """Begin with the state of an earlier session; the next scan is complete."""
+    def assume(self, tree: Mapping[str, Entry], ever: Iterable[Mapping[str, Entry]]) -> None:
+        """Begin with the state of an earlier session; the next scan is complete.
+
+        Args:
+            tree: the state.
+            ever: what was held before.
+        """
+        for earlier in ever:
+            self.hold(earlier)
         self.known.assume(without(tree, self.left_out))
         self.read_again(self.known.lost)
         self.events.missed = True
+
+    def hold(self, tree: Mapping[str, Entry]) -> None:
+        """Scan the directories of an earlier state even if they look like caches by now."""
+        for path, entry in tree.items():
+            if entry.kind == "directory" and path.rpartition("/")[2] in self._caches:
+                self._held.add(path)
 
     def read_again(self, paths: Iterable[str]) -> None:
         """Ignore the times of these files at the next scan."""
@@ -250,8 +265,8 @@ class Scanner:
         if below in self.left_out:
             return
         if stat.S_ISDIR(status.st_mode):
-            # What is held stays held: a call could make it look like a cache.
-            held = below in self.known.directories
+            # What was held stays held: a call could make it look like a cache.
+            held = below in self.known.directories or below in self._held
             if not held and is_cache(path, name, descriptor, self._caches):
                 return
         try:

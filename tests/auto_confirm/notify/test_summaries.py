@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_confirm.approval_tally import ApprovalTally
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.notify import notifier as notifications
 from ironcurtain_proxy.auto_confirm.notify.channels import (
@@ -23,7 +22,7 @@ from ironcurtain_proxy.auto_confirm.notify.channels import (
     WebhookChannel,
 )
 from ironcurtain_proxy.auto_confirm.notify.notices import summary_notice
-from ironcurtain_proxy.auto_confirm.notify.notifier import Summaries
+from ironcurtain_proxy.auto_confirm.notify.notifier import ApprovalTally, Summaries
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import decided
 from tests.auto_confirm.notify.listeners import (

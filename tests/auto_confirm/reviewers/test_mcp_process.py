@@ -119,7 +119,7 @@ async def test_a_question_that_expires_is_cancelled_and_a_late_result_is_none(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with reviewing(server("tardy_in_calls")) as reviewer:
-        silent = escalation(tool="patience", seconds=0.5)
+        silent = escalation(tool="patience", seconds=2.0)
         assert isinstance(await reviewer.ask(escalation()), Approved)
         assert await reviewer.ask(silent) == Declined(by="timeout", kind="expired")
         ruling = await reviewer.ask(escalation())

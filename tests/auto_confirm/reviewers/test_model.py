@@ -37,7 +37,10 @@ from tests.llm.scripted_model import ScriptedModel, Step, scripted_model
 from tests.mailbox.mailbox_fixture import CLOCK, escalation
 from tests.questions import a_question
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.worker("litellm"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 
 BRIEFING = Briefing(operation="delete", risk=80, factors=(("HIGH", 80),), reason="High risk")
 

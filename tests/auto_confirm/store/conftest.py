@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -13,9 +13,18 @@ from sqlalchemy.engine import make_url
 
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from tests.auto_confirm.store.postgres import find, running_server
+from tests.auto_confirm.store.used_again import UsedAgain
 from tests.fakes import FakeClock
 
 _NUMBERS = count(1)
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all these files, with one server of PostgreSQL."""
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.worker("postgresql"))
 
 
 @pytest.fixture(scope="session")
@@ -38,8 +47,7 @@ def postgres_server() -> Iterator[str]:
 def postgres_template(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of a database in which only the tables are made: to copy it is quicker."""
     name = f"store_{os.getpid()}_template"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} STRATEGY file_copy".encode())
+    _say(postgres_server, f"CREATE DATABASE {name} STRATEGY file_copy")
     open_store(_url_of(postgres_server, name), tmp_path_factory.mktemp("none"), FakeClock()).close()
     return name
 
@@ -52,18 +60,30 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return state / "interactions.db"
 
 
+@pytest.fixture(scope="session")
+def used_again(postgres_server: str, postgres_template: str) -> UsedAgain:
+    """Databases with the tables of a store."""
+    return UsedAgain(
+        template=postgres_template,
+        url_of=partial(_url_of, postgres_server),
+        make=partial(_make, postgres_server, postgres_template),
+        remove=partial(_remove, postgres_server),
+    )
+
+
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """An empty database of the test's own."""
-    with _database(postgres_server, "template1") as url:
-        yield url
+    name = _make(postgres_server, "template1")
+    yield _url_of(postgres_server, name)
+    _remove(postgres_server, name)
 
 
 @pytest.fixture
-def postgres_store_url(postgres_server: str, postgres_template: str) -> Iterator[str]:
+def postgres_store_url(postgres_server: str, used_again: UsedAgain) -> Iterator[str]:
     """A database of the test's own, with the tables of a store."""
-    with _database(postgres_server, postgres_template) as url:
-        yield url
+    with used_again.one() as name:
+        yield _url_of(postgres_server, name)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -114,15 +134,19 @@ def _copied(template: Path, state: Path) -> None:
     shutil.copy(template, state)
 
 
-@contextmanager
-def _database(server: str, template: str) -> Iterator[str]:
+def _make(server: str, template: str) -> str:
     name = f"store_{os.getpid()}_{next(_NUMBERS)}"
+    _say(server, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+    return name
+
+
+def _remove(server: str, name: str) -> None:
+    _say(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def _say(server: str, statement: str) -> None:
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(
-            f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy".encode()
-        )
-        yield _url_of(server, name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+        connection.execute(statement.encode())
 
 
 def _url_of(server: str, database: str) -> str:

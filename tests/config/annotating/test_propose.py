@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.config.annotating.described import described, elsewhere
+from ironcurtain_proxy.config.annotating.described import described
 from ironcurtain_proxy.config.annotating.proposal import ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.model.annotation import ToolEffect
@@ -259,7 +259,7 @@ def test_no_path_of_a_server_elsewhere_is_one_of_this_machine() -> None:
             "inputSchema": {"type": "object", "properties": {"command": text()}},
         },
     ]
-    write, run = elsewhere(described("far", "far", listed)).tools
+    write, run = described("far", "far", listed, is_remote=True).tools
     assert roles(write.proposal, "path") == {"unclear"}
     assert roles(write.proposal, "files").isdisjoint(PATHS)
     assert roles(write.proposal, "url") == {"fetch-url"}

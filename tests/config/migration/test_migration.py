@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.config.migration.migration import migrate, migrated_mode, plan_of
+from ironcurtain_proxy.config.migration.legacy_switch import migrated_mode
+from ironcurtain_proxy.config.migration.migration import migrate, plan_of
 from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.json import Json
@@ -327,7 +328,7 @@ def test_a_file_that_cannot_be_rewritten_is_said_and_left(
     text = "security:\n  interceptor:\n    approvalRequired: true\n"
     file = written(at_home, text, "mine.yaml")
     assert main(["config", "migrate", "--config", str(file)]) == 1
-    assert "write it in yourself" in capsys.readouterr().err
+    assert "add the setting by hand" in capsys.readouterr().err
     assert file.read_text(encoding="utf-8") == text
 
 

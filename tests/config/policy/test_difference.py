@@ -89,7 +89,9 @@ def test_another_annotation_makes_another_digest() -> None:
 
 
 def test_a_rule_about_the_workspace_is_the_same_rule_in_each_workspace() -> None:
-    there = Policy(rules=(replace(RULE, paths=replace(RULE.paths, within=THERE)),))  # type: ignore[type-var]
+    assert RULE.paths is not None
+    paths = PathCondition(roles=RULE.paths.roles, within=THERE)
+    there = Policy(rules=(replace(RULE, paths=paths),))
     assert digest(there, workspace=THERE) == digest()
     assert digest(there, workspace=HERE) != digest()
     assert digest(workspace=None) != digest()

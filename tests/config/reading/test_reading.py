@@ -65,7 +65,7 @@ def test_a_slip_is_found_with_line_and_column(text: str, message: str) -> None:
 )
 def test_two_equal_keys_are_refused(text: str, place: str) -> None:
     """G1: what a reader sees first is not what a parser keeps."""
-    assert parsed(text)[1] == [f"{place}: the key is there twice"]
+    assert parsed(text)[1] == [f"{place}: the key occurs twice: remove one"]
 
 
 def test_a_byte_order_mark_does_no_harm() -> None:
@@ -90,7 +90,7 @@ def test_yaml_says_what_json_could(text: str, document: Json) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\na: 2", "$.a: the key is there twice"),
+        ("a: 1\na: 2", "$.a: the key occurs twice: remove one"),
         ("a: &x [1]\nb: *x", "$.b: anchors and aliases are not supported"),
         ("on: 1", ": line 1: a key must be text: put it in quotes"),
         ("a: 2026-01-01", '$.a: YAML reads this as "date": put it in quotes'),

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import orjson
 import uvicorn
@@ -22,6 +23,9 @@ from ironcurtain_proxy.model.server import ServerSpec
 from tests.downstream.scripted_servers import OPTIONS, running
 
 Message = dict[str, Json]
+
+HERE: Final[list[Json]] = ["127.0.0.1"]
+"""The addresses at which a server of this machine may be."""
 
 _HOME = Path("/home/nobody")
 
@@ -68,7 +72,7 @@ class Site:
         request = Request(scope, receive)
         body = await request.body()
         heard = Heard(request.method, request.url.path, dict(request.headers))
-        if body:
+        if body and "json" in heard.headers.get("content-type", ""):
             heard.body = orjson.loads(body)
         self.heard.append(heard)
         answer = None if self.handler is None else await self.handler(heard)

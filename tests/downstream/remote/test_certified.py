@@ -1,10 +1,6 @@
 """Logins with an authorization server that is no code of ours, nor of the SDK's."""
 
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -13,26 +9,16 @@ from msgspec.structs import replace as changed
 
 from ironcurtain_proxy.downstream.remote.browser_login import log_in
 from ironcurtain_proxy.downstream.remote.logins import LoginFile
-from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.remote import RemoteEndpoint
+from tests import program
 from tests.downstream.remote.authorization import browse
 from tests.downstream.remote.certified import Certified, a_certified_authority
-from tests.downstream.remote.site import Site, remote, serving
-from tests.downstream.scripted_servers import OPTIONS, running, text_of
+from tests.downstream.remote.renewing import read_once, using
+from tests.downstream.remote.site import HERE, Site, remote, serving
+from tests.downstream.scripted_servers import text_of
 
 pytestmark = pytest.mark.anyio
-
-HERE: list[Json] = ["127.0.0.1"]
-RENEWING = """
-import sys, anyio
-from pathlib import Path
-from tests.downstream.remote.test_certified import read_once
-print("ready", flush=True)
-sys.stdin.readline()
-anyio.run(read_once, sys.argv[1], Path(sys.argv[2]))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -47,24 +33,10 @@ def site(authority: Certified) -> Iterator[Site]:
         yield found
 
 
-@asynccontextmanager
-async def using(url: str, path: Path) -> AsyncIterator[DownstreamServers]:
-    spec = remote(url, addresses=HERE)
-    async with running(spec, options=replace(OPTIONS, logins=path)) as servers:
-        yield servers
-
-
-async def read_once(url: str, path: Path) -> None:
-    """What one proxy does with a login: start, and call."""
-    async with using(url, path) as servers:
-        assert await text_of(servers, "read") == "done"
-
-
-def _waiting(command: list[str]) -> "subprocess.Popen[str]":
+def _waiting(url: str, path: Path) -> program.Forked:
     """A process that has imported everything, and waits for a line."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    process = program.start_here("tests.downstream.remote.renewing", url, str(path))
+    assert process.stdout.readline() == b"ready\n"
     return process
 
 
@@ -99,15 +71,10 @@ async def test_processes_that_renew_at_once_show_no_token_twice(
     login = file.current()
     assert login is not None
     file.write(changed(login, expires_at=1.0))
-    command = [sys.executable, "-c", RENEWING, site.url, str(tmp_path)]
-    proxies = [_waiting(command) for _ in range(4)]
+    proxies = [_waiting(site.url, tmp_path) for _ in range(4)]
     for proxy in proxies:
-        assert proxy.stdin is not None
-        proxy.stdin.write("\n")
-        proxy.stdin.flush()
-    for proxy in proxies:
-        await anyio.to_thread.run_sync(proxy.communicate)
-    assert [proxy.returncode for proxy in proxies] == [0] * 4
+        proxy.stdin.write(b"\n")
+    assert [await anyio.to_thread.run_sync(proxy.wait) for proxy in proxies] == [0] * 4
     now = file.current()
     assert now is not None
     assert await authority.scopes_of(now.access_token) == {"notes:read"}

@@ -1,5 +1,6 @@
 """Logins to servers over HTTP, with a real authorization server: got, used, renewed, refused."""
 
+import bz2
 import errno
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -202,6 +203,35 @@ async def test_an_authorization_server_elsewhere_in_the_network_is_not_asked(
     assert not authority.asked
 
 
+@pytest.mark.parametrize("what", ["metadata", "token"])
+async def test_an_authorization_server_that_nests_its_answer_too_deeply_gives_no_token(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    deep = b'{"a":' + b"[" * 3000 + b"]" * 3000 + b',"issuer":"x"}'
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.path == "/mcp":
+            return Response(status_code=401)
+        if what == "token" and heard.path.startswith("/.well-known/"):
+            here = f"http://{heard.headers['host']}"
+            return JSONResponse({"issuer": here, "token_endpoint": f"{here}/token"})
+        return Response(deep, media_type="application/json")
+
+    with serving(Site(handler=handler)) as site:
+        here = f"http://127.0.0.1:{site.port}"
+        own: Json = {
+            "clientId": "me",
+            "clientSecret": "${SECRET}",
+            "issuer": here,
+            "grant": "client-credentials",
+        }
+        async with using(site, tmp_path, {"SECRET": "secret"}, oauth=own) as servers:
+            with pytest.raises(DownstreamError):
+                await text_of(servers, "echo")
+    assert "authorization server" in caplog.text
+    assert "defect" not in caplog.text
+
+
 async def test_the_page_takes_the_state_of_this_login_only(site: Site) -> None:
     async def attack(url: str) -> None:
         there = httpx2.URL(httpx2.URL(url).params["redirect_uri"])
@@ -218,6 +248,31 @@ async def test_the_page_takes_the_state_of_this_login_only(site: Site) -> None:
 async def test_a_server_without_oauth_needs_no_login() -> None:
     with serving(Site()) as open_site, pytest.raises(LoginFailedError, match="wants no login"):
         await log_in("one", endpoint_of(open_site), None, browse)
+
+
+async def test_an_authorization_server_chooses_no_codec_for_its_refusal() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        here = refusing.url.removesuffix("/mcp")
+        match heard.path.split("/")[1:]:
+            case ["mcp"]:
+                return Response(status_code=401)
+            case [".well-known", "oauth-protected-resource", *_]:
+                return JSONResponse({"resource": refusing.url, "authorization_servers": [here]})
+            case [".well-known", *_]:
+                places = ("authorization", "token", "registration")
+                found = {f"{one}_endpoint": f"{here}/{one}" for one in places}
+                more = {
+                    "response_types_supported": ["code"],
+                    "code_challenge_methods_supported": ["S256"],
+                }
+                return JSONResponse({"issuer": here, **found, **more})
+            case _:
+                kind = {"content-type": "text/plain; charset=bz2"}
+                return Response(bz2.compress(b"no"), status_code=400, headers=kind)
+
+    refusing = Site(handler=handler)
+    with serving(refusing), pytest.raises(LoginFailedError, match="Registration failed: 400"):
+        await log_in("one", endpoint_of(refusing), None, browse)
 
 
 async def test_a_login_that_others_could_have_written_is_not_used(

@@ -2,6 +2,7 @@
 
 import gzip
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import anyio
@@ -9,6 +10,8 @@ import orjson
 import pytest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from ironcurtain_proxy.downstream.remote import sending, streamable
+from ironcurtain_proxy.downstream.remote.sending import REPLIES_AT_ONCE
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import (
     CallLostError,
@@ -139,6 +142,69 @@ async def test_a_connection_that_breaks_loses_its_call_as_one_that_may_have_been
             await servers.forward(a_call("echo"))
 
 
+async def test_a_call_that_is_withdrawn_before_its_turn_is_never_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sending, "REQUESTS_AT_ONCE", 4)
+    released = threading.Event()  # the site has a loop of its own
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said == "tools/call":
+            await anyio.to_thread.run_sync(released.wait, 20)
+        return None
+
+    def names() -> list[Json]:
+        return [one.body["params"]["name"] for one in site.said("tools/call")]  # type: ignore[index, call-overload]
+
+    site = Site(handler=handler, tools=["first", "late", "last"])
+    async with talking_to(site) as servers, anyio.create_task_group() as calls:
+        for _ in range(4):
+            calls.start_soon(text_of, servers, "first")
+        await until(lambda: len(names()) == 4)
+        with anyio.move_on_after(0.2):
+            await text_of(servers, "late")
+        calls.start_soon(text_of, servers, "last")
+        released.set()
+    assert names() == ["first"] * 4 + ["last"]
+    assert site.said("notifications/cancelled") == []
+
+
+async def test_a_server_that_asks_much_at_once_is_answered_by_few_requests_at_a_time() -> None:
+    asked = 400
+    replied, most, now = 0, 0, 0
+    first, every = anyio.Event(), anyio.Event()
+
+    async def send() -> AsyncIterator[bytes]:
+        for number in range(asked):
+            yield event({"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"})
+        with anyio.fail_after(20):
+            await every.wait()
+        yield event(done(call))
+
+    call: Heard
+
+    async def handler(heard: Heard) -> Response | None:
+        nonlocal call, replied, most, now
+        if heard.said == "tools/call":
+            call = heard
+            return StreamingResponse(send(), media_type="text/event-stream")
+        if "method" not in heard.body and heard.method == "POST":
+            now += 1
+            most = max(most, now)
+            if now == REPLIES_AT_ONCE:
+                first.set()
+            with anyio.fail_after(20):
+                await first.wait()
+            now, replied = now - 1, replied + 1
+            if replied == asked:
+                every.set()
+        return None
+
+    async with talking_to(Site(handler=handler)) as servers:
+        assert await text_of(servers, "echo") == "done"
+    assert (replied, most) == (asked, REPLIES_AT_ONCE)
+
+
 async def test_a_request_of_the_server_with_our_own_number_is_no_answer() -> None:
     async def handler(heard: Heard) -> Response | None:
         if heard.said != "tools/call":
@@ -154,6 +220,28 @@ async def test_a_request_of_the_server_with_our_own_number_is_no_answer() -> Non
     answers = [one.body["result"] for one in site.heard if "result" in one.body]
     assert {} in answers
     assert {"roots": []} in answers
+
+
+@pytest.mark.parametrize("as_stream", [False, True])
+@pytest.mark.parametrize("depth", [1_500, 30_000])
+async def test_an_answer_nested_too_deeply_fails_its_call_alone(
+    depth: int, *, as_stream: bool
+) -> None:
+    async def handler(heard: Heard) -> Response | None:
+        params = heard.body.get("params")
+        if heard.said != "tools/call" or not isinstance(params, dict) or params["name"] != "deep":
+            return None
+        deep = b"[" * depth + b"]" * depth
+        number = str(heard.body["id"]).encode()
+        answer = b'{"jsonrpc":"2.0","id":%b,"result":{"a":%b}}' % (number, deep)
+        if as_stream:
+            return stream(b"data: " + answer + b"\n\n")
+        return Response(answer, media_type="application/json")
+
+    async with talking_to(Site(handler=handler, tools=["deep", "echo"])) as servers:
+        with pytest.raises(UnansweredError):
+            await text_of(servers, "deep")
+        assert await text_of(servers, "echo") == "done"
 
 
 async def test_what_the_server_says_of_its_own_accord_comes_through_a_stream_of_its_own() -> None:
@@ -195,6 +283,21 @@ async def test_a_server_without_such_a_stream_and_session_is_asked_for_one_once(
         await anyio.sleep(2.2)
     assert [one.method for one in site.heard].count("GET") == 1
     assert [one.said for one in site.heard].count("initialize") == 1
+
+
+async def test_a_server_without_a_usable_stream_is_asked_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streamable, "_RETRY", 0.05)
+
+    async def handler(heard: Heard) -> Response | None:
+        return Response(status_code=500) if heard.method == "GET" else None
+
+    site = Site(handler=handler)
+    async with talking_to(site):
+        # Pauses of 0.05, 0.1, 0.2, 0.4 and 0.8 seconds; without their growth there are 30.
+        await anyio.sleep(1.5)
+    assert 2 <= [one.method for one in site.heard].count("GET") <= 6
 
 
 async def test_a_call_without_an_answer_ends_at_its_deadline_and_is_withdrawn() -> None:

@@ -1,17 +1,24 @@
 """Servers over https: the certificate is the name's, and of a trusted authority."""
 
 import datetime
+import socket
+import ssl
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
+import httpcore2
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from ironcurtain_proxy.downstream.remote.connection import connect
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import DownstreamError
 from tests.downstream.remote.site import Site, remote, serving
@@ -66,6 +73,33 @@ async def test_a_server_with_the_certificate_of_its_name_is_reached(
     with serving(Site(), file) as site:
         async with using(site) as servers:
             assert await text_of(servers, "echo") == "done"
+
+
+async def test_an_answer_from_before_tls_is_not_taken_for_the_servers(tmp_path: Path) -> None:
+    # Attack: a proxy on the way adds an answer of its own to its word that the way is open.
+    file = a_certificate(tmp_path, "localhost")
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(file)
+    forged, own = b"HTTP/1.1 200 OK\r\n\r\nforged", b"from the server"
+
+    def serve(listener: socket.socket) -> None:
+        plain, _ = listener.accept()
+        plain.settimeout(20)
+        plain.sendall(forged)
+        with suppress(OSError), theirs.wrap_socket(plain, server_side=True) as secured:
+            secured.sendall(own)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        ours = await connect("127.0.0.1", listener.getsockname()[1], 20, ())
+        with anyio.fail_after(20):
+            while not ours.has_unread:  # noqa: ASYNC110
+                await anyio.sleep(0.001)
+        with pytest.raises(httpcore2.ConnectError, match="before"):
+            await ours.start_tls(ssl.create_default_context(cafile=file), "localhost", 20)
+        await anyio.to_thread.run_sync(thread.join)
 
 
 @pytest.mark.parametrize("fault", ["unknown authority", "other name", "ended"])

@@ -1,4 +1,7 @@
-"""A session of the client of fastmcp with the command of its arguments, as one JSON object."""
+"""A session of the client of fastmcp with the command of its arguments, as one JSON object.
+
+Instead of a command it takes a URL, with the token in MCP_TOKEN.
+"""
 
 import asyncio
 import json
@@ -8,6 +11,7 @@ import sys
 from fastmcp import Client  # type: ignore[import-not-found, unused-ignore]
 from fastmcp.client.transports import (  # type: ignore[import-not-found, unused-ignore]
     StdioTransport,
+    StreamableHttpTransport,
 )
 
 
@@ -20,7 +24,13 @@ async def main() -> None:
         del total, message
         moves.append(progress)
 
-    transport = StdioTransport(command, args, env=environment)
+    transport = (
+        StreamableHttpTransport(
+            command, headers={"Authorization": f"Bearer {os.environ['MCP_TOKEN']}"}
+        )
+        if command.startswith("http:")
+        else StdioTransport(command, args, env=environment)
+    )
     async with Client(transport, progress_handler=moved) as client:
         tools = await client.list_tools()
         answer = await client.call_tool("answer", {"text": "hello"})

@@ -1,22 +1,28 @@
 """One session through the client of the Python SDK, 1.x or 2.x; prints what it saw as JSON.
 
 python_sdk.py COMMAND [ARGUMENT ...]     with the environment for the proxy as the whole of ours
+python_sdk.py URL                        with the token in MCP_TOKEN
 """
 
 import json
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
 
 import anyio
 from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 IS_FIRST = version("mcp").startswith("1.")
 if IS_FIRST:
+    import httpx as http_library
     import mcp.types as sdk_types
 else:
+    import httpx2 as http_library
     import mcp_types as sdk_types
 
 seen: dict[str, Any] = {"asked": "", "log": [], "progress": [], "changed": 0}
@@ -80,11 +86,24 @@ async def talk(session: ClientSession) -> None:
     seen["added"] = "added" in [tool.name for tool in (await session.list_tools()).tools]
 
 
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[Any, Any]]:
+    command, *args = sys.argv[1:]
+    if command.startswith("http:"):
+        headers = {"Authorization": f"Bearer {os.environ['MCP_TOKEN']}"}
+        http: Any = http_library.AsyncClient(headers=headers, timeout=30, trust_env=False)
+        async with http, streamable_http_client(command, http_client=http) as streams:
+            yield streams[0], streams[1]
+    else:
+        server = StdioServerParameters(command=command, args=args, env=dict(os.environ))
+        async with stdio_client(server) as (read, write):
+            yield read, write
+
+
 async def main() -> None:
-    server = StdioServerParameters(command=sys.argv[1], args=sys.argv[2:], env=dict(os.environ))
     with anyio.fail_after(40):
         async with (
-            stdio_client(server) as (read, write),
+            connected() as (read, write),
             ClientSession(
                 read,
                 write,

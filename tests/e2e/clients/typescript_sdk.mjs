@@ -1,6 +1,7 @@
 // One session through the client of the TypeScript SDK; prints what it saw as JSON.
 //
 //     typescript_sdk.mjs 1|2 COMMAND [ARGUMENT ...]    with the environment for the proxy as ours
+//     typescript_sdk.mjs 1|2 URL                       with the token in MCP_TOKEN
 const [which, command, ...args] = process.argv.slice(2);
 const first = which === "1";
 const { Client } = first
@@ -9,6 +10,9 @@ const { Client } = first
 const { StdioClientTransport } = first
   ? await import("@modelcontextprotocol/sdk/client/stdio.js")
   : await import("@modelcontextprotocol/client/stdio");
+const { StreamableHTTPClientTransport } = first
+  ? await import("@modelcontextprotocol/sdk/client/streamableHttp.js")
+  : await import("@modelcontextprotocol/client");
 const types = first ? await import("@modelcontextprotocol/sdk/types.js") : {};
 const named = (method, schema) => (first ? types[schema] : method);
 
@@ -39,8 +43,15 @@ const call = (name, given, options = {}) => {
 const text = (result) => result.content[0].text;
 const names = async () => (await client.listTools()).tools.map((tool) => tool.name).sort();
 
-const transport = new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" });
-transport.setProtocolVersion = (version) => (seen.version = version);
+const headers = { Authorization: `Bearer ${process.env.MCP_TOKEN}` };
+const transport = command.startsWith("http:")
+  ? new StreamableHTTPClientTransport(new URL(command), { requestInit: { headers } })
+  : new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" });
+const agree = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = (version) => {
+  seen.version = version;
+  agree?.(version);
+};
 await client.connect(transport);
 // Counted as it arrives: this SDK drops progress that comes together with the result.
 const deliver = transport.onmessage;

@@ -70,6 +70,31 @@ def test_what_is_held_stays_held_when_a_call_makes_it_look_like_a_cache(w: Timel
     assert w.picture() == before
 
 
+def test_what_was_held_is_held_again_when_it_comes_back_looking_like_a_cache(w: Timelined) -> None:
+    put(w, "target/source.c")
+    before = w.picture()
+    point, _ = w.call(lambda: w("target").rename(w("aside")))
+    w.call(lambda: (put(w, "Cargo.toml"), w("aside").rename(w("target"))))
+    _, changes = w.call(lambda: w("target/source.c").write_text("x"))
+    assert changes == ["changed target/source.c"]
+    w.back(point, rewind=True)
+    assert w.picture() == before
+
+
+def test_a_directory_that_a_rollback_brings_back_is_held_although_it_looks_like_a_cache(
+    w: Timelined,
+) -> None:
+    put(w, "target/source.c")
+    before = w.picture()
+    first, _ = w.call(lambda: put(w, "target/CACHEDIR.TAG"))
+    second, _ = w.call(lambda: shutil.rmtree(w("target")))
+    w.back(second)
+    _, changes = w.call(w("target/source.c").unlink)
+    assert changes == ["deleted target/source.c"]
+    w.back(first, rewind=True)
+    assert w.picture() == before
+
+
 def test_a_branch_that_is_named_like_a_cache_comes_back(w: Timelined) -> None:
     def git(*words: str) -> str:
         command = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-C", str(w.top), *words]

@@ -128,6 +128,25 @@ def test_a_pipe_comes_back(w: Timelined) -> None:
     assert w.picture() == before
 
 
+def test_attributes_of_a_directory_come_back(w: Timelined) -> None:
+    for name in ("changed", "deleted"):
+        w(name).mkdir()
+        os.setxattr(w(name), "user.kept", b"before")
+
+    def strip() -> None:
+        os.removexattr(w("changed"), "user.kept")
+        os.setxattr(w("changed"), "user.new", b"x")
+        w("deleted").rmdir()
+
+    point, changes = w.call(strip)
+    assert changes == ["changed changed", "deleted deleted"]
+    w.back(point)
+    for name in ("changed", "deleted"):
+        assert {one: os.getxattr(w(name), one) for one in os.listxattr(w(name))} == {
+            "user.kept": b"before"
+        }
+
+
 def test_a_sparse_file_of_four_gibibytes_is_held_by_what_is_in_it(w: Timelined) -> None:
     with w("sparse").open("wb") as file:
         file.truncate(4 << 30)

@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ironcurtain_proxy.model.timeline import Change, NotHeld
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline import workspace_timeline
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.timeline.known import Difference
 from ironcurtain_proxy.snapshots.timeline.places import claim, remove_old
 from ironcurtain_proxy.snapshots.timeline.rewinding import kept
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
@@ -171,6 +173,51 @@ def test_what_nobody_was_told_of_is_on_the_account_of_the_calls_since(tmp_path: 
     assert w.keeper.history.changes(int(point)) == (Change("7", "changed"),)
     w.back(point)
     assert w("7").read_text() == "before"
+
+
+def test_a_change_that_nobody_was_told_of_is_taken_back_with_its_call_at_once(
+    tmp_path: Path,
+) -> None:
+    w = Timelined(tmp_path / "w", tmp_path / "s", Limits(caches=frozenset({"cache"})))
+    w("cache").mkdir()
+    w("deep").mkdir()
+    for name in ("deep/in-place", "beside"):
+        w(name).write_text("before")
+
+    def hide() -> None:
+        w("cache/x").hardlink_to(w("deep/in-place"))
+        w("cache/x").write_text("by the call")
+
+    # Directories of recent changes are scanned without an event, unless they are large.
+    for number in range(600):
+        w(f"deep/{number}").touch()
+    while w("deep/in-place").stat().st_ctime_ns > time.time_ns() - 50_000_000:
+        w.call(lambda: None)
+    w.call(lambda: None)
+    point, changes = w.call(hide)
+    assert changes == []
+    w("beside").write_text("by a person")
+    w.back(point)
+    assert (w("deep/in-place").read_text(), w("beside").read_text()) == ("before", "by a person")
+
+
+def test_what_a_call_does_while_everything_is_scanned_is_on_no_other_account(
+    w: Timelined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w("a").write_text("before")
+    ended, _ = w.call(lambda: w("b").touch())
+    under_way = w.mark()
+    look = w.keeper.look
+
+    def late(*, everything: bool = False) -> list[Difference]:
+        if everything:
+            w("a").write_text("by the call that is under way")
+        return look(everything=everything)
+
+    monkeypatch.setattr(w.keeper, "look", late)
+    w.keeper.verify()
+    assert w.keeper.history.changes(int(ended)) == (Change("b", "created"),)
+    assert w.keeper.history.changes(int(under_way)) == (Change("a", "changed"),)
 
 
 def test_a_call_that_could_not_be_settled_is_not_blamed_for_what_comes_later(

@@ -1,0 +1,119 @@
+"""What a server that means harm answers over HTTP: its call ends, and nothing else does."""
+
+import bz2
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from starlette.responses import Response
+
+from ironcurtain_proxy.errors import DownstreamError
+from tests.downstream.remote.site import Heard, Site, done, event, talking_to
+from tests.downstream.scripted_servers import a_call, text_of
+
+pytestmark = pytest.mark.anyio
+
+EVENTS: Final = "text/event-stream"
+JSON: Final = "application/json"
+DEEP: Final = b"[" * 5000 + b"]" * 5000
+
+Maker = Callable[[Heard], Response]
+
+
+def said(body: bytes, kind: str = JSON, **headers: str) -> Response:
+    return Response(body, headers={"content-type": kind, **headers})
+
+
+def answer(heard: Heard, rest: bytes) -> bytes:
+    """An answer that is no JSON-RPC, or not quite."""
+    return f'{{"jsonrpc":"2.0","id":{heard.body["id"]}'.encode() + rest
+
+
+def in_charset(name: str) -> Maker:
+    return lambda heard: said(event(done(heard)), f"{EVENTS}; charset={name}")
+
+
+def packed(mebibytes: int) -> bytes:
+    """So many zeros, in some hundred bytes."""
+    packer = bz2.BZ2Compressor()
+    return b"".join(packer.compress(bytes(1 << 20)) for _ in range(mebibytes)) + packer.flush()
+
+
+FAILING: Final[dict[str, Maker]] = {
+    "nested without end": lambda h: said(answer(h, b',"result":' + DEEP + b"}")),
+    "nested without end, in a stream": lambda h: said(
+        b"data: " + answer(h, b',"result":' + DEEP + b"}\n\n"), EVENTS
+    ),
+    "an id that is a fraction": lambda h: said(answer(h, b'.0,"result":{}}')),
+    "an id that is a text": lambda h: said(f'{{"id":"{h.body["id"]}","result":{{}}}}'.encode()),
+    "an id that is there twice": lambda h: said(answer(h, b',"id":77,"result":{}}')),
+    "a list of answers": lambda h: said(b"[" + answer(h, b',"result":{}}]')),
+    "neither result nor error": lambda h: said(answer(h, b"}")),
+    "result and error": lambda h: said(answer(h, b',"result":{},"error":{"code":1}}')),
+    "a request with the call's id": lambda h: said(answer(h, b',"method":"ping"}')),
+    "no JSON at all": lambda _: said(b"<html>", "text/html"),
+    "no kind": lambda _: said(b"{}", ""),
+    "nothing": lambda _: Response(status_code=204),
+    "not changed": lambda _: Response(status_code=304),
+    "accepted, without an answer": lambda _: Response(status_code=202),
+    "headers without end": lambda _: said(b"{}", **{f"x-{n}": "y" * 1000 for n in range(300)}),
+    "a stream that is packed": lambda h: said(
+        event(done(h)), EVENTS, **{"content-encoding": "identity, gzip"}
+    ),
+    "a stream that its charset unpacks": lambda _: said(packed(200), f"{EVENTS}; charset=bz2"),
+    "a login at an address of this network": lambda _: Response(
+        status_code=401,
+        headers={"www-authenticate": 'Bearer resource_metadata="http://169.254.169.254/"'},
+    ),
+    "redirects without end": lambda _: Response(status_code=308, headers={"location": "/mcp"}),
+}
+
+ANSWERED: Final[dict[str, Maker]] = {
+    "a pause of 400 digits": lambda h: said(
+        b"retry: " + b"9" * 400 + b"\n\n" + event(done(h)), EVENTS
+    ),
+    **{
+        f"charset {name}": in_charset(name)
+        for name in ("rot13", "zlib", "idna", "undefined", "unicode_escape", "utf-16")
+    },
+    "answers that nobody waits for": lambda h: said(
+        b"".join(event({"jsonrpc": "2.0", "id": n, "result": {}}) for n in range(700, 720))
+        + event(done(h)),
+        EVENTS,
+    ),
+    "its answer twice": lambda h: said(event(done(h)) + event(done(h, "other")), EVENTS),
+}
+
+
+def only_calls(make: Maker, times: int) -> "tuple[Site, list[Heard]]":
+    """A site of which the first calls are answered so."""
+    met: list[Heard] = []
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said != "tools/call" or len(met) >= times:
+            return None
+        met.append(heard)
+        return make(heard)
+
+    return Site(handler=handler), met
+
+
+@pytest.mark.parametrize("make", FAILING.values(), ids=FAILING)
+async def test_what_is_no_answer_ends_its_call_alone(make: Maker) -> None:
+    site, _ = only_calls(make, 10)
+    async with talking_to(site) as servers:
+        with pytest.raises(DownstreamError) as raised:
+            await servers.forward(a_call("echo"))
+        assert "did not answer within" not in str(raised.value)
+        site.handler = None
+        assert await text_of(servers, "echo") == "done"
+    assert len(site.said("initialize")) == 1
+
+
+@pytest.mark.parametrize("make", ANSWERED.values(), ids=ANSWERED)
+async def test_what_stands_around_an_answer_changes_nothing(make: Maker) -> None:
+    site, _ = only_calls(make, 1)
+    async with talking_to(site) as servers:
+        assert await text_of(servers, "echo") == "done"
+        assert await text_of(servers, "echo") == "done"
+    assert len(site.said("initialize")) == 1

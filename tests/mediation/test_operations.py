@@ -1,0 +1,84 @@
+"""Reads, prompts and subscriptions wait for their server: each end of the wait is recorded."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.facts.naming import Names
+from ironcurtain_proxy.mediation.operations import Operations
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.reply import Answered, Refused
+from tests.fakes import Harness
+
+pytestmark = pytest.mark.anyio
+
+ALLOWED = Policy(rules=(Rule(name="all", effect="allow", reason="so"),), version="v1")
+
+
+@dataclass
+class Waiting:
+    """A server that calls wait for."""
+
+    wait: Callable[[], Awaitable[str]]
+    names: Sequence[str] = ("files",)
+
+    async def until_started(self, server: str) -> str:
+        return await self.wait()
+
+    async def until_settled(self, server: str) -> None:
+        await self.wait()
+
+    async def entries(
+        self, server: str, method: str, keys: tuple[str, str]
+    ) -> Sequence[Mapping[str, Json]]:
+        return ()
+
+
+def operations(harness: Harness, wait: Callable[[], Awaitable[str]]) -> Operations:
+    return Operations(naming=Names(["files"]), lists=Waiting(wait), session=harness.session)
+
+
+@pytest.mark.requirement("C-36")
+async def test_a_read_that_is_withdrawn_before_its_server_has_started_is_recorded() -> None:
+    harness, waits = Harness(ALLOWED), anyio.Event()
+
+    async def wait() -> str:
+        waits.set()
+        await anyio.sleep_forever()
+        return ""
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(operations(harness, wait).handle, "resources/read", {"uri": "memo://a"})
+        await waits.wait()
+        tasks.cancel_scope.cancel()
+    (record,) = harness.recorder.records
+    assert (record.tool, record.rule, record.effect) == ("resources/read", "withdrawn", "deny")
+    assert record.arguments == {"uri": "memo://a"}
+    assert harness.servers.forwarded == []
+
+
+async def test_a_wait_that_fails_refuses_the_read_and_is_recorded() -> None:
+    harness = Harness(ALLOWED)
+
+    async def wait() -> str:
+        raise RuntimeError("no such loop")
+
+    reply = await operations(harness, wait).handle("resources/read", {"uri": "memo://a"})
+    assert isinstance(reply, Refused)
+    (record,) = harness.recorder.records
+    assert (record.rule, record.effect) == ("internal-error", "deny")
+
+
+async def test_a_server_that_has_started_is_asked_once() -> None:
+    harness = Harness(ALLOWED)
+
+    async def wait() -> str:
+        return ""
+
+    reply = await operations(harness, wait).handle("resources/read", {"uri": "memo://a"})
+    assert isinstance(reply, Answered)
+    assert [call.method for call in harness.servers.forwarded] == ["resources/read"]
+    assert [record.result is None for record in harness.recorder.records] == [True, False]

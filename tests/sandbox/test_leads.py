@@ -1,0 +1,195 @@
+"""What settings of git lead to is closed where it exists, and taken away where it comes to be."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.test_lookout import EVIL, Watched, made
+
+
+@pytest.fixture
+def w(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    watched = made(tmp_path.resolve())
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    yield watched
+    watched.lookout.close()
+
+
+def git(place: Path, *words: str) -> None:
+    own = ("-c", "user.name=x", "-c", "user.email=x@y")
+    subprocess.run(["git", *own, "-C", place, *words], check=True, capture_output=True)
+
+
+def repository(w: Watched, *settings: str, name: str = "r") -> Path:
+    (w.top / name).mkdir()
+    git(w.top / name, "init", "-q")
+    git(w.top / name, "commit", "-q", "--allow-empty", "-m", "one")
+    for setting in settings:
+        git(w.top / name, "config", *setting.split("="))
+    return w.top / name
+
+
+def plain(w: Watched) -> None:
+    w.put("r/.githooks/pre-commit")
+
+
+def renamed(w: Watched) -> None:
+    w.put("r/other/pre-commit")
+    (w.top / "r/other").rename(w.top / "r/.githooks")
+
+
+def by_a_link(w: Watched) -> None:
+    w.put("r/other/pre-commit")
+    (w.top / "r/.githooks").symlink_to("other")
+
+
+def in_a_moved_repository(w: Watched) -> None:
+    (w.top / "r").rename(w.top / "s")
+    w.put("s/.githooks/pre-commit")
+
+
+@pytest.mark.parametrize("make", [plain, renamed, by_a_link, in_a_moved_repository])
+def test_hooks_that_a_repository_names_and_that_come_later_are_taken_away(
+    w: Watched, make: Callable[[Watched], None]
+) -> None:
+    repository(w, "core.hooksPath=.githooks")
+    w.begin()
+    make(w)
+    assert len(w.look()) == 1
+    assert not any(os.path.lexists(w.top / name / ".githooks") for name in ("r", "s"))
+
+
+def test_a_directory_on_the_way_to_missing_hooks_may_be_no_link(w: Watched) -> None:
+    repository(w, "core.hooksPath=tools/hooks")
+    w.begin()
+    w.put("evil/hooks/pre-commit")
+    (w.top / "r/tools").symlink_to("../evil")
+    assert len(w.look()) == 1
+    assert not os.path.lexists(w.top / "r/tools")
+
+
+def test_hooks_of_a_repository_hold_in_its_worktrees(w: Watched) -> None:
+    git(repository(w, "core.hooksPath=.githooks"), "worktree", "add", "-q", str(w.top / "wt"))
+    w.begin()
+    w.put("wt/.githooks/pre-commit")
+    assert len(w.look()) == 1
+    assert not (w.top / "wt/.githooks").exists()
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_hooks_that_the_user_names_for_every_repository_are_looked_after(
+    w: Watched, is_new: bool
+) -> None:
+    home = w.top.parent / "home"
+    (home / ".gitconfig").write_text("[include]\n\tpath = more\n")
+    (home / "more").write_text("[core]\n\thooksPath = .hooks\n")
+    if not is_new:
+        repository(w)
+    w.begin()
+    if is_new:
+        repository(w)
+    w.put("r/.hooks/pre-commit")
+    assert len(w.look()) == 1
+    assert not (w.top / "r/.hooks").exists()
+
+
+def test_the_users_own_settings_are_closed_where_they_lie_in_the_workspace(w: Watched) -> None:
+    (w.top.parent / "home/.gitconfig").symlink_to(w.put("dotfiles/gitconfig"))
+    assert str(w.top / "dotfiles/gitconfig") in w.begin()
+
+
+def test_an_included_configuration_that_comes_later_is_taken_away(w: Watched) -> None:
+    repository(w, "include.path=../.gitconfig")
+    w.begin()
+    w.put("r/.gitconfig", EVIL)
+    assert len(w.look()) == 1
+    assert not (w.top / "r/.gitconfig").exists()
+
+
+def test_what_an_included_configuration_includes_is_closed(w: Watched) -> None:
+    repository(w, "include.path=../.gitconfig")
+    w.put("r/.gitconfig", "[include]\n\tpath = local\n[core]\n\thooksPath = more\n")
+    w.put("r/local", "[include]\n\tpath = .gitconfig\n")
+    w.put("r/more/pre-commit")
+    assert {str(w.top / "r" / name) for name in ("local", "more")} <= {*w.begin()}
+
+
+def test_the_scripts_that_husky_runs_are_closed(w: Watched) -> None:
+    repository(w, "core.hooksPath=.husky/_")
+    w.put("r/.husky/_/pre-commit")
+    w.put("r/.husky/pre-commit")
+    assert str(w.top / "r/.husky") in w.begin()
+
+
+def test_a_link_in_the_place_of_hooks_cannot_be_exchanged(w: Watched) -> None:
+    repository(w, "core.hooksPath=.githooks")
+    w.put("r/tools/pre-commit")
+    (w.top / "r/.githooks").symlink_to("tools")
+    w.begin()
+    assert w.look() == []
+    (w.top / "r/.githooks").unlink()
+    (w.top / "r/.githooks").symlink_to("evil")
+    assert len(w.look()) == 1
+    link = w.top / "r/.githooks"
+    assert not os.path.lexists(link) or str(link.readlink()) == "tools"
+
+
+def test_what_a_hook_leads_to_is_taken_away_where_it_did_not_exist(w: Watched) -> None:
+    repository(w)
+    (w.top / "r/.git/hooks/pre-push").symlink_to("../../missing.sh")
+    w.begin()
+    w.put("r/missing.sh")
+    assert len(w.look()) == 1
+    assert not (w.top / "r/missing.sh").exists()
+
+
+def test_a_new_repository_has_its_worktree_with_it(w: Watched) -> None:
+    w.begin()
+    repository(w, "core.worktree=../../../elsewhere")
+    assert len(w.look()) == 1
+    assert not (w.top / "r/.git").exists()
+
+
+def test_a_submodule_stays(w: Watched) -> None:
+    other = repository(w, name="other")
+    r = repository(w)
+    w.begin()
+    git(r, "-c", "protocol.file.allow=always", "submodule", "add", str(other), "deep/mod")
+    assert w.look() == []
+    assert b"worktree" in (r / ".git/modules/deep/mod/config").read_bytes()
+
+
+def test_a_rebase_that_would_run_a_command_when_the_user_goes_on_is_taken_away(
+    w: Watched,
+) -> None:
+    repository(w)
+    w.begin()
+    todo = w.put("r/.git/rebase-merge/git-rebase-todo", "pick 1234567 # x\n")
+    assert w.look() == []
+    todo.write_text("pick 1234567\n  x ./evil\n")
+    w.put("r/.git/index.lock")
+    assert len(w.look()) == 1
+    assert not todo.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".claude/hooks/check.sh",
+        ".codex/config.toml",
+        ".cursor/hooks.json",
+        ".gemini/settings.json",
+        ".Kiro/Settings/mcp.json",
+        "opencode.json",
+    ],
+)
+def test_settings_of_agents_that_come_later_are_taken_away(w: Watched, name: str) -> None:
+    w.begin()
+    w.put(f"deep/{name}")
+    assert len(w.look()) == 1
+    assert not (w.top / "deep" / name).exists()
