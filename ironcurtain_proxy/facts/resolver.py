@@ -15,7 +15,6 @@ a deadline: git, many paths, and any path while a file system is mounted that ca
 A thread that hangs is abandoned and the call refused. This module does not know the policy.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -259,8 +258,8 @@ class Resolver:
 
     def annotate_prompts(self, prompts: Annotations) -> None:
         """Replace the annotations of prompts for later calls."""
-        known = dataclasses.replace(self._tools.operations, prompts=prompts)
-        self._tools = dataclasses.replace(self._tools, operations=known)
+        known = replace(self._tools.operations, prompts=prompts)
+        self._tools = replace(self._tools, operations=known)
 
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         """SHA-256 over server, tool and these arguments, in hexadecimal: equal for equal calls."""

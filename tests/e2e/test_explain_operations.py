@@ -75,7 +75,7 @@ def test_an_operation_needs_a_configured_server(served: Installation) -> None:
     served.write_policy()
     command = [*PROXY, "explain", "nobody", "--read", "memo://a"]
     done = program.run(command, served.environment())
-    assert (done.returncode, "there is whole" in done.stderr) == (2, True)
+    assert (done.returncode, "configured: whole" in done.stderr) == (2, True)
 
 
 def test_a_prompt_rule_that_would_allow_it_names_the_prompt_alone(served: Installation) -> None:
