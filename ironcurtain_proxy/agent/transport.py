@@ -145,7 +145,7 @@ class AgentTransport:
         """
         if self._is_gone:
             raise AgentError(_GONE)
-        number = self._answers.expect()
+        number, answer = self._answers.expect(seconds)
         request_id = f"{_OUR_IDS}{number}"
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
         try:
@@ -154,11 +154,12 @@ class AgentTransport:
             self._answers.forget(number)
             raise AgentError("the agent could not be asked") from None
         try:
-            return await self._answers.wait(number, seconds)
+            return await answer
         except TimeoutError:
             self._cancel(request_id, "the deadline has passed")
             raise
         except anyio.get_cancelled_exc_class():
+            self._answers.forget(number)
             self._cancel(request_id, "the question was withdrawn")
             raise
 

@@ -21,7 +21,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -131,8 +131,8 @@ class AuditLog:
         """The summary of a result: its status, size and digest."""
         return summarize(result)
 
-    async def record(self, record: AuditRecord) -> None:
-        """Write one record; the operating system has it when this returns.
+    def record(self, record: AuditRecord) -> Awaitable[None]:
+        """Write one record; once this was awaited, the operating system has it.
 
         A caller that is cancelled meanwhile stops waiting; its record is written all the same.
 
@@ -148,29 +148,28 @@ class AuditLog:
             self._turn_is_used = False
         body = self._body(record)
         if body is None:
-            return
+            return _at_once()
         if self._batch.is_open or self._turn_is_used or self._under_way is not None:
             # Other records are being written now: this one joins their group.
             if self._batch.is_open and not self._next:
                 self._batch.at_end(self._write_gathered)
             waiter: Prompt[None] = Prompt(loop=loop)
             self._next.append((body, waiter))
-            await waiter
-            return
+            return waiter
         data = self._sealed([body])
         if self._is_inline_safe(len(data)):
             self._write_inline(data)
             self._check_failure()
-            return
+            return _at_once()
         self._turn_is_used = True
         loop.call_soon(self._end_turn)
         group = self._hand_over(data)
         if group is None:
             self._check_failure()
-        else:
-            waiter = Prompt(loop=loop)
-            self._wait_for(group, [waiter])
-            await waiter
+            return _at_once()
+        waiter = Prompt(loop=loop)
+        self._wait_for(group, [waiter])
+        return waiter
 
     def close(self) -> None:
         """Write and sync all waiting records, and release the lock. Harmless if repeated.
@@ -374,6 +373,10 @@ class AuditLog:
             )
             # Once, and at once: each call after this is refused with the same few words.
             _log.error("%s", self._failure)
+
+
+async def _at_once() -> None:
+    """No wait: the record is written, or counted."""
 
 
 def _fail(waiters: list[asyncio.Future[None]]) -> None:

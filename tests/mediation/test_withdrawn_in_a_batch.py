@@ -95,9 +95,9 @@ class Session:
         if call.request_id not in intents or call.request_id in self.sent:
             self.wrong.append(f"{call.request_id} was sent too early, or twice")
         self.sent.add(call.request_id)
-        number = self.answers.expect()
+        number, answer = self.answers.expect(30)
         self.asked.append(number)
-        return await self.answers.wait(number, 30)
+        return await answer
 
     async def _answer(self, params: Mapping[str, Json]) -> ServerAnswer:
         reply = await self.made.mediator.handle("read", params)
