@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.audit.chain import seal
+from ironcurtain_proxy.audit.chain import seal_all
 from ironcurtain_proxy.audit.denials import SECONDS, Denials, is_denial
 from ironcurtain_proxy.audit.records import RecordEncoder, summarize
 from ironcurtain_proxy.audit.recovery import OpenedLog, open_log
@@ -36,8 +36,7 @@ from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
 from ironcurtain_proxy.audit.writer import Group, LogFile, OnHang, Write, Writer, explain
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.jsonrpc.batch import Batch, Prompt
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.audit import AuditRecord
 
 _log: Final = logging.getLogger(__name__)
 
@@ -127,9 +126,8 @@ class AuditLog:
         """The reason why records can no longer be written, for the operator; None: they can."""
         return self._failure
 
-    def summarize(self, result: ToolResult) -> ResultSummary:
-        """The summary of a result: its status, size and digest."""
-        return summarize(result)
+    summarize = staticmethod(summarize)
+    """The summary of a result: its status, size and digest."""
 
     def record(self, record: AuditRecord) -> Awaitable[None]:
         """Write one record; once this was awaited, the operating system has it.
@@ -149,12 +147,14 @@ class AuditLog:
         body = self._body(record)
         if body is None:
             return _at_once()
-        if self._batch.is_open or self._turn_is_used or self._under_way is not None:
+        is_batch = self._batch.is_open
+        if is_batch or self._turn_is_used or self._under_way is not None:
             # Other records are being written now: this one joins their group.
-            if self._batch.is_open and not self._next:
+            waiting = self._next
+            if is_batch and not waiting:
                 self._batch.at_end(self._write_gathered)
             waiter: Prompt[None] = Prompt(loop=loop)
-            self._next.append((body, waiter))
+            waiting.append((body, waiter))
             return waiter
         data = self._sealed([body])
         if self._is_inline_safe(len(data)):
@@ -206,7 +206,8 @@ class AuditLog:
 
     def _body(self, record: AuditRecord) -> bytes | None:
         """The encoded record; None: the call was counted instead."""
-        if record.result is None or not is_denial(record):
+        result = record.result
+        if result is None or result.status != "denied" or not is_denial(record):
             return self._encoder.encode(record)
         now = time.monotonic()
         if self._denials.is_spent(now):
@@ -271,11 +272,8 @@ class AuditLog:
         return self._hand_over(data)
 
     def _sealed(self, bodies: list[bytes]) -> bytes:
-        lines: list[bytes] = []
-        for body in bodies:
-            line, self._last = seal(body, self._last)
-            lines.append(line)
-        return b"".join(lines)
+        data, self._last = seal_all(bodies, self._last)
+        return data
 
     def _hand_over(self, data: bytes) -> Group | None:
         """Let the thread write. None: the write ended, with or without success."""

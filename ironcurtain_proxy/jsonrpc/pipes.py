@@ -193,16 +193,17 @@ class LineReader(asyncio.Protocol):
             self._oversize = None
 
     def _put(self, line: bytes) -> None:
-        if len(line) > self._max_line:
+        size, waiter = len(line), self._waiter
+        if size > self._max_line:
             edges = _Edges()
             edges.add(line)
             self._lines.append(edges.line())
         elif line and not line.isspace():
-            is_idle = not self._lines and self._waiter is not None and not self._waiter.done()
+            is_idle = waiter is not None and not self._lines and not waiter.done()
             if is_idle and self._taker is not None and self._taker(line):
                 return
             self._lines.append(line)
-            self._queued_bytes += len(line)
+            self._queued_bytes += size
 
     def _is_full(self) -> bool:
         return len(self._lines) >= _QUEUED_LINES or self._queued_bytes >= _QUEUED_BYTES

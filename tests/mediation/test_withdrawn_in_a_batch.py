@@ -111,9 +111,9 @@ class Session:
         ended = [one["arguments"] for one in self.records() if one.get("phase") != "intent"]
         return sum(isinstance(one, dict) and one["n"] == wanted["n"] for one in ended)
 
-    def _tell(self, message: Mapping[str, object]) -> None:
-        assert isinstance(message["id"], int)
-        self.told.append(message["id"])
+    def _tell(self, request_id: int | str, _answer: ServerAnswer) -> None:
+        assert isinstance(request_id, int)
+        self.told.append(request_id)
 
     def point(self) -> None:
         """A moment at which the victim may be withdrawn."""
