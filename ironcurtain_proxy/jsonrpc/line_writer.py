@@ -56,16 +56,20 @@ class LineWriter(asyncio.Protocol):
         Raises:
             BrokenPipeError: the other side has closed the pipe, or we have.
         """
-        batch, size = self._batch, len(line)
-        if batch is None or not batch.is_open or size >= _KEPT:
-            self.write_parts(line)
-            return
-        if self._transport is None or self._transport.is_closing():
+        batch, transport, size = self._batch, self._transport, len(line)
+        if transport is None or transport.is_closing():
             raise BrokenPipeError(_CLOSED)
-        if not self._kept:
-            batch.send_at_end(self._send_kept)
-        self._kept.append(line)
-        self._kept_bytes += size
+        if size >= _KEPT:
+            self.write_parts(line)
+        elif batch is not None and batch.is_open:
+            if not self._kept:
+                batch.send_at_end(self._send_kept)
+            self._kept.append(line)
+            self._kept_bytes += size
+        elif self._kept or self._left:
+            self.write_parts(line)
+        else:
+            transport.write(line)
 
     def write_parts(self, *parts: bytes) -> None:
         """Accept a line, in as many parts as it was made of, and send it before the batch ends.

@@ -120,6 +120,8 @@ class LineReader(asyncio.Protocol):
                 self._take(lines)
         else:
             self._take(lines)
+        if not self._lines:
+            return
         if self._transport is not None and not self._paused and self._is_full():
             self._paused = True
             self._transport.pause_reading()
@@ -139,10 +141,14 @@ class LineReader(asyncio.Protocol):
 
     def _take(self, lines: list[bytes]) -> None:
         if len(lines) > 1:
-            self._finish_line(lines[0])
+            if self._size or self._oversize is not None:
+                self._finish_line(lines[0])
+            else:
+                self._put(lines[0])
             for line in filter(None, lines[1:-1]):
                 self._put(line)
-        self._begin_line(lines[-1])
+        if lines[-1]:
+            self._begin_line(lines[-1])
 
     def _begin_line(self, part: bytes) -> None:
         if self._oversize is not None:
@@ -179,15 +185,15 @@ class LineReader(asyncio.Protocol):
         self._parts, self._partial, self._size = [], bytearray(), 0
 
     def _finish_line(self, part: bytes) -> None:
-        if self._size or self._oversize is not None:
-            self._begin_line(part)
-            self._end_partial()
-            part = b"".join(self._parts)
-            self._forget_parts()
-            if self._reads_much:
-                self._read_much(is_large=False)
+        """End the line that earlier reads began."""
+        self._begin_line(part)
+        self._end_partial()
+        line = b"".join(self._parts)
+        self._forget_parts()
+        if self._reads_much:
+            self._read_much(is_large=False)
         if self._oversize is None:
-            self._put(part)
+            self._put(line)
         else:
             self._lines.append(self._oversize.line())
             self._oversize = None
