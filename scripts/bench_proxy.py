@@ -96,6 +96,8 @@ class Variant(Struct, frozen=True):
     name: str
     argv: Sequence[str]
     env: Mapping[str, str]
+    directory: Path
+    """Where it runs: Python would import the package of the project's own directory first."""
 
 
 class Client:
@@ -111,6 +113,7 @@ class Client:
             stdout=its_output,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **variant.env},
+            cwd=variant.directory,
         )
         os.close(its_input)
         os.close(its_output)
@@ -211,15 +214,15 @@ def variants(root: Path, others: Sequence[str], fastmcp: str | None) -> list[Var
     """The ways that are compared. The first is the direct one, the second the byte relay."""
     echo = [sys.executable, "-c", SERVER]
     found = [
-        Variant("direct", echo, {}),
-        Variant("byte relay", [sys.executable, "-c", RELAY, *echo], {}),
+        Variant("direct", echo, {}, root),
+        Variant("byte relay", [sys.executable, "-c", RELAY, *echo], {}, root),
     ]
     for other in (*others, f"proxy={sys.executable}"):
         name, _, python = other.partition("=")
         env = settings(root / name, sys.executable)
-        found.append(Variant(name, [python, "-m", "ironcurtain_proxy"], env))
+        found.append(Variant(name, [python, "-m", "ironcurtain_proxy"], env, root))
     if fastmcp is not None:
-        found.append(Variant("fastmcp", [fastmcp, "-c", FASTMCP, *echo], {"HOME": str(root)}))
+        found.append(Variant("fastmcp", [fastmcp, "-c", FASTMCP, *echo], {"HOME": str(root)}, root))
     return found
 
 
