@@ -5,6 +5,7 @@ What a launcher fetches anew at each start cannot run in a sandbox; what is inst
 
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -56,15 +57,21 @@ def install_packages(talk: Talk, settings: Settings, machine: Machine, seconds: 
 def _install(
     command: tuple[str, ...], spec: ServerSpec, environ: Mapping[str, str], seconds: float
 ) -> str:
-    """The last line of a command that failed; empty: all is well."""
+    """The reason of a command that failed, in its own words; empty: all is well."""
+    # `uv` lies beside the `uvx` of a client's file, which is often written with its directory.
+    beside = spec.command.rpartition("/")[0]
+    path = os.pathsep.join([*([beside] if beside else []), environ.get("PATH", os.defpath)])
+    program = shutil.which(command[0], path=path)
+    if program is None:
+        return f"{command[0]} was not found"
     # In a directory of its own: `npx` takes what it finds in `node_modules` of where it runs.
     with tempfile.TemporaryDirectory() as place:
         try:
             done = subprocess.run(  # noqa: S603  the launcher's own installer; shown, and agreed to
-                command,
+                (program, *command[1:]),
                 cwd=place,
                 # The addresses of an index may stand in the server's variables.
-                env={**environ, **spec.env},
+                env={**environ, "PATH": path, **spec.env},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=seconds,
@@ -75,7 +82,9 @@ def _install(
     if done.returncode == 0:
         return ""
     lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"exit status {done.returncode}"
+    # Advice follows the reason, and progress comes before it.
+    reasons = [line for line in lines if "error" in line.lower()] or lines[-1:]
+    return reasons[0] if reasons else f"exit status {done.returncode}"
 
 
 def own_machine(settings: Settings) -> Machine:

@@ -79,9 +79,10 @@ _UV_SOURCES: Final = frozenset(
     | {"-p", "--python", "--prerelease", "--index-strategy"}
 )
 _UV_PLACES: Final = frozenset({"--directory", "--project"})
+_UV_SOURCE_FLAGS: Final = frozenset({"--no-index", "--native-tls", "--system-certs"})
 _UV_FLAGS: Final = frozenset(
-    {"--no-progress", "--no-config", "--native-tls", "--system-certs", "--refresh", "--no-cache"}
-    | {"-n", "-U", "--upgrade"}
+    {"--no-progress", "--no-config", "--refresh", "--no-cache", "-n", "-U", "--upgrade"}
+    | _UV_SOURCE_FLAGS
 )
 _UV_VALUES: Final = frozenset({"--with-editable", "--with-requirements", "--env-file"})
 _UV_RUN_FLAGS: Final = frozenset(
@@ -98,7 +99,7 @@ def _uv(*words: str) -> _Launcher:
         adds_package=_UV_WITH,
         takes_value=_UV_SOURCES | _UV_PLACES | _UV_VALUES,
         harmless=_QUIET | _UV_SOURCES | _UV_FLAGS,
-        passed_on=_UV_SOURCES,
+        passed_on=_UV_SOURCES | _UV_SOURCE_FLAGS,
     )
 
 
@@ -123,7 +124,7 @@ _UV_RUN: Final = _Launcher(
     adds_package=_UV_WITH,
     takes_value=_UV_SOURCES | _UV_PLACES | _UV_VALUES | {"-m", "--module", "--extra", "--group"},
     harmless=_QUIET | _UV_SOURCES | _UV_FLAGS | _UV_RUN_FLAGS | _UV_PLACES | {"-m", "--module"},
-    passed_on=_UV_SOURCES,
+    passed_on=_UV_SOURCES | _UV_SOURCE_FLAGS,
 )
 _LAUNCHERS: Final = (
     _npm("npx"),
@@ -249,7 +250,7 @@ def _note(launcher: _Launcher, found: _Options, option: str, value: str) -> None
         # One option may name several, and a comma may also stand between the bounds of a version.
         found.beside += re.split(r",\s*(?=[A-Za-z])", value)
     elif option in launcher.passed_on:
-        found.passed_on += [option, value]
+        found.passed_on += [option, value] if option in launcher.takes_value else [option]
     elif option not in launcher.harmless:
         found.is_plain = False
 

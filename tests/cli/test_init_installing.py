@@ -1,8 +1,6 @@
 """`init` installs what a launcher would fetch: by the real `uv`, from a directory of packages."""
 
 import os
-import sys
-import zipfile
 from pathlib import Path
 
 import orjson
@@ -13,8 +11,7 @@ from tests import program
 from tests.cli.test_init import Machine
 from tests.config.presets.test_presets import SERVER
 from tests.program import PROXY
-
-VENV = Path(sys.prefix) / "bin"
+from tests.wheels import FROM_WHEELS_ALONE, VENV, add_wheel
 
 
 class Packages(Machine):
@@ -26,27 +23,15 @@ class Packages(Machine):
         self.index.mkdir()
         script = SERVER.replace("[sys.argv[1]]", '["files"]')
         main = f"def main():\n    exec({script!r}, {{}})\n"
-        self.add("tiny_server", "1.0", main, "[console_scripts]\ntiny-server = tiny_server:main\n")
-        self.add("tiny_lib", "1.9", "ANSWER = 1\n")
-        self.add("tiny_lib", "2.1", "ANSWER = 2\n")
-
-    def add(self, name: str, version: str, code: str, scripts: str = "") -> None:
-        about = f"{name}-{version}.dist-info"
-        with zipfile.ZipFile(self.index / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-            wheel.writestr(f"{name}.py", code)
-            known = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-            wheel.writestr(f"{about}/METADATA", known)
-            wheel.writestr(
-                f"{about}/WHEEL",
-                "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-            )
-            wheel.writestr(f"{about}/entry_points.txt", scripts)
-            wheel.writestr(f"{about}/RECORD", "")
+        add_wheel(self.index, "tiny_server", "1.0", main, program="tiny-server")
+        add_wheel(self.index, "tiny_lib", "1.9", "ANSWER = 1\n")
+        add_wheel(self.index, "tiny_lib", "2.1", "ANSWER = 2\n")
 
     @property
     def environ(self) -> dict[str, str]:
-        own = {"UV_NO_INDEX": "1", "UV_PYTHON_DOWNLOADS": "never", "UV_PYTHON": sys.executable}
-        return {**super().environ, **own, "PATH": f"{VENV}:{os.environ['PATH']}"}
+        # `uv` is found beside the `uvx` that a client names by its whole path.
+        without = [one for one in os.environ["PATH"].split(":") if not Path(one, "uv").exists()]
+        return {**super().environ, **FROM_WHEELS_ALONE, "PATH": ":".join(without)}
 
     def launched(self, *words: str) -> dict[str, Json]:
         args = ["--find-links", str(self.index), *words]

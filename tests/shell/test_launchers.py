@@ -117,6 +117,7 @@ def test_what_an_installed_package_cannot_stand_in_for_is_never_replaced(words: 
         ("bunx cowsay", "npm install -g cowsay"),
         ("npx -y --registry=https://r/ x", "npm install -g --registry https://r/ x"),
         ("uvx x@1.2", "uv tool install x==1.2"),
+        ("uvx --no-index -f /w --refresh x", "uv tool install --no-index -f /w x"),
         ("uvx x@latest", "uv tool install x"),
         ("uvx --with a,b<3,>1 x", "uv tool install --with a --with 'b<3,>1' x"),
         ("uv run --with x --with y z", "uv tool install --with y x"),
