@@ -13,12 +13,12 @@ from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
     Escalation,
     EscalationId,
     Held,
     Ruling,
     Superseded,
-    Taken,
 )
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.opening import Opening
@@ -181,10 +181,11 @@ class Questioner(Protocol):
         self,
         escalation: Escalation,
         on_wait: Callable[[float], Awaitable[None]] | None = None,
-    ) -> Ruling | Held | Taken | Superseded:
+    ) -> Ruling | Held | AlreadyUsed | Superseded:
         """Ask, or join an open question that is identical; the call may be held meanwhile.
 
-        An approval settles one call. Others that joined get `Taken`, and may ask for themselves.
+        An approval settles one call. Other calls that joined get `AlreadyUsed`, and may ask for
+        themselves.
 
         Args: escalation: the question. on_wait: called every few seconds with the seconds that
         the call has waited.

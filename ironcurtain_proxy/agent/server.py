@@ -21,16 +21,16 @@ from ironcurtain_proxy.agent.messages import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    EncodedResult,
     Message,
-    Written,
 )
-from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, ListKind, answer_to
+from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, answer_to
 from ironcurtain_proxy.agent.replies import is_as_given, words
 from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
 from ironcurtain_proxy.jsonrpc.codec import message_id
 from ironcurtain_proxy.model.asked import fault_of
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.operation import Method
+from ironcurtain_proxy.model.operation import ListKind, Method
 from ironcurtain_proxy.model.reply import Answered, Reply
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class AgentServer:
             if reply.result.error is not None:
                 return _as_given(reply.result.error)
             if reply.result.written is not None and is_as_given(reply):
-                return {"result": Written(reply.result.written)}
+                return {"result": EncodedResult(reply.result.written)}
         return {"result": words(reply, name)}
 
     async def _turn_away(self, params: "Mapping[str, Json]") -> ServerAnswer:

@@ -46,7 +46,7 @@ from ironcurtain_proxy.sandbox.limits import shown_limits
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
 from ironcurtain_proxy.wiring.confinement import machine_of
-from ironcurtain_proxy.wiring.holding import holding
+from ironcurtain_proxy.wiring.containment_report import containment_report
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
 
 _REMEDIES: Final[Mapping[str, str]] = {
@@ -172,7 +172,7 @@ def containment(
 ) -> Iterator[CheckResult]:
     """The servers whose calls can be contained; nothing where containment is off."""
     sandbox = probed if isinstance(probed, Available) else None
-    found = holding(settings, loaded, os.environ, sandbox)
+    found = containment_report(settings, loaded, os.environ, sandbox)
     if found is None:
         return
     remedies = [one.remedy for one in found.asked]

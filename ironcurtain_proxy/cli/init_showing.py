@@ -9,8 +9,8 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.cli.init_talk import clean
-from ironcurtain_proxy.config.clients.finding import ClientFile, Found
+from ironcurtain_proxy.cli.init_dialogue import clean
+from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
 from ironcurtain_proxy.config.clients.plan import FileChange, Moving
 from ironcurtain_proxy.config.clients.remote_entries import ADDRESSES
 from ironcurtain_proxy.config.clients.text_format import table_at
@@ -23,7 +23,7 @@ _SHORTEST_SECRET: Final = 6
 
 
 def found_lines(
-    found: Found, moving: Sequence[Moving], unconfined: Mapping[str, str], home: Path
+    found: FoundClients, moving: Sequence[Moving], unconfined: Mapping[str, str], home: Path
 ) -> Iterator[str]:
     """A paragraph for each file: the servers that move behind the proxy, and those that stay."""
     for file in found.files:
@@ -132,7 +132,7 @@ def _texts(value: Json) -> Iterator[str]:
             pass
 
 
-def found_json(found: Found, moving: Sequence[Moving]) -> Json:
+def found_json(found: FoundClients, moving: Sequence[Moving]) -> Json:
     """The findings of `found_lines` as JSON."""
     files: list[Json] = [_file_json(file, moving) for file in found.files]
     unusable: list[Json] = [{"file": str(one.path), "why": one.why} for one in found.unusable]

@@ -15,7 +15,7 @@ from ironcurtain_proxy.cli.stored import add_config, opened_store
 from ironcurtain_proxy.mailbox.display import visible
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.auto_confirm.store.rows import PatternRow, Proposal
+    from ironcurtain_proxy.auto_confirm.store.rows import PatternProposal, PatternRow
     from ironcurtain_proxy.auto_confirm.store.store import Store
 
 _EVIDENCE: Final = 4
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
                 return _done(options, "disabled")
 
 
-def _propose(proposals: Sequence["Proposal"], *, as_json: bool) -> None:
+def _propose(proposals: Sequence["PatternProposal"], *, as_json: bool) -> None:
     if as_json:
         say_json([asdict(one) for one in proposals])
         return

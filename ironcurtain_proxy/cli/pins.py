@@ -14,7 +14,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import Section
-from ironcurtain_proxy.pins.difference import Change, changes
+from ironcurtain_proxy.pins.difference import PinChange, changes
 from ironcurtain_proxy.pins.pinned import Parts, ServerPins
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
@@ -133,7 +133,7 @@ def _names(one: ServerPins) -> dict[str, Json]:
     return {section: [*sorted(parts)] for section, parts in one.trusted.items()}
 
 
-def _as_json(change: Change) -> Json:
+def _as_json(change: PinChange) -> Json:
     return {
         "section": change.section,
         "name": change.name,
@@ -233,7 +233,7 @@ def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Nam
     return 0 if done else 1
 
 
-def _is_named(change: Change, parts: Sequence[str] | None) -> bool:
+def _is_named(change: PinChange, parts: Sequence[str] | None) -> bool:
     return not parts or f"{change.section}/{change.name}" in parts
 
 

@@ -23,7 +23,7 @@ from ironcurtain_proxy.cli.policy_change import (
 from ironcurtain_proxy.cli.review_screen.screen_sources import OfferedRule
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.policy.proposing import Proposal, is_directory, proposal_for
+from ironcurtain_proxy.config.policy.proposing import RuleProposal, is_directory, proposal_for
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.messages import Request
@@ -115,7 +115,7 @@ def _write(file: Path, old: str, new: str) -> None:
     replace_policy(file, new)
 
 
-def offered_rule(request: Request, asking: SessionConfiguration) -> Proposal | None:
+def offered_rule(request: Request, asking: SessionConfiguration) -> RuleProposal | None:
     """The narrowest rule that would allow a call; None: its kind is asked about each time.
 
     Blocks, and runs an event loop of its own: call it in a thread.

@@ -74,7 +74,7 @@ class Allowance:
         return True
 
 
-class Notices:
+class NotificationLimits:
     """The notifications of one server, across all its processes."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from ironcurtain_proxy.grants.book import Remembered
 from ironcurtain_proxy.grants.families import is_of_remote
-from ironcurtain_proxy.grants.file import GrantsContent, GrantsFile, GrantsFileError, Stamp
+from ironcurtain_proxy.grants.file import GrantsContent, GrantsFile, GrantsFileError
 from ironcurtain_proxy.grants.format import KeptGrant, KeptScope, can_be_kept
 from ironcurtain_proxy.model.boot_moment import BootMoment
 from ironcurtain_proxy.model.grant import (
@@ -27,6 +27,7 @@ from ironcurtain_proxy.model.grant import (
 )
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.private_files import Stamp
 from ironcurtain_proxy.steady_clock import TOLERANCE, in_this_boot, on_the_wall
 from ironcurtain_proxy.steady_clock import seconds_left as until
 

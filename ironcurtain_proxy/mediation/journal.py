@@ -22,7 +22,7 @@ from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import DEFECT, WITHDRAWN
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
-from ironcurtain_proxy.model.operation import Asked, Operation
+from ironcurtain_proxy.model.operation import Operation, ParsedRequest
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import Aftermath, Clock, IdSource, Recorder
@@ -99,7 +99,7 @@ class Journal:
             judged = Judged(decision=Deny(ground))
         return self._case(call, judged, run)
 
-    def open_operation(self, asked: Asked) -> Case:
+    def open_operation(self, asked: ParsedRequest) -> Case:
         """Open the record of an operation other than a tool call."""
         operation = operation_of(asked, self.ids.new(), self.named_meta)
         return self._case(operation, _UNJUDGED, None)

@@ -24,7 +24,13 @@ from ironcurtain_proxy.mediation.refusals import turn_down
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
-from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Superseded, Taken
+from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
+    Approved,
+    Escalation,
+    OriginReason,
+    Superseded,
+)
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -171,7 +177,7 @@ class Planner(Struct, frozen=True, kw_only=True):
             ruling = await self.world.questions.settle(question)
             if isinstance(ruling, Superseded):
                 return await self.journal.refuse(case, "policy", CHANGED)
-            if not isinstance(ruling, Approved | Taken):
+            if not isinstance(ruling, Approved | AlreadyUsed):
                 return await turn_down(self.journal, case, question, ruling)
             for step in steps:
                 again = await self.judge.examine(step.call)

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode, Section
-from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Part, Parts, ServerPins
+from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Parts, PinnedPart, ServerPins
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore, StoredPins
 from ironcurtain_proxy.ports import Holds
@@ -138,7 +138,7 @@ class PinBook:
         return self._read[server.name].pins
 
     def _trust(
-        self, server: PinnedServer, section: Section, parts: Mapping[str, Part]
+        self, server: PinnedServer, section: Section, parts: Mapping[str, PinnedPart]
     ) -> ServerPins:
         """Trust a section at first sight, unless another proxy has done so a moment ago."""
 
@@ -154,7 +154,11 @@ class PinBook:
         return self._read[server.name].pins
 
     def _offer(
-        self, server: PinnedServer, section: Section, parts: Mapping[str, Part], pins: ServerPins
+        self,
+        server: PinnedServer,
+        section: Section,
+        parts: Mapping[str, PinnedPart],
+        pins: ServerPins,
     ) -> None:
         """Write the offers for a person to accept.
 
@@ -184,22 +188,24 @@ class PinBook:
             _log.warning("%s", text)
 
 
-def _parts(entries: Mapping[str, Json], known: Parts, workspace: str | None) -> dict[str, Part]:
+def _parts(
+    entries: Mapping[str, Json], known: Parts, workspace: str | None
+) -> dict[str, PinnedPart]:
     """The parts without the workspace, except parts that were trusted with it before."""
-    found: dict[str, Part] = {}
+    found: dict[str, PinnedPart] = {}
     for name, value in entries.items():
-        raw = Part.of(value)
+        raw = PinnedPart.of(value)
         is_known = name in known and known[name].is_same(raw)
-        found[name] = raw if is_known else Part.of(without_workspace(value, workspace))
+        found[name] = raw if is_known else PinnedPart.of(without_workspace(value, workspace))
     return found
 
 
-def _unknown(pins: ServerPins, section: Section, parts: Mapping[str, Part]) -> bool:
+def _unknown(pins: ServerPins, section: Section, parts: Mapping[str, PinnedPart]) -> bool:
     known = pins.trusted.get(section, {})
     return any(name not in known for name in parts)
 
 
-def _findings(parts: Mapping[str, Part], others: Iterable[str]) -> list[Finding]:
+def _findings(parts: Mapping[str, PinnedPart], others: Iterable[str]) -> list[Finding]:
     names = tuple(others)
     return [finding for name, part in parts.items() for finding in scan(name, part.value, names)]
 

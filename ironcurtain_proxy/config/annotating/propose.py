@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from ironcurtain_proxy.config.annotating.argument_roles import is_closed_choice, types_of
-from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool, Roles
+from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
 from ironcurtain_proxy.config.annotating.shell_tools import runs
 from ironcurtain_proxy.config.annotating.texts import About, proposed_for
 from ironcurtain_proxy.config.annotating.words import (
@@ -22,7 +22,7 @@ from ironcurtain_proxy.config.annotating.words import (
     speaks_of_destroying,
     words_of,
 )
-from ironcurtain_proxy.model.annotation import ToolEffect
+from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
 
 _MOST_DEPTH: Final = 12

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.config.annotating.proposal import Proposed, Roles
+from ironcurtain_proxy.config.annotating.proposal import Proposed
 from ironcurtain_proxy.config.annotating.words import PATH_FORMATS, URL_FORMATS, words_of
+from ironcurtain_proxy.model.annotation import Roles
 from ironcurtain_proxy.model.json import Json
 
 _PATHS: Final = frozenset(

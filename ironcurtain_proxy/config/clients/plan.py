@@ -13,8 +13,8 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.clients.entries import Ours, Taken
-from ironcurtain_proxy.config.clients.finding import ClientFile, Table
+from ironcurtain_proxy.config.clients.entries import MovableServer, ProxyEntry
+from ironcurtain_proxy.config.clients.finding import ClientFile, ServerTable
 from ironcurtain_proxy.config.clients.known import entry_of
 from ironcurtain_proxy.config.clients.text_format import Move, NotUnderstoodError, moved
 from ironcurtain_proxy.config.clients.variables import guessed
@@ -36,8 +36,8 @@ class Moving:
     """A server that moves from a client's table to the proxy."""
 
     file: ClientFile
-    table: Table
-    taken: Taken
+    table: ServerTable
+    taken: MovableServer
     name: str
     """The server's name behind the proxy."""
 
@@ -92,7 +92,7 @@ def origin_of(entry: Mapping[str, Json]) -> str:
     return sha256(orjson.dumps(words, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def _name(taken: Taken, file: ClientFile, made_of: Mapping[str, str]) -> str:
+def _name(taken: MovableServer, file: ClientFile, made_of: Mapping[str, str]) -> str:
     # Without what could end it early in `server__tool`.
     base = re.sub("__+", "-", taken.name).strip("_") or "server"
     wanted = (taken.name, base, f"{base}-{file.client.id}")
@@ -100,7 +100,7 @@ def _name(taken: Taken, file: ClientFile, made_of: Mapping[str, str]) -> str:
     return next(name for name in chain(wanted, numbered) if _is_free(name, taken, made_of))
 
 
-def _is_free(name: str, taken: Taken, made_of: Mapping[str, str]) -> bool:
+def _is_free(name: str, taken: MovableServer, made_of: Mapping[str, str]) -> bool:
     there = made_of.get(name)
     if there is not None:
         return there == origin_of(taken.entry)
@@ -192,7 +192,7 @@ def _change(file: ClientFile, moving: Sequence[Moving], start: OwnStart) -> File
     return FileChange(file=file, moves=tuple(moves), after=text, servers=tuple(names))
 
 
-def _move(file: ClientFile, table: Table, moving: Sequence[Moving], start: OwnStart) -> Move:
+def _move(file: ClientFile, table: ServerTable, moving: Sequence[Moving], start: OwnStart) -> Move:
     old = next(iter(table.ours), None)
     names = [one.taken.name for one in moving]
     name = _entry_name(file, table, names) if old is None else old.name
@@ -207,7 +207,7 @@ def _move(file: ClientFile, table: Table, moving: Sequence[Moving], start: OwnSt
     return Move(place=table.place, names=tuple(names), name=name, value=value)
 
 
-def _entry_name(file: ClientFile, table: Table, going: Collection[str]) -> str:
+def _entry_name(file: ClientFile, table: ServerTable, going: Collection[str]) -> str:
     """A name of its own for each file: of two servers of one name a client starts one."""
     base = LOCAL_NAME if _is_local(table) else PROJECT_NAME if file.is_project else ENTRY_NAME
     taken = table.names - frozenset(going)
@@ -216,12 +216,12 @@ def _entry_name(file: ClientFile, table: Table, going: Collection[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _is_local(table: Table) -> bool:
+def _is_local(table: ServerTable) -> bool:
     return len(table.place) > 1
 
 
 def _env(
-    moving: Sequence[Moving], old: Ours | None, workspace: str | None
+    moving: Sequence[Moving], old: ProxyEntry | None, workspace: str | None
 ) -> Iterator[tuple[str, str]]:
     there = old.value.get("env", old.value.get("envs")) if old else None
     env = {str(key): str(text) for key, text in there.items()} if isinstance(there, dict) else {}

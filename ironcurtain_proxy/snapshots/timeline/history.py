@@ -64,7 +64,7 @@ class Settled:
     """None: an earlier version of the program did not write it."""
 
 
-Record: TypeAlias = Point | Delta | Settled
+TimelineRecord: TypeAlias = Point | Delta | Settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,12 @@ class History:
 
     base: dict[str, Entry] = field(default_factory=dict)
     """The workspace before the first record."""
-    records: list[Record] = field(default_factory=list)
+    records: list[TimelineRecord] = field(default_factory=list)
     dropped: Dropped = field(default_factory=Dropped)
     next: int = 1
     """The number of the next point."""
 
-    def add(self, record: Record) -> None:
+    def add(self, record: TimelineRecord) -> None:
         """Add a record."""
         self.records.append(record)
         if isinstance(record, Point):
@@ -241,7 +241,7 @@ class History:
                 yield record
 
 
-def _without(records: Iterable[Record], gone: set[int]) -> Iterator[Record]:
+def _without(records: Iterable[TimelineRecord], gone: set[int]) -> Iterator[TimelineRecord]:
     for record in records:
         if isinstance(record, Delta):
             yield Delta(record.calls - gone, record.changes)

@@ -32,18 +32,18 @@ from ironcurtain_proxy.snapshots.timeline.history import (
     History,
     Noted,
     Point,
-    Record,
     Settled,
+    TimelineRecord,
 )
 from ironcurtain_proxy.snapshots.timeline.known import Difference
 from ironcurtain_proxy.snapshots.timeline.log import Log
 from ironcurtain_proxy.snapshots.timeline.opening import OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.reading import Reader
 from ironcurtain_proxy.snapshots.timeline.scanning import (
-    ManyBytesError,
     Scanner,
     StoppedError,
-    TooManyError,
+    TooManyBytesError,
+    TooManyFilesError,
 )
 
 _LOCK_SECONDS: Final = 60.0
@@ -149,7 +149,7 @@ class Keeper:
         """Scan the workspace for the first time. Points wait for it.
 
         Raises:
-            TooManyError, ManyBytesError, StoppedError, OSError: it cannot be held as it is.
+            TooManyFilesError, TooManyBytesError, StoppedError, OSError: it cannot be held as it is.
         """
         with self.writing():
             self._begin()
@@ -171,7 +171,7 @@ class Keeper:
         try:
             with self.writing():
                 return self._marked(call, server, tool, may_drop=may_drop)
-        except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
+        except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
             return NotHeld(self._why_not(error))
 
     def _marked(self, call: str, server: str, tool: str, *, may_drop: bool) -> PointId | NotHeld:
@@ -187,7 +187,7 @@ class Keeper:
         if not self._drop(others_only=not may_drop):
             if not may_drop:
                 return NotHeld("earlier calls of this session could not be taken back any more")
-            raise ManyBytesError
+            raise TooManyBytesError
         point = Point(
             number=self.history.next,
             call=call,
@@ -203,9 +203,9 @@ class Keeper:
 
     def _why_not(self, error: Exception) -> str:
         match error:
-            case TooManyError():
+            case TooManyFilesError():
                 return too_many(self._limits.max_files)
-            case ManyBytesError():
+            case TooManyBytesError():
                 return too_large(self._limits.max_bytes)
             case TimeoutError():
                 return "a rollback is under way"
@@ -232,7 +232,7 @@ class Keeper:
                 self.settled(number)
                 # For its own points a call of the session has to ask, before it goes.
                 self._drop(others_only=True)
-        except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
+        except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
             # Its changes are noted when the workspace can be held again.
             self._late.add(number)
             return NotHeld(self._why_not(error))
@@ -242,7 +242,7 @@ class Keeper:
         """Scan everything, for changes without events.
 
         Raises:
-            TooManyError, ManyBytesError, StoppedError, OSError: see `begin`.
+            TooManyFilesError, TooManyBytesError, StoppedError, OSError: see `begin`.
         """
         with self.writing():
             # What the kernel tells of came after these calls.
@@ -258,7 +258,7 @@ class Keeper:
         try:
             with self.writing():
                 self.note(self.look(), self._open)
-        except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
+        except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
             return (Unheld(path, self._why_not(error)),)
         found = self.scanner.unheld("/".join(path.parts[len(self.workspace.parts) :]))
         top = self.workspace.parts
@@ -270,11 +270,11 @@ class Keeper:
         """The differences since the last scan.
 
         Raises:
-            TooManyError, ManyBytesError, StoppedError, OSError: see `Scanner.look`.
+            TooManyFilesError, TooManyBytesError, StoppedError, OSError: see `Scanner.look`.
         """
         try:
             return self.scanner.look(everything=everything)
-        except (TooManyError, ManyBytesError):
+        except (TooManyFilesError, TooManyBytesError):
             self.blobs.keep(self._needed())
             raise
 
@@ -313,7 +313,7 @@ class Keeper:
         self.history.add(record)
         self._write(record)
 
-    def _write(self, record: Record) -> bool:
+    def _write(self, record: TimelineRecord) -> bool:
         try:
             self.log.append(record)
         except OSError:

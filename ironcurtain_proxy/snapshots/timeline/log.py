@@ -25,8 +25,8 @@ from ironcurtain_proxy.snapshots.timeline.history import (
     History,
     Noted,
     Point,
-    Record,
     Settled,
+    TimelineRecord,
 )
 from ironcurtain_proxy.snapshots.timeline.rows import decoded, encoded, entry_of, row_of
 
@@ -90,7 +90,7 @@ class Log:
         self._known = (found[0], len(whole) + 1) if found else None
         return history
 
-    def append(self, record: Record) -> None:
+    def append(self, record: TimelineRecord) -> None:
         """Write a record, completely or not at all.
 
         Raises:
@@ -168,7 +168,7 @@ def _start(head: Json) -> History:
     return history
 
 
-def _row(record: Record) -> Json:
+def _row(record: TimelineRecord) -> Json:
     match record:
         case Point():
             return [
@@ -196,7 +196,7 @@ def _row(record: Record) -> Json:
             assert_never(record)
 
 
-def _record(row: Json) -> Record:
+def _record(row: Json) -> TimelineRecord:
     match row:
         case ["point", int(number), str(kind), str(call), str(server), str(tool), str(session), at]:
             return Point(

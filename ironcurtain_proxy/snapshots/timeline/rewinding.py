@@ -19,7 +19,7 @@ from ironcurtain_proxy.snapshots.timeline.log import Log
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED
 from ironcurtain_proxy.snapshots.timeline.places import timelines
 from ironcurtain_proxy.snapshots.timeline.planning import Obstacle, RollbackPlan, rewind, take_back
-from ironcurtain_proxy.snapshots.timeline.scanning import ManyBytesError, TooManyError
+from ironcurtain_proxy.snapshots.timeline.scanning import TooManyBytesError, TooManyFilesError
 
 Looking: TypeAlias = Callable[[Sequence[Tree]], AbstractContextManager[None]]
 
@@ -166,12 +166,12 @@ def roll_back(
 def _errors() -> Iterator[None]:
     try:
         yield
-    except TooManyError:
+    except TooManyFilesError:
         raise RollbackError(
             "the workspace has more files than the timeline may hold; --force goes on although "
             "that could not be undone"
         ) from None
-    except ManyBytesError:
+    except TooManyBytesError:
         raise RollbackError(
             "the workspace is larger than the timeline may hold; --force goes on although that "
             "could not be undone"
@@ -298,7 +298,7 @@ class _TimelineRollback:
             with self._looking(keeper.history.starts()):
                 application.apply()
         finally:
-            with suppress(OSError, TooManyError, ManyBytesError):
+            with suppress(OSError, TooManyFilesError, TooManyBytesError):
                 keeper.note(keeper.look(everything=True), {own.number})
                 keeper.settled(own.number)
         return replace(outcome, id=own.call, stayed=tuple(application.stayed))

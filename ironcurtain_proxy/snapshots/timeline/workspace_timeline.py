@@ -15,7 +15,11 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.places import TimelineLock, claim, remove_old
-from ironcurtain_proxy.snapshots.timeline.scanning import ManyBytesError, StoppedError, TooManyError
+from ironcurtain_proxy.snapshots.timeline.scanning import (
+    StoppedError,
+    TooManyBytesError,
+    TooManyFilesError,
+)
 
 _LOGGER: Final = logging.getLogger(__name__)
 _PATIENCE: Final = 5.0
@@ -133,5 +137,5 @@ class WorkspaceTimeline:
 def _suppressed(job: Callable[[], None]) -> None:
     try:
         job()
-    except (TooManyError, ManyBytesError, StoppedError, OSError):
+    except (TooManyFilesError, TooManyBytesError, StoppedError, OSError):
         return
