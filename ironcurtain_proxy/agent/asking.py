@@ -10,7 +10,7 @@ import anyio
 
 from ironcurtain_proxy.errors import AgentError, CallTimedOutError, ServerUnavailableError
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.question import visible
@@ -122,7 +122,7 @@ class AskedClient:
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
-        opening: Opening | None = None,
+        opening: SandboxOpening | None = None,
     ) -> ToolResult:
         """Ask the client, and wait for its answer."""
         del on_progress, roots, opening

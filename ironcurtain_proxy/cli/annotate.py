@@ -15,6 +15,7 @@ from ironcurtain_proxy.cli.annotate_showing import (
     shown_resources,
     shown_tool,
 )
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
 from ironcurtain_proxy.cli.init_servers import SECONDS, settings_for
 from ironcurtain_proxy.config.annotating.described import (
@@ -66,10 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("server", metavar="SERVER", help="the server, by the name in your configuration")
     add("--server-file", type=Path, metavar="FILE", help="a file with mcpServers to find it in")
-    add("--config", type=Path, metavar="FILE", help="the configuration file")
+    add_config(parser)
     add("--yes", action="store_true", help="accept every proposal without a question")
     add("--dry-run", action="store_true", help="print the proposal and write nothing")
-    add("--json", action="store_true", help="print one JSON object")
+    add_json(parser)
     add(
         "--seconds",
         type=float,

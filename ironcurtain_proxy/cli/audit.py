@@ -21,6 +21,7 @@ from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.audit.rows import CallTable
 from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.audit.tailing import LogFollower, last_calls, last_records
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,
@@ -132,7 +133,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="PATH",
             help="the log (default: AUDIT_LOG_PATH, else ~/.ironcurtain/audit.jsonl)",
         )
-        added.add_argument("--json", action="store_true", help="write JSON")
+        add_json(added)
         return added
 
     tail = command(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import orjson
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.check_operations import lint_live_operations
 from ironcurtain_proxy.cli.output import counted, encodable, say
 from ironcurtain_proxy.config.policy.engine_file import gather_engine
@@ -63,11 +64,11 @@ StartLooker: TypeAlias = Callable[[Settings, LoadedPolicy, Mapping[str, str], Re
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+    add_config(parser)
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="check a directory as `decide --dir` reads it"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(parser)
     parser.add_argument(
         "--live",
         action="store_true",

@@ -16,7 +16,12 @@ from ironcurtain_proxy.cli.init_servers import (
     settings_for,
 )
 from ironcurtain_proxy.cli.init_showing import short
-from ironcurtain_proxy.config.clients.undo_record import Undone, only_one, read_undo_record, undo
+from ironcurtain_proxy.config.clients.undo_record import (
+    UndoneFile,
+    only_one,
+    read_undo_record,
+    undo,
+)
 from ironcurtain_proxy.config.presets.preset import PRESETS, preset
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
@@ -206,7 +211,7 @@ def put_back(talk: Dialogue, home: Path, state: Path) -> int:
     return talk.end(int(any(one.state == "refused" for one in results)))
 
 
-def _line(result: Undone, home: Path) -> str:
+def _line(result: UndoneFile, home: Path) -> str:
     file = short(result.entry.file, home)
     match result.state:
         case "restored":

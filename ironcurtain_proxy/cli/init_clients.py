@@ -35,13 +35,13 @@ from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients, f
 from ironcurtain_proxy.config.clients.own_command import own_command
 from ironcurtain_proxy.config.clients.plan import (
     FileChange,
-    Moving,
+    MovingServer,
     OwnStart,
-    behind,
     changes,
     credentials,
     movings,
     origin_of,
+    servers_behind_proxy,
     startable,
 )
 from ironcurtain_proxy.config.clients.undo_record import (
@@ -119,11 +119,11 @@ def set_up(talk: Dialogue, wish: SetupOptions) -> int:
 def _carry_out(
     talk: Dialogue,
     wish: SetupOptions,
-    moving: Sequence[Moving],
+    moving: Sequence[MovingServer],
     present: Mapping[str, Mapping[str, Json]],
     start: OwnStart,
 ) -> int:
-    entries = behind(moving, present)
+    entries = servers_behind_proxy(moving, present)
     secrets = credentials(moving, os.environ)
     settings = settings_for(startable(moving, entries, os.environ), wish.workspace, secrets)
     talk.say(
@@ -159,7 +159,7 @@ def _carry_out(
     return talk.end(int(bool(silent) or bool(refused) or bool(later) or not is_right))
 
 
-def _reachable(talk: Dialogue, moving: Sequence[Moving]) -> list[Moving]:
+def _reachable(talk: Dialogue, moving: Sequence[MovingServer]) -> list[MovingServer]:
     """The servers that the installed libraries can start or reach. Prints the others."""
     lack = missing("http", "a server with a url")
     far = [one for one in moving if "url" in one.taken.entry]
@@ -168,7 +168,7 @@ def _reachable(talk: Dialogue, moving: Sequence[Moving]) -> list[Moving]:
     return [one for one in moving if not lack or one not in far]
 
 
-def _beginning(moving: Sequence[Moving]) -> str:
+def _beginning(moving: Sequence[MovingServer]) -> str:
     """The step that reads the tools, in words: `Start 2 servers and connect to 1`."""
     far = {one.name for one in moving if "url" in one.taken.entry}
     near = {one.name for one in moving} - far
@@ -211,10 +211,10 @@ def _show(
     talk: Dialogue,
     wish: SetupOptions,
     found: FoundClients,
-    moving: Sequence[Moving],
+    moving: Sequence[MovingServer],
     present: Mapping[str, Mapping[str, Json]],
 ) -> None:
-    entries = startable(moving, behind(moving, present), os.environ)
+    entries = startable(moving, servers_behind_proxy(moving, present), os.environ)
     open_ones = unconfined(settings_for(entries, wish.workspace), os.environ) if moving else {}
     for line in found_lines(found, moving, open_ones, wish.home):
         talk.say(line)
@@ -231,7 +231,9 @@ def _nothing(talk: Dialogue, found: FoundClients) -> int:
     raise ConfigurationError(_NOTHING)
 
 
-def _dry_run(talk: Dialogue, wish: SetupOptions, moving: Sequence[Moving], start: OwnStart) -> int:
+def _dry_run(
+    talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer], start: OwnStart
+) -> int:
     changed, refused = changes(moving, start)
     for one in changed:
         for line in diff_lines(one, wish.home):
@@ -247,7 +249,7 @@ def _dry_run(talk: Dialogue, wish: SetupOptions, moving: Sequence[Moving], start
     return talk.end(0)
 
 
-def _chosen(talk: Dialogue, wish: SetupOptions, moving: Sequence[Moving]) -> list[ClientFile]:
+def _chosen(talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer]) -> list[ClientFile]:
     files = {id(one.file): one.file for one in moving}
     chosen: list[ClientFile] = []
     for key, file in files.items():

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.output import complain, counted, say, say_json
-from ironcurtain_proxy.cli.stored import add_config, opened_store
+from ironcurtain_proxy.cli.stored import opened_store
 from ironcurtain_proxy.mailbox.display import visible
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (promoting, disabling):
         action.add_argument("name", metavar="NAME", help="its whole name, as it is shown")
     for action in (proposing, listing, promoting, disabling):
-        action.add_argument("--json", action="store_true", help="write JSON")
+        add_json(action)
         action.epilog = EXAMPLES
         action.formatter_class = argparse.RawDescriptionHelpFormatter
         add_config(action)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.output import complain, counted, is_confirmed, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.settings import load_settings
@@ -55,14 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         needs_one = name in {"accept", "reset"}
         added.add_argument("server", nargs=None if needs_one else "?", help="its name")
         if name in {"list", "diff"}:
-            added.add_argument("--json", action="store_true", help="print JSON")
+            add_json(added)
         if name == "reset":
-            added.add_argument(
-                "--config",
-                type=Path,
-                metavar="FILE",
-                help="the configuration file (default: as `serve` finds it)",
-            )
+            add_config(added)
         if name == "accept":
             added.add_argument(
                 "--part", action="append", metavar="SECTION/NAME", help="only this; may be repeated"

@@ -10,10 +10,11 @@ from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
+from ironcurtain_proxy.cli.arguments import add_config
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain, say
-from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, store_of
+from ironcurtain_proxy.cli.stored import add_since, begin_of, store_of
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock

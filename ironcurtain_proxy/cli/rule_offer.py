@@ -32,8 +32,8 @@ from ironcurtain_proxy.model.operation import METHODS
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.sessions.configuration import (
     SessionConfiguration,
+    command_prefix,
     configuration_of,
-    said_before_commands,
 )
 from ironcurtain_proxy.wiring.replaying import Replaying
 
@@ -56,7 +56,7 @@ def rule_for(one: PendingRequest) -> OfferedRule | None:
     after = checked(settings, file, new)
     before = load_policy(settings)
     return OfferedRule(
-        command=said_before_commands(asking, os.environ) + proposal.command,
+        command=command_prefix(asking, os.environ) + proposal.command,
         change=[
             *changed_lines(file, old, new),
             *consequences(before, after, after.policy.rules[0]),
@@ -74,7 +74,7 @@ def rule_command(one: PendingRequest) -> str:
     """
     asking = _asking(one)
     found = offered_rule(one.request, asking)
-    return "" if found is None else said_before_commands(asking, os.environ) + found.command
+    return "" if found is None else command_prefix(asking, os.environ) + found.command
 
 
 def explanation_of(one: PendingRequest) -> list[str]:

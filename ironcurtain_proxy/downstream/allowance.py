@@ -113,7 +113,7 @@ class NotificationLimits:
         return left_out
 
 
-class Ration:
+class OutputLimit:
     """The output limit of one server, across all its processes. Thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

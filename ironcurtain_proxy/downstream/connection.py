@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted, greet
+from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription, greet
 from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
 from ironcurtain_proxy.downstream.open_questions import OpenServerQuestions
@@ -74,7 +74,7 @@ class Connection:
         self._answers = Answers[ToolResult]()
         self._progress: dict[_TokenKey, ProgressListener] = {}
         self._unsent_replies = 0
-        self.greeted = Greeted()
+        self.greeted = ServerDescription()
         """The server's answer to `initialize`."""
         self._task_tools: frozenset[str] = frozenset()
         self._asks_for_roots = False

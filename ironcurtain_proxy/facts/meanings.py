@@ -26,7 +26,7 @@ from ironcurtain_proxy.facts.entries import (
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.hosts import hosts_of
 from ironcurtain_proxy.facts.pushes import where_git_leads
-from ironcurtain_proxy.model.family import Family, Sought
+from ironcurtain_proxy.model.family import DiskLookups, Family
 from ironcurtain_proxy.model.place import Place
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
@@ -357,7 +357,7 @@ def _blocks(descriptor: int) -> Iterator[bytes]:
         yield block
 
 
-def settled(place: Place, sought: Sought, remotes: GitRemotes | None) -> Place:
+def settled(place: Place, sought: DiskLookups, remotes: GitRemotes | None) -> Place:
     """A place with the meanings of families."""
     found = tuple([(family, meaning_of(family, remotes)) for family in sought.families])
     hosts: dict[Family, tuple[str, ...]] = {}

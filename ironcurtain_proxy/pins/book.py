@@ -26,7 +26,7 @@ from ironcurtain_proxy.model.pinning import PinMode, Section
 from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Parts, PinnedPart, ServerPins
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore, StoredPins
-from ironcurtain_proxy.ports import Holds
+from ironcurtain_proxy.ports import HeldParts
 
 _log: Final = logging.getLogger(__name__)
 
@@ -53,11 +53,11 @@ class PinBook:
     servers: Mapping[str, PinnedServer]
     """The servers by the operator's name."""
     _read: dict[str, StoredPins] = field(default_factory=dict, init=False)
-    _holds: dict[tuple[str, Section], Holds] = field(default_factory=dict, init=False)
+    _holds: dict[tuple[str, Section], HeldParts] = field(default_factory=dict, init=False)
     """The held parts of each section that was listed."""
     _said: set[str] = field(default_factory=set, init=False)
 
-    def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> Holds:
+    def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> HeldParts:
         """The held parts of a section, after its server has listed the whole section.
 
         Args:
@@ -109,7 +109,7 @@ class PinBook:
 
     def _judged(
         self, server: PinnedServer, section: Section, entries: Mapping[str, Json], *, is_whole: bool
-    ) -> Holds:
+    ) -> HeldParts:
         if server.mode == "off":
             return {}
         try:
@@ -173,7 +173,7 @@ class PinBook:
         except PinsFileError as error:
             self._say(f'server "{server.name}": {error}: `pins diff` cannot show what changed')
 
-    def _tell(self, server: PinnedServer, section: Section, holds: Holds) -> None:
+    def _tell(self, server: PinnedServer, section: Section, holds: HeldParts) -> None:
         what = "is used all the same (pins: warn)" if server.mode == "warn" else "is held back"
         names = ", ".join(sorted(ascii(name)[1:-1] for name in holds)[:5])
         more = f" and {len(holds) - 5} more" if len(holds) > 5 else ""  # noqa: PLR2004

@@ -16,15 +16,15 @@ from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals, Claim
 from ironcurtain_proxy.grants.format import KeptGrant
-from ironcurtain_proxy.grants.grant_settlement import Remembering
+from ironcurtain_proxy.grants.grant_settlement import NewGrantTerms
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
-from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
+from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_about
 from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import CapabilityPattern
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, PathValue
@@ -43,7 +43,7 @@ class EscalatedStep:
     session: str
     call: ServerCall
     facts: Facts
-    judged: Judged
+    judged: Judgement
     policy: Policy
     home: RealPath
     workspace: RealPath
@@ -96,15 +96,15 @@ class Memory:
         call = asked.escalated()
         question = question_about(self._posed(asked, call), _frame(asked))
         if question.candidates:
-            how = Remembering(new_id=self._new_id, now=_WHEN)
+            how = NewGrantTerms(new_id=self._new_id, now=_WHEN)
             self.approvals.remember(question, Approved(remember=0), call, how)
 
     def _new_id(self) -> str:
         self._number += 1
         return str(self._number)
 
-    def _posed(self, asked: EscalatedStep, call: EscalatedCall) -> Posed:
-        return Posed(
+    def _posed(self, asked: EscalatedStep, call: EscalatedCall) -> QuestionInput:
+        return QuestionInput(
             id=EscalationId(self._new_id()),
             now=_WHEN,
             call=as_tool_call(asked.call),

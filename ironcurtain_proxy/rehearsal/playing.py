@@ -11,12 +11,12 @@ from typing import Final
 import anyio
 from msgspec import structs
 
-from ironcurtain_proxy.approval.containment import Considered, why_asked, why_not_held
+from ironcurtain_proxy.approval.containment import ContainmentInput, why_asked, why_not_held
 from ironcurtain_proxy.config.presets.preset import preset
 from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.model.decision import Deny, Escalate
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.walls import Walls
@@ -127,7 +127,7 @@ class _Player:
         call: ServerCall,
         scene: Scene,
         gathered: Gathered,
-        judged: Judged,
+        judged: Judgement,
     ) -> None:
         tally = self.found.tallies[rules]
         if isinstance(judged.decision, Deny):
@@ -190,10 +190,10 @@ def is_held(asked: EscalatedStep) -> bool:
     return asked.facts.command is not None and why_not_held(_considered(asked)) is None
 
 
-def _considered(asked: EscalatedStep) -> Considered:
+def _considered(asked: EscalatedStep) -> ContainmentInput:
     place = asked.facts.place
     facts = structs.replace(asked.facts, place=replace(place, writable=(*place.writable, *PLACES)))
-    return Considered(
+    return ContainmentInput(
         facts=facts,
         judged=asked.judged,
         workspace=asked.workspace,

@@ -36,7 +36,7 @@ from ironcurtain_proxy.model.escalation import (
     Superseded,
     Unreachable,
 )
-from ironcurtain_proxy.ports import Aftermath, Clock, Reviewer
+from ironcurtain_proxy.ports import Clock, OutcomeListener, Reviewer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class OpenQuestions:
         clock: Clock,
         *,
         hold_after: float | None,
-        aftermath: Aftermath | None = None,
+        aftermath: OutcomeListener | None = None,
     ) -> None:
         """Set the reviewer and the limits.
 
@@ -262,7 +262,7 @@ class OpenQuestions:
             if self._tasks is not None and self._aftermath is not None:
                 self._tasks.start_soon(self._tell, self._aftermath, question.escalation.id)
 
-    async def _tell(self, aftermath: Aftermath, identifier: EscalationId) -> None:
+    async def _tell(self, aftermath: OutcomeListener, identifier: EscalationId) -> None:
         try:
             await aftermath.ended(identifier, succeeded=None)
         except Exception:  # noqa: BLE001  a note; the other questions are worth more

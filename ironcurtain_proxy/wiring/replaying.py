@@ -24,7 +24,7 @@ from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.asked import operation_of, recorded_as
 from ironcurtain_proxy.model.decision import Effect, effect_of
 from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import TOOL_CALL, Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Gathered
@@ -46,9 +46,9 @@ class Replayed:
     tool: str
     arguments: Arguments
     gathered: Gathered
-    judged: Judged
+    judged: Judgement
     """The judgement of the policy in force."""
-    other: Judged | None
+    other: Judgement | None
     """The judgement of the candidate; None: there is none."""
     count: int = 1
 
@@ -144,7 +144,7 @@ class Replaying:
         """Whether a server of this name is configured or annotated."""
         return server in self._known_as
 
-    def judged(self, gathered: Gathered, policy: Policy, server: str, tool: str) -> Judged:
+    def judged(self, gathered: Gathered, policy: Policy, server: str, tool: str) -> Judgement:
         """The judgement of a call by another policy."""
         names, asked = self._names, recorded_as(server, tool, {})
         return judge(

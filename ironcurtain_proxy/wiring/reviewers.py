@@ -37,7 +37,7 @@ _CLOSE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class AddedChannels:
     """The channels and sources that the assembling program adds."""
 
     more: Mapping[ChannelName, Channel] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def assemble_reviewers(
     clock: Clock,
     environ: Mapping[str, str],
     loaded: LoadedPolicy,
-    ways: Ways | None = None,
+    ways: AddedChannels | None = None,
 ) -> Reviewers:
     """Join the reviewers. Starts nothing.
 
@@ -118,7 +118,7 @@ def assemble_reviewers(
     for lack in missing:
         if lack.stops:
             raise ConfigurationError(str(lack))
-    ways = ways or Ways()
+    ways = ways or AddedChannels()
     persisted, notice = persisted_grants(settings, loaded, clock)
     grants = SessionGrants(approvals, persisted)
 
@@ -181,7 +181,7 @@ def _notices(settings: Settings) -> WaitingNotices:
     return WaitingNotices(ways)
 
 
-def _channels(settings: Settings, mailbox: Mailbox, ways: Ways) -> Sequence[Channel]:
+def _channels(settings: Settings, mailbox: Mailbox, ways: AddedChannels) -> Sequence[Channel]:
     """The channels to reviewers, in the operator's order."""
     if ways.only is not None:
         return (ways.only,)

@@ -64,7 +64,7 @@ async def test_two_identical_calls_at_once_ask_once_and_only_one_runs() -> None:
             for number in (1, 2):
                 person.answer(question(number), YES)
         assert person.asked == [first]
-        assert sorted(type(ruling).__name__ for ruling in rulings) == ["Approved", "AlreadyUsed"]
+        assert sorted(type(ruling).__name__ for ruling in rulings) == ["AlreadyUsed", "Approved"]
 
 
 async def test_a_held_call_joins_its_question_and_runs_once_when_it_was_approved() -> None:

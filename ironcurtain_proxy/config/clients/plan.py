@@ -32,7 +32,7 @@ _STARTS: Final = ("command", "args", "env", "cwd", "url", "type", "headers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moving:
+class MovingServer:
     """A server that moves from a client's table to the proxy."""
 
     file: ClientFile
@@ -67,7 +67,7 @@ def movings(
     files: Sequence[ClientFile],
     present: Mapping[str, Mapping[str, Json]],
     origins: Mapping[str, str],
-) -> list[Moving]:
+) -> list[MovingServer]:
     """Every server that moves, each with the name that it gets.
 
     Args:
@@ -76,13 +76,13 @@ def movings(
         origins: the origins of those servers, by `origin_of`; their entries may have been extended.
     """
     made_of = {name: origins.get(name) or origin_of(entry) for name, entry in present.items()}
-    found: list[Moving] = []
+    found: list[MovingServer] = []
     for file in files:
         for table in file.tables:
             for taken in table.taken:
                 name = _name(taken, file, made_of)
                 made_of.setdefault(name, origin_of(taken.entry))
-                found.append(Moving(file=file, table=table, taken=taken, name=name))
+                found.append(MovingServer(file=file, table=table, taken=taken, name=name))
     return found
 
 
@@ -112,8 +112,8 @@ def _collides(one: str, other: str) -> bool:
     return f"{one}__".startswith(f"{other}__") or f"{other}__".startswith(f"{one}__")
 
 
-def behind(
-    moving: Sequence[Moving], present: Mapping[str, Mapping[str, Json]]
+def servers_behind_proxy(
+    moving: Sequence[MovingServer], present: Mapping[str, Mapping[str, Json]]
 ) -> dict[str, dict[str, Json]]:
     """All servers behind the proxy, as its own file has them."""
     entries = {name: {**entry} for name, entry in present.items()}
@@ -123,7 +123,9 @@ def behind(
 
 
 def startable(
-    moving: Sequence[Moving], entries: Mapping[str, dict[str, Json]], environ: Mapping[str, str]
+    moving: Sequence[MovingServer],
+    entries: Mapping[str, dict[str, Json]],
+    environ: Mapping[str, str],
 ) -> dict[str, dict[str, Json]]:
     """The entries for starting the servers to read their tools.
 
@@ -144,7 +146,9 @@ def startable(
     return found
 
 
-def credentials(moving: Sequence[Moving], environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def credentials(
+    moving: Sequence[MovingServer], environ: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
     """The credentials that servers over the network need, as far as they can be guessed."""
     return {
         one.name: {
@@ -157,7 +161,7 @@ def credentials(moving: Sequence[Moving], environ: Mapping[str, str]) -> dict[st
 
 
 def changes(
-    moving: Sequence[Moving], start: OwnStart, without: Collection[str] = ()
+    moving: Sequence[MovingServer], start: OwnStart, without: Collection[str] = ()
 ) -> tuple[list[FileChange], list[tuple[ClientFile, str]]]:
     """The change of each file, and the files that cannot be changed, with the reason.
 
@@ -180,7 +184,7 @@ def changes(
     return done, refused
 
 
-def _change(file: ClientFile, moving: Sequence[Moving], start: OwnStart) -> FileChange:
+def _change(file: ClientFile, moving: Sequence[MovingServer], start: OwnStart) -> FileChange:
     moves: list[Move] = []
     text = file.text
     for table in file.tables:
@@ -192,7 +196,9 @@ def _change(file: ClientFile, moving: Sequence[Moving], start: OwnStart) -> File
     return FileChange(file=file, moves=tuple(moves), after=text, servers=tuple(names))
 
 
-def _move(file: ClientFile, table: ServerTable, moving: Sequence[Moving], start: OwnStart) -> Move:
+def _move(
+    file: ClientFile, table: ServerTable, moving: Sequence[MovingServer], start: OwnStart
+) -> Move:
     old = next(iter(table.ours), None)
     names = [one.taken.name for one in moving]
     name = _entry_name(file, table, names) if old is None else old.name
@@ -221,7 +227,7 @@ def _is_local(table: ServerTable) -> bool:
 
 
 def _env(
-    moving: Sequence[Moving], old: ProxyEntry | None, workspace: str | None
+    moving: Sequence[MovingServer], old: ProxyEntry | None, workspace: str | None
 ) -> Iterator[tuple[str, str]]:
     there = old.value.get("env", old.value.get("envs")) if old else None
     env = {str(key): str(text) for key, text in there.items()} if isinstance(there, dict) else {}
@@ -241,7 +247,7 @@ def _env(
     yield from env.items()
 
 
-def _taken_from(moving: Moving, env: dict[str, str]) -> dict[str, Json]:
+def _taken_from(moving: MovingServer, env: dict[str, str]) -> dict[str, Json]:
     """The credentials of a server, each in a variable of its own.
 
     What the client fills in may hold quotes, so it must not stand inside JSON.

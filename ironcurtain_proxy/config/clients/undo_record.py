@@ -65,7 +65,7 @@ class UndoRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class UndoneFile:
     """The result of restoring one file."""
 
     entry: ChangedFile
@@ -172,9 +172,9 @@ def change(state: Path, journal: UndoRecord, what: FileChange, now: datetime) ->
     return recorded
 
 
-def undo(state: Path, journal: UndoRecord) -> tuple[list[Undone], UndoRecord]:
+def undo(state: Path, journal: UndoRecord) -> tuple[list[UndoneFile], UndoRecord]:
     """Restore all files, the latest change first. Returns the rest of the record, too."""
-    results: list[Undone] = []
+    results: list[UndoneFile] = []
     for entry in reversed(journal.entries):
         result = _undone(state / _DIRECTORY / entry.backup, entry)
         results.append(result)
@@ -189,9 +189,9 @@ def undo(state: Path, journal: UndoRecord) -> tuple[list[Undone], UndoRecord]:
     return results, journal
 
 
-def _undone(backup: Path, entry: ChangedFile) -> Undone:
+def _undone(backup: Path, entry: ChangedFile) -> UndoneFile:
     try:
-        return Undone(entry, *_restored(backup, entry))
+        return UndoneFile(entry, *_restored(backup, entry))
     except NotUnderstoodError as error:
         why = f"it was changed since, and {error}"
     except UnicodeDecodeError:
@@ -200,7 +200,7 @@ def _undone(backup: Path, entry: ChangedFile) -> Undone:
         why = "it is gone" if error.filename == str(entry.file) else "its copy is gone"
     except OSError as error:
         why = f"it cannot be written: {error.strerror}"
-    return Undone(entry, "refused", why, backup)
+    return UndoneFile(entry, "refused", why, backup)
 
 
 def _restored(backup: Path, entry: ChangedFile) -> tuple[UndoState, str, Path | None]:

@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs
 from ironcurtain_proxy.snapshots.timeline.bounds import LARGEST_PART, too_large, too_many
 from ironcurtain_proxy.snapshots.timeline.entry import kind_of_change
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
     History,
-    Noted,
+    NotedChange,
     Point,
-    Settled,
+    SettledCall,
     TimelineRecord,
 )
 from ironcurtain_proxy.snapshots.timeline.known import Difference
@@ -251,20 +251,19 @@ class Keeper:
             self._since_full.clear()
             self._drop_old()
 
-    def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
+    def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
         """The parts that could not be restored after a deletion."""
         if not path.is_within(self.workspace):
-            return (Unheld(path, "it lies outside the workspace"),)
+            return (PathNotHeld(path, "it lies outside the workspace"),)
         try:
             with self.writing():
                 self.note(self.look(), self._open)
         except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
-            return (Unheld(path, self._why_not(error)),)
+            return (PathNotHeld(path, self._why_not(error)),)
         found = self.scanner.unheld("/".join(path.parts[len(self.workspace.parts) :]))
         top = self.workspace.parts
-        return tuple(
-            [Unheld(RealPath((*top, *one.split("/"))), why) for one, why in sorted(found.items())]
-        )
+        lost = sorted(found.items())
+        return tuple([PathNotHeld(RealPath((*top, *one.split("/"))), why) for one, why in lost])
 
     def look(self, *, everything: bool = False) -> list[Difference]:
         """The differences since the last scan.
@@ -309,7 +308,7 @@ class Keeper:
     def settled(self, number: int) -> None:
         """Record the end of a call."""
         self._open.discard(number)
-        record = Settled(number, self._now())
+        record = SettledCall(number, self._now())
         self.history.add(record)
         self._write(record)
 
@@ -387,7 +386,7 @@ class Keeper:
         self.root.close()
 
 
-def _noted(one: Difference) -> Noted | None:
+def _noted(one: Difference) -> NotedChange | None:
     kind = kind_of_change(one.before, one.after)
     before, after = one.before, one.after
     if kind is None and before is not None and after is not None:
@@ -396,4 +395,4 @@ def _noted(one: Difference) -> Noted | None:
             getattr(before, name) == getattr(after, name) for name in told
         ):
             return None
-    return Noted(one.path, kind, after)
+    return NotedChange(one.path, kind, after)

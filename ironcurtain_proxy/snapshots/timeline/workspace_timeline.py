@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.places import TimelineLock, claim, remove_old
 from ironcurtain_proxy.snapshots.timeline.scanning import (
@@ -123,7 +123,7 @@ class WorkspaceTimeline:
                 found = await anyio.to_thread.run_sync(self._keeper.settle, point)
         return found
 
-    async def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
+    async def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
         """The parts of this path that could not be restored if the next call deleted it."""
         async with self._lock:
             return await anyio.to_thread.run_sync(self._keeper.unheld, path)

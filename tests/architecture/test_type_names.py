@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "ironcurtain_proxy"
+PACKAGE = Path(__file__).parent.parent.parent / "ironcurtain_proxy"
 
 
 def test_no_two_public_types_have_one_name() -> None:
