@@ -104,7 +104,7 @@ class AgentServer:
 
     def __post_init__(self) -> None:
         """Set the services that answer slow requests."""
-        self._requests = Requests(self.transport.post, self.capacity)
+        self._requests = Requests(self.transport.answer, self.capacity)
         self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
         self._others = {
             "tools/list": Service(self._list, _busy, _UNFINISHED),

@@ -212,7 +212,7 @@ class Connection:
         Raises:
             DownstreamError: no answer, none within `seconds`, or none that can be read.
         """
-        request_id = self._answers.expect()
+        request_id, answer = self._answers.expect(seconds)
         try:
             self._write(
                 {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params},
@@ -221,13 +221,14 @@ class Connection:
             self._answers.forget(request_id)
             raise
         try:
-            return await self._answers.wait(request_id, seconds)
+            return await answer
         except TimeoutError:
             self._cancel(request_id, method, "the deadline has passed")
             raise CallTimedOutError(
                 f'server "{self._server}" did not answer within {seconds:g} s'
             ) from None
         except anyio.get_cancelled_exc_class():
+            self._answers.forget(request_id)
             self._cancel(request_id, method, "the caller has cancelled")
             raise
 
