@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 
-from ironcurtain_proxy.cli.init_talk import Talk, clean
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.json import Json
@@ -19,7 +19,7 @@ from ironcurtain_proxy.sandbox.installed import NotInstalled
 from ironcurtain_proxy.sandbox.replaced_launchers import Machine, fetch_of, look_up
 
 
-def install_packages(talk: Talk, settings: Settings, machine: Machine, seconds: float) -> None:
+def install_packages(talk: Dialogue, settings: Settings, machine: Machine, seconds: float) -> None:
     """Ask, and install the packages that launchers of servers would fetch.
 
     An installation that fails is told. The launcher then starts the server as before.

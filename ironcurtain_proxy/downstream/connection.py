@@ -11,10 +11,10 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted, greet
+from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription, greet
 from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
-from ironcurtain_proxy.downstream.open_questions import OpenQuestions
+from ironcurtain_proxy.downstream.open_questions import OpenServerQuestions
 from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
@@ -74,13 +74,13 @@ class Connection:
         self._answers = Answers[ToolResult]()
         self._progress: dict[_TokenKey, ProgressListener] = {}
         self._unsent_replies = 0
-        self.greeted = Greeted()
+        self.greeted = ServerDescription()
         """The server's answer to `initialize`."""
         self._task_tools: frozenset[str] = frozenset()
         self._asks_for_roots = False
         self._roots_told = anyio.Event()
         self._roots_told.set()
-        self._questions = OpenQuestions(listeners.asked)
+        self._questions = OpenServerQuestions(listeners.asked)
 
     @property
     def has_logging(self) -> bool:
@@ -212,7 +212,7 @@ class Connection:
         Raises:
             DownstreamError: no answer, none within `seconds`, or none that can be read.
         """
-        request_id = self._answers.expect()
+        request_id, answer = self._answers.expect(seconds)
         try:
             self._write(
                 {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params},
@@ -221,13 +221,14 @@ class Connection:
             self._answers.forget(request_id)
             raise
         try:
-            return await self._answers.wait(request_id, seconds)
+            return await answer
         except TimeoutError:
             self._cancel(request_id, method, "the deadline has passed")
             raise CallTimedOutError(
                 f'server "{self._server}" did not answer within {seconds:g} s'
             ) from None
         except anyio.get_cancelled_exc_class():
+            self._answers.forget(request_id)
             self._cancel(request_id, method, "the caller has cancelled")
             raise
 
