@@ -5,6 +5,7 @@ bytes but the newline. Whoever edits, removes, inserts or reorders lines must fo
 and then the head file and every anchor kept elsewhere disagree.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -43,6 +44,25 @@ def seal(body: bytes, after: Link) -> tuple[bytes, Link]:
     Returns:
         The line with its newline, and its place.
     """
-    seq = after.seq + 1
-    line = b'%b,"seq":%d,"prev":"%b"}' % (body[:-1], seq, after.digest.encode())
-    return line + b"\n", Link(seq, sha256(line).hexdigest())
+    return seal_all((body,), after)
+
+
+def seal_all(bodies: Sequence[bytes], after: Link) -> tuple[bytes, Link]:
+    """Add the positions in the chain to records that follow each other.
+
+    Args:
+        bodies: as for `seal`.
+        after: the line before the first of them.
+
+    Returns:
+        The lines, each with its newline, and the place of the last of them.
+    """
+    seq, digest = after.seq, after.digest
+    lines: list[bytes] = []
+    for body in bodies:
+        seq += 1
+        line = b'%b,"seq":%d,"prev":"%b"}' % (body[:-1], seq, digest.encode())
+        digest = sha256(line).hexdigest()
+        lines.append(line)
+    lines.append(b"")
+    return b"\n".join(lines), Link(seq, digest)

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
-from ironcurtain_proxy.facts.branches import is_worktree
+from ironcurtain_proxy.facts.branches import is_worktree, repository_of
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.meanings import settled
 from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks
@@ -126,13 +126,15 @@ def _changes_the_command(arguments: Arguments, command: str) -> str | None:
 
 def _place(facts: Facts, server: str, grounds: CommandContext) -> Place:
     directory, own = _directory(facts, server, grounds), _real(grounds.own.get(server))
+    workspace = _real(grounds.workspace)
     return Place(
-        workspace=_real(grounds.workspace),
+        workspace=workspace,
         directory=directory,
         home=_real(grounds.home),
         writable=(*(() if own is None else (own,)), *grounds.own_tmp.get(server, ())),
         closed=grounds.shown.get(server, ()),
         has_repository=directory is not None and _has_repository(directory, grounds.workspace),
+        repository=None if workspace is None else repository_of(workspace),
     )
 
 

@@ -63,6 +63,7 @@ _LATER_KEYS: Final = frozenset({_ENDS, _BASIS})
 _TOOL_KEYS: Final = frozenset({"kind", "server", "tool", "definition", "description"})
 _PATTERN_KEYS: Final = _TOOL_KEYS | {"constraints"}
 _FAMILY_PATTERN_KEYS: Final = _TOOL_KEYS | {"workspace", "families", "phrases", "beside"}
+_REPOSITORY: Final = "repository"
 _CONSTRAINT_KEYS: Final[Mapping[str, frozenset[str]]] = {
     "within": frozenset({"kind", "role", "directory"}),
     "host": frozenset({"kind", "role", "domain"}),
@@ -183,6 +184,8 @@ def _pattern_fields(pattern: Pattern) -> dict[str, Json]:
         fields["families"] = [family_fields(one) for one in pattern.families]
         fields["phrases"] = [*pattern.phrases]
         fields["beside"] = [_constraint_fields(found) for found in pattern.beside]
+        if pattern.repository is not None:
+            fields[_REPOSITORY] = str(pattern.repository)
     return fields
 
 
@@ -304,7 +307,8 @@ def _pattern(value: Json) -> GrantPattern | ToolPattern | FamilyPattern:
             description=line_of(fields["description"]),
         )
     if kind == "family":
-        fields = object_of(value, _FAMILY_PATTERN_KEYS)
+        later = {_REPOSITORY} & value.keys() if isinstance(value, dict) else frozenset()
+        fields = object_of(value, _FAMILY_PATTERN_KEYS | later)
         families, phrases = families_of(fields)
         beside = fields["beside"]
         return FamilyPattern(
@@ -316,6 +320,7 @@ def _pattern(value: Json) -> GrantPattern | ToolPattern | FamilyPattern:
             phrases=phrases,
             beside=tuple([_flag_of(one) for one in beside] if isinstance(beside, list) else ()),
             description=line_of(fields["description"]),
+            repository=path_of(fields[_REPOSITORY]) if _REPOSITORY in fields else None,
         )
     if kind != "pattern":
         raise MalformedError("its kind is unknown")

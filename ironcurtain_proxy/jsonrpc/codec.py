@@ -89,6 +89,11 @@ def encode(message: Mapping[str, object]) -> bytes:
         return _encode_slowly(message)
 
 
+def encode_text(text: str) -> bytes:
+    """Encode one text, with its quotes."""
+    return encode({"": text})[len('{"":') : -len("}\n")]
+
+
 def recover_id(head: bytes, tail: bytes | None = None) -> MessageId | None:
     """The id of an invalid message, or None.
 

@@ -40,7 +40,8 @@ class Calls:
     ) -> Reply:
         """Carry one call from its arrival to its reply."""
         grants = self.grants
-        grants.take_back()
+        if grants.persisted is not None:
+            grants.take_back()
         if "task" in params:
             return await self._refuse_task(exposed_name, params)
         if self.own.has(exposed_name):

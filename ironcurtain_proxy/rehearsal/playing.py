@@ -21,7 +21,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.rehearsal.client_tools import FETCH, FILES, SHELL, ServerCall, as_server_call
-from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Memory, given
+from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Families, Memory, given
 from ironcurtain_proxy.rehearsal.recorded import Recording, TranscriptCall
 from ironcurtain_proxy.rehearsal.scene import RULES, Scene, SceneRules, Scenes
 from ironcurtain_proxy.rehearsal.tally import Savings, Tally
@@ -85,6 +85,8 @@ class _Player:
     found: Rehearsed = field(default_factory=Rehearsed)
     _workspaces: dict[str, str] = field(default_factory=dict)
     _memories: dict[tuple[SceneRules, Savings, str], Memory] = field(default_factory=dict)
+    _families: dict[tuple[SceneRules, Savings, str], Families] = field(default_factory=dict)
+    """The approved families, by the repository of the worktrees that share them."""
     _given: dict[tuple[SceneRules, str], Memory] = field(default_factory=dict)
 
     async def play(self, calls: Sequence[TranscriptCall]) -> None:
@@ -160,6 +162,9 @@ class _Player:
         lasts = rules != "shipped" and "grants" in preset(rules).config
         key = rules, way, str(asked.workspace) if lasts else recorded.session
         memory = self._memories.setdefault(key, Memory())
+        repository = asked.facts.place.repository
+        if lasts and repository is not None:
+            memory.families = self._families.setdefault((rules, way, repository), memory.families)
         if memory.spares(asked):
             return
         self.found.tallies[rules].note(way, asked)

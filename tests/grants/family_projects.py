@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.facts.branches import repository_of
 from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
@@ -65,6 +66,7 @@ class Project:
             directory=directory,
             home=str(self.path.parent),
             has_repository=Path(directory, ".git").is_dir(),
+            repository=repository_of(str(self.path)),
         )
         parsed = parse_command(command)
         remotes = GitRemotes(self.environment)

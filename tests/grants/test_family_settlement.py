@@ -92,8 +92,9 @@ def test_each_family_of_a_compound_is_a_grant_of_its_own(project: Project) -> No
     call = project.call("go test ./... && go vet ./...")
     book = kept_by(question_of(call, POLICY), call, 0)
     assert [one.grant.pattern.description for one in book.list()] == [
-        f"`go test` in {project.path}", f"`go vet` in {project.path}",
-    ]  # fmt: skip
+        f"`{program}` in {project.path} and other worktrees of its repository"
+        for program in ("go test", "go vet")
+    ]
     found = settle_by_grants([POLICY], call, book, NOW)
     assert [grant.id for grant in found.grants] == ["a", "b"]
     book.revoke(GrantId("b"))

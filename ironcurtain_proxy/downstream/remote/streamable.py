@@ -248,6 +248,8 @@ class StreamableHttp(Sending):
         lost = UnansweredError(f'server "{self._server}" ended its stream without an answer')
         if await self._read(response, place, request_id, is_greeting=is_greeting):
             return
+        if place.last_event and not place.is_torn:
+            self._inbound.note_stream_ended()
         while place.last_event and place.attempts < _ATTEMPTS:
             await anyio.sleep(place.pause())
             headers = {**EVENTS, **self._session, _LAST_EVENT: place.last_event}
@@ -291,7 +293,8 @@ class StreamableHttp(Sending):
         except httpx2.SSEError:
             raise
         except httpx2.TransportError:
-            # Torn, like one that ends: what is missing can be asked for.
+            # Like one that ends: what is missing can be asked for.
+            place.is_torn = True
             return False
         return False
 
@@ -343,6 +346,8 @@ class StreamPosition:
     def __init__(self) -> None:
         self.last_event = ""
         self.attempts = 0
+        self.is_torn = False
+        """Whether a connection broke; else the server ended its streams itself."""
         self._retry = _RETRY
 
     def note(self, event: httpx2.ServerSentEvent) -> None:
