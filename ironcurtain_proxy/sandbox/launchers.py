@@ -1,4 +1,4 @@
-"""Programs that fetch what they run.
+"""Programs that fetch the packages that they run.
 
 In a sandbox they have no network to do so, and no cache they may write. Knows their command lines;
 does not know what is installed.
@@ -37,7 +37,7 @@ class Launched(Struct, frozen=True, kw_only=True):
 
 
 class _Launcher(Struct, frozen=True, kw_only=True):
-    """A program that fetches what it is to run."""
+    """A program that fetches the package that it runs."""
 
     words: tuple[str, ...]
     registry: Registry
