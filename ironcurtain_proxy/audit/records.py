@@ -171,7 +171,7 @@ class RecordEncoder:
         return {"policyDecision": decision}
 
     def _rest_of_intent(self, record: AuditRecord) -> bytes:
-        """The end of an intent that nobody was asked about: the same for nearly all calls."""
+        """The end of an intent without a question: the same for nearly all calls."""
         by, version, took = record.decided_by, record.policy_version, record.duration_ms
         key = (record.session, record.client, by, record.origins, version, record.sandboxed, took)
         return self._parts.get(key) or self._keep_bytes(

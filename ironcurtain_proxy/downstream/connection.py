@@ -1,7 +1,7 @@
 """One JSON-RPC conversation with one server, from the client's side.
 
-Knows ids, deadlines, progress and cancellation; does not know processes, and not what a call means.
-Everything that a server says is untrusted. Results and errors are handed back as they came.
+Knows ids, deadlines, progress and cancellation; knows neither processes nor the meaning of a call.
+Every message of a server is untrusted. Results and errors are handed back as they came.
 """
 
 from collections.abc import Mapping

@@ -79,7 +79,7 @@ def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
     """The filter; None: nothing is known of such a machine.
 
     Args:
-        machine: as `uname -m` says it.
+        machine: the output of `uname -m`.
         is_root: whether the sandbox is root's, whose processes have capabilities in it.
     """
     known = _MACHINES.get(machine)
@@ -113,7 +113,7 @@ def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
 def refused_pairs(machine: str) -> bytes | None:
     """The filter of pairs of datagram sockets; None: nothing is known of such a machine.
 
-    It holds beside the other filter, which refuses what has other numbers.
+    It holds beside the other filter, which refuses calls with other numbers.
     """
     known = _MACHINES.get(machine)
     if known is None:
