@@ -36,7 +36,7 @@ class Lane:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, work: Work, idle: "list[Lane]") -> None:
-        """Do the first work, then what `take` brings.
+        """Do the first work, then the work that `take` hands over.
 
         Args:
             work: the first work.

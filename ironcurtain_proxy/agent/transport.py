@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
 
 _OUR_IDS: Final = "ironcurtain-proxy/"
-"""Our requests have ids of our own spelling: an answer to anything else is nobody's."""
+"""The prefix of the ids of the proxy's own requests. An answer with another id is ignored."""
 
 _MAX_DIGITS: Final = 18
 
@@ -50,8 +50,8 @@ class AgentTransport:
         """Take over two pipes.
 
         Args:
-            lines: what the agent sends.
-            out: where answers go.
+            lines: the agent's lines.
+            out: the lines for the agent.
             drain_seconds: the wait for requests in progress after the agent has closed its end.
         """
         self._lines = lines

@@ -68,10 +68,10 @@ _MAKE_TOKEN: Final = "(umask 077; openssl rand -hex 32 > FILE)"  # noqa: S105  a
 
 
 DESCRIPTION: Final = """\
-Check this machine and show what is missing, each with the command that helps: the programs that
-a sandbox is made of, a sandbox that really runs, the configuration, the program of each server,
-whose calls can be contained, the directories that are written to, the engine's store, and the
-clock. No server is started and nothing is changed.
+Check this machine, and name a remedy for each missing part. The checks: the programs of a sandbox,
+the start of a sandbox, the configuration, the program of each server, the servers whose calls can
+be contained, the directories that are written to, the engine's store, and the clock. No server is
+started and nothing is changed.
 
 A missing sandbox is a failure only where sandboxPolicy is "enforce" and a server is not
 "sandbox": false; elsewhere it is a warning.
@@ -79,11 +79,11 @@ A missing sandbox is a failure only where sandboxPolicy is "enforce" and a serve
 
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy doctor                        for the configuration that serve would use
+  ironcurtain-proxy doctor                        the configuration that `serve` uses
   ironcurtain-proxy doctor --config config.json
   ironcurtain-proxy doctor --json                 a list of {name, state, found, remedy}
 
-exit status: 0 nothing worse than warnings, 1 something that the configuration needs is missing
+exit status: 0 no failure; 1 a part that the configuration needs is missing
 """
 
 _WORDS: Final = {"ok": "ok", "warn": "warn", "fail": "FAIL"}

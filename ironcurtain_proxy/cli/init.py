@@ -79,7 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file with servers, which is read and not changed",
     )
     source.add_argument("--undo", action="store_true", help="restore the clients' files")
-    add("--workspace", type=Path, metavar="DIR", help="default: the repository, or this directory")
+    add(
+        "--workspace",
+        type=Path,
+        metavar="DIR",
+        help="the workspace (default: the repository, else this directory)",
+    )
     add("--home", type=Path, metavar="DIR", help="default: your home")
     add("--yes", action="store_true", help="accept every proposal without a question")
     add("--dry-run", action="store_true", help="start and change nothing; show the differences")

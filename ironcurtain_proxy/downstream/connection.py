@@ -1,7 +1,7 @@
 """One JSON-RPC conversation with one server, from the client's side.
 
-Knows ids, deadlines, progress and cancellation; does not know processes, and not what a call means.
-Everything that a server says is untrusted. Results and errors are handed back as they came.
+Knows ids, deadlines, progress and cancellation; knows neither processes nor the meaning of a call.
+Every message of a server is untrusted. Results and errors are handed back as they came.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,13 @@ from ironcurtain_proxy.jsonrpc.codec import (
     recover_id,
 )
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
-from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource, Lost
+from ironcurtain_proxy.jsonrpc.wire import (
+    STREAM_ENDED,
+    LineSink,
+    LineSource,
+    Lost,
+    StreamEnded,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
@@ -271,12 +277,15 @@ class Connection:
         self._settle(message, len(line))
         return True
 
-    async def _take(self, line: bytes | Oversize | Lost) -> None:
+    async def _take(self, line: bytes | Oversize | Lost | StreamEnded) -> None:
         if isinstance(line, Oversize):
             self._take_oversize(line)
             return
         if isinstance(line, Lost):
             self._answers.fail(line.id, line.error)
+            return
+        if isinstance(line, StreamEnded):
+            await self._pass_on(STREAM_ENDED, {}, 0)
             return
         await self._listeners.capacity.wait(len(line))
         message = decode(line)
@@ -334,10 +343,14 @@ class Connection:
                     await self._tell(self._listeners.logged, known)
             case "notifications/tools/list_changed":
                 self._listeners.tools_changed()
-            case str() if method in PASSED_ON and self._listeners.notices.admits(method, size):
-                await self._tell(partial(self._listeners.noticed, method), known)
+            case str() if method in PASSED_ON:
+                await self._pass_on(method, known, size)
             case _:
                 pass
+
+    async def _pass_on(self, method: str, params: Mapping[str, Json], size: int) -> None:
+        if self._listeners.notices.admits(method, size):
+            await self._tell(partial(self._listeners.noticed, method), params)
 
     async def _tell(self, listener: ProgressListener, params: Mapping[str, Json]) -> None:
         try:

@@ -145,7 +145,7 @@ class DownstreamServers:
         but a call that is refused is lost.
 
         Returns:
-            What the agent is told when the server has not started; empty: it has.
+            The message for the agent if the server has not started; empty: it has.
 
         Raises:
             ServerUnavailableError: there is no such server.
@@ -316,8 +316,8 @@ class DownstreamServers:
     ) -> SandboxOpening | str | None:
         """The opening that a call needs in its server's sandbox.
 
-        None: it needs none, or the server is not confined. A text: what no approval opens, and the
-        setting that does.
+        None: it needs none, or the server is not confined. A text: access that no approval opens,
+        and the setting that does.
         """
         confinement, supervisor = self._options.confinements.get(server), self._supervisor(server)
         if confinement is None:

@@ -15,6 +15,7 @@ from ironcurtain_proxy.front.process import ProxyProcess
 from ironcurtain_proxy.front.stream import Stream
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id, recover_id
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
+from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
@@ -170,10 +171,21 @@ class AgentSession:
             if given is not None and given in self._requests:
                 self._finish(given).put(line, is_last=True)
             return
+        if found.method == STREAM_ENDED:
+            self._end_early()
+            return
         stream = self._stream_of(found.method, found.params)
         if stream is self._own and not stream.is_followed and stream.unsent > _UNHEARD:
             self._own = stream = Stream(OWN, self._note_taken)
         stream.put(line)
+
+    def _end_early(self) -> None:
+        """End the stream of the one open request, as its server did: an answer is not near.
+
+        With several open requests nothing says whose it was, and no stream needs to end.
+        """
+        if len(self._requests) == 1:
+            next(iter(self._requests.values())).end_early()
 
     def _stream_of(self, method: str, params: Raw) -> Stream:
         """The stream of a message that no request of the agent asked for.

@@ -62,7 +62,7 @@ _MOST_NAMED: Final = 50
 
 
 class _Marked(Struct, frozen=True):
-    """The point of a call, and what the call may change as far as anybody knows."""
+    """The point of a call, and the paths that the call is known to change."""
 
     point: PointId
     workspace: RealPath
@@ -116,7 +116,7 @@ class Containing:
         return Consent(reasons=case.judged.reasons, roots=roots)
 
     def opening(self, case: Case, facts: Facts) -> SandboxOpening | str | None:
-        """The access that a call needs beyond its sandbox; a text: what no approval can grant."""
+        """The access that a call needs beyond its sandbox; a text: no approval grants it."""
         hosts = [*hosts_of(facts), *facts.place.every_host(), self._tried_host(case)]
         return self._opening(case, facts, hosts, written_outside(facts))
 

@@ -1,8 +1,8 @@
 """The agent's requests that are no tool calls: resources, prompts, completions, subscriptions.
 
-A name becomes a server and its own name, the server is waited for, and the mediator carries the
-operation. What is listed is what could be allowed. A request for anything else has the same answer
-whether the server has it or not, for no server is asked.
+A name is split into the server and the server's own name, the server is waited for, and the
+mediator carries the operation. A list holds the entries that could be allowed. No server is asked
+about another entry: its request has the same answer whether the entry exists or not.
 """
 
 import logging
@@ -35,7 +35,7 @@ from ironcurtain_proxy.ports import ProgressListener
 _log: Final = logging.getLogger(__name__)
 
 _NOBODY: Final = "unknown"
-"""The server of a name that is nobody's."""
+"""The server in the record of a request that names no server."""
 
 _MOST_SUBSCRIBED: Final = 1000
 """Subscriptions of one session."""
@@ -127,7 +127,7 @@ class Operations:
     async def _carry(
         self, case: Case, asked: ParsedRequest, on_progress: ProgressListener | None
     ) -> Reply:
-        """Wait for the server, and let the mediator carry what is not held."""
+        """Wait for the server; the mediator carries the operation unless its part is held."""
         if asked.server != _NOBODY:
             await self.lists.until_started(asked.server)
         if (held := await self._held(asked)) is not None:

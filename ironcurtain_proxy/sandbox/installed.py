@@ -1,7 +1,7 @@
 """The places where a launcher's package is installed. Looks at files; starts no program.
 
-Knows how npm, uv and pipx lay out what they install; does not know why it is wanted. Nothing is
-taken from where the agent may write: it would choose what runs.
+Knows the layout of packages that npm, uv and pipx install. A program in a directory that the agent
+may write is never chosen: the agent would choose what runs.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class NotInstalled(Struct, frozen=True):
     """No installed program may replace the launcher."""
 
     why: str
-    """A text on what was found instead; empty: nothing."""
+    """The things that were found instead, in words; empty: nothing was found."""
 
 
 def find_installed(launched: Launched, places: SearchPlaces) -> Installed | NotInstalled:

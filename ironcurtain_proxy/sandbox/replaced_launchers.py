@@ -1,4 +1,4 @@
-"""Servers that a launcher such as `npx` would fetch: replaced by what is installed, where it is.
+"""Servers that a launcher such as `npx` would fetch: replaced by the installed program, if any.
 
 A launcher needs a network and a place to write programs to, which no sandbox gives.
 """
@@ -55,7 +55,7 @@ def is_confined(spec: ServerSpec) -> bool:
 
 
 def without_launcher(spec: ServerSpec, machine: Machine) -> ServerSpec:
-    """A server as it can be confined: with the installed program instead of what would fetch it.
+    """A server with its installed program in place of a launcher, so that it can be confined.
 
     Args:
         spec: as configured. If it is trusted, or runs no launcher, it stays as it is.
@@ -101,7 +101,7 @@ def fetch_of(spec: ServerSpec) -> tuple[str, ...]:
 
 
 def installation_of(spec: ServerSpec) -> str:
-    """The command that installs what a server's launcher would fetch, and what else to do."""
+    """The command that installs the package of a server's launcher, and any further steps."""
     wanted = launched(spec.command, spec.args)
     if wanted is None:
         return ""
