@@ -12,10 +12,10 @@ import anyio
 
 from ironcurtain_proxy.agent.messages import (
     INTERNAL_ERROR,
-    Complaint,
+    EncodedResult,
+    ErrorReply,
     GivenAnswer,
     Message,
-    Written,
     read,
 )
 from ironcurtain_proxy.errors import AgentError
@@ -73,7 +73,7 @@ class AgentTransport:
                     return found
                 case GivenAnswer(message):
                     self._take_answer(message)
-                case Complaint(code, text, request_id):
+                case ErrorReply(code, text, request_id):
                     error = {"code": code, "message": text}
                     await self.send({"jsonrpc": "2.0", "id": request_id, "error": error})
         self._end()
@@ -106,7 +106,7 @@ class AgentTransport:
         """Send one message without a wait. Nothing happens if the agent has gone."""
         result = message.get("result")
         try:
-            if isinstance(result, Written):
+            if isinstance(result, EncodedResult):
                 self._post_written(message, result.text)
             else:
                 self._out.write(_encoded(message))

@@ -35,7 +35,7 @@ from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
 from ironcurtain_proxy.audit.writer import Group, LogFile, OnHang, Write, Writer, explain
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.jsonrpc.batch import Batch, Prompt
+from ironcurtain_proxy.jsonrpc.batch import Batch, PromptFuture
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
 
@@ -153,7 +153,7 @@ class AuditLog:
             # Other records are being written now: this one joins their group.
             if self._batch.is_open and not self._next:
                 self._batch.at_end(self._write_gathered)
-            waiter: Prompt[None] = Prompt(loop=loop)
+            waiter: PromptFuture[None] = PromptFuture(loop=loop)
             self._next.append((body, waiter))
             await waiter
             return
@@ -168,7 +168,7 @@ class AuditLog:
         if group is None:
             self._check_failure()
         else:
-            waiter = Prompt(loop=loop)
+            waiter = PromptFuture(loop=loop)
             self._wait_for(group, [waiter])
             await waiter
 

@@ -39,7 +39,7 @@ _LAYOUTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CallTable:
     """The layout of the lines."""
 
     width: int | None

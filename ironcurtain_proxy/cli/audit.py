@@ -18,9 +18,10 @@ from ironcurtain_proxy.audit.family import Member, family
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.finding import find_calls
 from ironcurtain_proxy.audit.known_logs import all_logs
-from ironcurtain_proxy.audit.rows import Table
+from ironcurtain_proxy.audit.rows import CallTable
 from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.audit.tailing import Follower, last_calls, last_records
+from ironcurtain_proxy.audit.tailing import LogFollower, last_calls, last_records
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,
@@ -132,7 +133,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="PATH",
             help="the log (default: AUDIT_LOG_PATH, else ~/.ironcurtain/audit.jsonl)",
         )
-        added.add_argument("--json", action="store_true", help="write JSON")
+        add_json(added)
         return added
 
     tail = command(
@@ -224,10 +225,10 @@ def _count(text: str) -> int:
 
 def _tail(logs: Logs, options: argparse.Namespace) -> int:
     members = logs.members()
-    follower = Follower(logs.members) if options.follow else None
+    follower = LogFollower(logs.members) if options.follow else None
     chosen = selection_of(options)
     last = [] if options.json else last_calls(members, options.n, chosen)
-    table = Table(
+    table = CallTable(
         longest_number=max([len(entry.number) for entry in last], default=0),
         width=terminal_width(),
         when=local_time,
@@ -248,7 +249,7 @@ def _tail(logs: Logs, options: argparse.Namespace) -> int:
         time.sleep(_POLL_SECONDS)
 
 
-def _follow(member: Member, raw: bytes, table: Table | None, chosen: Selection) -> None:
+def _follow(member: Member, raw: bytes, table: CallTable | None, chosen: Selection) -> None:
     if table is None and chosen.is_everything:
         say_raw(raw)
         return

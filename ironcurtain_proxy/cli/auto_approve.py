@@ -20,6 +20,7 @@ from ironcurtain_proxy.auto_approver.evaluation import (
 )
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
 from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.auto_approve_compare import add_compare, compare_log
 from ironcurtain_proxy.cli.output import say, say_json
 from ironcurtain_proxy.config.extras import require
@@ -79,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     evaluation.add_argument(
         "--deadline", type=float, default=8.0, metavar="S", help="seconds a question (default 8)"
     )
-    evaluation.add_argument("--json", action="store_true", help="write JSON")
+    add_json(evaluation)
     add_compare(commands)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.known_logs import all_logs
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.cli.audit_whole import parsed_lines
 from ironcurtain_proxy.cli.output import say, say_json
@@ -70,7 +71,7 @@ def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         metavar="PATH",
         help="the log (default: AUDIT_LOG_PATH, else ~/.ironcurtain/audit.jsonl)",
     )
-    parser.add_argument("--json", action="store_true", help="write JSON")
+    add_json(parser)
 
 
 def compare_log(options: argparse.Namespace) -> int:

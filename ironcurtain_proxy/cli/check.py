@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import orjson
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.check_operations import lint_live_operations
 from ironcurtain_proxy.cli.output import counted, encodable, say
 from ironcurtain_proxy.config.policy.engine_file import gather_engine
@@ -36,7 +37,7 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.sandbox.limits import shown_limits
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.wiring.holding import Holding
+    from ironcurtain_proxy.wiring.containment_report import ContainmentReport
 
 DESCRIPTION: Final = """\
 Read settings, servers, policy, annotations and lists as `serve` would, and show every problem at
@@ -63,11 +64,11 @@ StartLooker: TypeAlias = Callable[[Settings, LoadedPolicy, Mapping[str, str], Re
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+    add_config(parser)
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="check a directory as `decide --dir` reads it"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(parser)
     parser.add_argument(
         "--live",
         action="store_true",
@@ -152,21 +153,24 @@ def _start_looker() -> StartLooker:
     return cast("StartLooker", readiness.look_at_the_start)
 
 
-def _held(settings: Settings, loaded: LoadedPolicy) -> "Holding | None":
+def _held(settings: Settings, loaded: LoadedPolicy) -> "ContainmentReport | None":
     if not settings.containment.undo:
         return None
     # As above.
     from ironcurtain_proxy.wiring.confinement import find_sandbox  # noqa: PLC0415
-    from ironcurtain_proxy.wiring.holding import holding  # noqa: PLC0415
+    from ironcurtain_proxy.wiring.containment_report import containment_report  # noqa: PLC0415
 
     # What is missing has been said.
     asking = replace(settings, sandbox_policy="warn")
     sandbox = find_sandbox(asking, os.environ, lambda _text: None)
-    return holding(settings, loaded, os.environ, sandbox)
+    return containment_report(settings, loaded, os.environ, sandbox)
 
 
 def _text(
-    loaded: LoadedPolicy, settings: Settings | None, held: "Holding | None", report: Report
+    loaded: LoadedPolicy,
+    settings: Settings | None,
+    held: "ContainmentReport | None",
+    report: Report,
 ) -> Iterator[str]:
     for layer, what, count in layers(loaded):
         yield f"policy       {layer}: {what} ({counted(count, 'rule')})"
@@ -197,7 +201,10 @@ def counted_problems(problems: tuple[Problem, ...]) -> str:
 
 
 def _json(
-    loaded: LoadedPolicy, settings: Settings | None, held: "Holding | None", report: Report
+    loaded: LoadedPolicy,
+    settings: Settings | None,
+    held: "ContainmentReport | None",
+    report: Report,
 ) -> Iterator[str]:
     answer: dict[str, Json] = {
         "ok": not report.has_errors,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_config
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.migration.migration import MigrationPlan, migrate, plan_of
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         epilog=EXAMPLES,
     )
     action.add_argument("--dry-run", action="store_true", help="show the difference, write nothing")
-    action.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+    add_config(action)
 
 
 def run(options: argparse.Namespace) -> int:

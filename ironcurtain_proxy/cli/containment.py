@@ -7,7 +7,7 @@ from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.wiring.containment import Ended, sessions_ended
+from ironcurtain_proxy.wiring.containment import EndedContainment, sessions_ended
 
 DESCRIPTION: Final = """\
 Show in which sessions containment has ended, after which call, and what was put back then. Every
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     return _resume(found, options.session)
 
 
-def _resume(found: list[Ended], session: str | None) -> int:
+def _resume(found: list[EndedContainment], session: str | None) -> int:
     chosen = [one for one in found if session in (None, one.session)]
     if not chosen:
         complain("containment has ended in no such session")
@@ -61,6 +61,6 @@ def _resume(found: list[Ended], session: str | None) -> int:
     return 0
 
 
-def _shown(one: Ended) -> str:
+def _shown(one: EndedContainment) -> str:
     after = f" after call {one.call}" if one.call else ""
     return visible(f"session {one.session}: containment has ended{after}: {one.why}")

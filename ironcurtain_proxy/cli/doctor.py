@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final, assert_never
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.check import counted_problems
 from ironcurtain_proxy.cli.doctor_checks import (
     PROC_SYS,
@@ -46,7 +47,7 @@ from ironcurtain_proxy.sandbox.limits import shown_limits
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
 from ironcurtain_proxy.wiring.confinement import machine_of
-from ironcurtain_proxy.wiring.holding import holding
+from ironcurtain_proxy.wiring.containment_report import containment_report
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
 
 _REMEDIES: Final[Mapping[str, str]] = {
@@ -91,8 +92,8 @@ _NARROWEST_NAME: Final = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
-    parser.add_argument("--json", action="store_true", help="print one JSON list")
+    add_config(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -172,7 +173,7 @@ def containment(
 ) -> Iterator[CheckResult]:
     """The servers whose calls can be contained; nothing where containment is off."""
     sandbox = probed if isinstance(probed, Available) else None
-    found = holding(settings, loaded, os.environ, sandbox)
+    found = containment_report(settings, loaded, os.environ, sandbox)
     if found is None:
         return
     remedies = [one.remedy for one in found.asked]

@@ -9,6 +9,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.explain_json import as_json
 from ironcurtain_proxy.cli.explain_names import (
     about_unknown_tool,
@@ -75,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="use a directory as `decide` does (default: yours)"
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
-    parser.add_argument("--json", action="store_true", help="write JSON")
+    add_config(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

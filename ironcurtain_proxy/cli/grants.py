@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.grants_trying import add_trying, try_families
 from ironcurtain_proxy.cli.grants_void import Validity
 from ironcurtain_proxy.cli.output import complain, counted, say, say_json
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="List the remembered approvals.",
         epilog="example:\n  ironcurtain-proxy grants list --unused 14",
     )
-    listing.add_argument("--json", action="store_true", help="write JSON")
+    add_json(listing)
     listing.add_argument(
         "--unused", type=_days, metavar="DAYS", help="only those not used for so many days"
     )

@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.cli.output import complain, say
-from ironcurtain_proxy.facts.commands import Grounds, observed
+from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
 from ironcurtain_proxy.grants.patterns import EscalatedCall
@@ -130,7 +130,7 @@ def _call(command: Json, workspace: str, directory: str) -> EscalatedCall:
         # A directory that is not there is taken for a new repository: nothing could run there.
         has_repository=os.path.isdir(f"{real}/.git") or not os.path.lexists(real),  # noqa: PTH112
     )
-    grounds = Grounds(sought=sought, remotes=lambda _server: GitRemotes(os.environ))
+    grounds = CommandContext(sought=sought, remotes=lambda _server: GitRemotes(os.environ))
     parsed: ParsedCommand = parse_command(command)
     return EscalatedCall(
         server="shell",

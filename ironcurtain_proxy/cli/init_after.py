@@ -10,7 +10,7 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.cli.init_talk import Talk, clean
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.json import Json
@@ -25,7 +25,7 @@ _ONE: Final = ("uv tool install ", "pipx install ")
 
 
 def look_after(
-    talk: Talk,
+    talk: Dialogue,
     secrets: Mapping[str, Mapping[str, str]] | None = None,
     installs: Collection[str] = (),
 ) -> bool:

@@ -9,9 +9,9 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.cli.init_talk import clean
-from ironcurtain_proxy.config.clients.finding import ClientFile, Found
-from ironcurtain_proxy.config.clients.plan import FileChange, Moving
+from ironcurtain_proxy.cli.init_dialogue import clean
+from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
+from ironcurtain_proxy.config.clients.plan import FileChange, MovingServer
 from ironcurtain_proxy.config.clients.remote_entries import ADDRESSES
 from ironcurtain_proxy.config.clients.text_format import table_at
 from ironcurtain_proxy.config.settings import Settings
@@ -23,7 +23,7 @@ _SHORTEST_SECRET: Final = 6
 
 
 def found_lines(
-    found: Found, moving: Sequence[Moving], unconfined: Mapping[str, str], home: Path
+    found: FoundClients, moving: Sequence[MovingServer], unconfined: Mapping[str, str], home: Path
 ) -> Iterator[str]:
     """A paragraph for each file: the servers that move behind the proxy, and those that stay."""
     for file in found.files:
@@ -45,7 +45,7 @@ def found_lines(
         yield f"{short(unusable.path, home)}: {clean(unusable.why)}: stays as it is"
 
 
-def _server_lines(moving: Moving, unconfined: Mapping[str, str]) -> Iterator[str]:
+def _server_lines(moving: MovingServer, unconfined: Mapping[str, str]) -> Iterator[str]:
     entry = moving.taken.entry
     renamed = "" if moving.name == moving.taken.name else f" (as {clean(moving.name)})"
     yield f"  {clean(moving.taken.name)}{renamed}: {clean(_place(entry))}"
@@ -132,14 +132,14 @@ def _texts(value: Json) -> Iterator[str]:
             pass
 
 
-def found_json(found: Found, moving: Sequence[Moving]) -> Json:
+def found_json(found: FoundClients, moving: Sequence[MovingServer]) -> Json:
     """The findings of `found_lines` as JSON."""
     files: list[Json] = [_file_json(file, moving) for file in found.files]
     unusable: list[Json] = [{"file": str(one.path), "why": one.why} for one in found.unusable]
     return files + unusable
 
 
-def _file_json(file: ClientFile, moving: Sequence[Moving]) -> Json:
+def _file_json(file: ClientFile, moving: Sequence[MovingServer]) -> Json:
     here = [one for one in moving if one.file is file]
     return {
         "client": file.client.id,

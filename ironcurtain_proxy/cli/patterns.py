@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.output import complain, counted, say, say_json
-from ironcurtain_proxy.cli.stored import add_config, opened_store
+from ironcurtain_proxy.cli.stored import opened_store
 from ironcurtain_proxy.mailbox.display import visible
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.auto_confirm.store.rows import PatternRow, Proposal
+    from ironcurtain_proxy.auto_confirm.store.rows import PatternProposal, PatternRow
     from ironcurtain_proxy.auto_confirm.store.store import Store
 
 _EVIDENCE: Final = 4
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (promoting, disabling):
         action.add_argument("name", metavar="NAME", help="its whole name, as it is shown")
     for action in (proposing, listing, promoting, disabling):
-        action.add_argument("--json", action="store_true", help="write JSON")
+        add_json(action)
         action.epilog = EXAMPLES
         action.formatter_class = argparse.RawDescriptionHelpFormatter
         add_config(action)
@@ -81,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
                 return _done(options, "disabled")
 
 
-def _propose(proposals: Sequence["Proposal"], *, as_json: bool) -> None:
+def _propose(proposals: Sequence["PatternProposal"], *, as_json: bool) -> None:
     if as_json:
         say_json([asdict(one) for one in proposals])
         return

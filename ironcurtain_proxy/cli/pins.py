@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.output import complain, counted, is_confirmed, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.settings import load_settings
@@ -14,7 +15,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import Section
-from ironcurtain_proxy.pins.difference import Change, changes
+from ironcurtain_proxy.pins.difference import PinChange, changes
 from ironcurtain_proxy.pins.pinned import Parts, ServerPins
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
@@ -55,14 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         needs_one = name in {"accept", "reset"}
         added.add_argument("server", nargs=None if needs_one else "?", help="its name")
         if name in {"list", "diff"}:
-            added.add_argument("--json", action="store_true", help="print JSON")
+            add_json(added)
         if name == "reset":
-            added.add_argument(
-                "--config",
-                type=Path,
-                metavar="FILE",
-                help="the configuration file (default: as `serve` finds it)",
-            )
+            add_config(added)
         if name == "accept":
             added.add_argument(
                 "--part", action="append", metavar="SECTION/NAME", help="only this; may be repeated"
@@ -133,7 +129,7 @@ def _names(one: ServerPins) -> dict[str, Json]:
     return {section: [*sorted(parts)] for section, parts in one.trusted.items()}
 
 
-def _as_json(change: Change) -> Json:
+def _as_json(change: PinChange) -> Json:
     return {
         "section": change.section,
         "name": change.name,
@@ -233,7 +229,7 @@ def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Nam
     return 0 if done else 1
 
 
-def _is_named(change: Change, parts: Sequence[str] | None) -> bool:
+def _is_named(change: PinChange, parts: Sequence[str] | None) -> bool:
     return not parts or f"{change.section}/{change.name}" in parts
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.policy_change import change
 from ironcurtain_proxy.cli.policy_judging import replay, test
 from ironcurtain_proxy.cli.policy_show import export, show
@@ -36,11 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def command(name: str, words: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=words, description=words[0].upper() + words[1:])
         if name != "export":
-            added.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+            add_config(added)
         return added
 
     shown = command("show", "show the rules of all layers, in the order in which they are asked")
-    shown.add_argument("--json", action="store_true", help="write one JSON object")
+    add_json(shown)
     for verb in ("allow", "ask", "deny"):
         what = "ask about" if verb == "ask" else verb
         changed = command(verb, f"add a rule to your layer: {what} a tool")
@@ -64,12 +65,12 @@ def _add_judging(command: Callable[[str, str], argparse.ArgumentParser]) -> None
     replayed = command("replay", "decide recorded calls again, by another file of rules")
     replayed.add_argument("--candidate", type=Path, required=True, metavar="FILE")
     replayed.add_argument("--log", type=Path, metavar="PATH", help="default: your audit log")
-    replayed.add_argument("--json", action="store_true", help="write one JSON object")
+    add_json(replayed)
     suggested = command("suggest", "propose rules that would have avoided questions")
     suggested.add_argument("--log", type=Path, metavar="PATH", help="default: all your audit logs")
     least = "the fewest questions that a rule spares (default 2)"
     suggested.add_argument("--least", type=int, default=2, metavar="N", help=least)
-    suggested.add_argument("--json", action="store_true", help="write one JSON object")
+    add_json(suggested)
     applied = "show the change of policy.yaml, and ask before it is written"
     suggested.add_argument("--apply", action="store_true", help=applied)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of every session (default: the first directory that each one names)",
     )
     add("--examples", type=int, default=5, metavar="N", help="of each kind of question (default 5)")
-    add("--json", action="store_true", help="write one JSON object")
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,11 +3,11 @@
 import argparse
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.doctor_checks import store
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings
@@ -45,8 +45,8 @@ _HEARS: Final = "the user's words, where a program sends them; see docs/embeddin
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_config(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

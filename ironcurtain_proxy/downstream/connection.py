@@ -11,10 +11,10 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted, greet
+from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription, greet
 from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
-from ironcurtain_proxy.downstream.open_questions import OpenQuestions
+from ironcurtain_proxy.downstream.open_questions import OpenServerQuestions
 from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
@@ -74,13 +74,13 @@ class Connection:
         self._answers = Answers[ToolResult]()
         self._progress: dict[_TokenKey, ProgressListener] = {}
         self._unsent_replies = 0
-        self.greeted = Greeted()
+        self.greeted = ServerDescription()
         """The server's answer to `initialize`."""
         self._task_tools: frozenset[str] = frozenset()
         self._asks_for_roots = False
         self._roots_told = anyio.Event()
         self._roots_told.set()
-        self._questions = OpenQuestions(listeners.asked)
+        self._questions = OpenServerQuestions(listeners.asked)
 
     @property
     def has_logging(self) -> bool:

@@ -14,7 +14,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from msgspec import Struct, field
 
-from ironcurtain_proxy.downstream.allowance import Ration
+from ironcurtain_proxy.downstream.allowance import OutputLimit
 from ironcurtain_proxy.downstream.environment import (
     child_environment,
     missing_container_variables,
@@ -148,7 +148,7 @@ class Started(Struct, frozen=True):
 
 
 def start_server(
-    spec: ServerSpec, options: DownstreamOptions, log: SessionLog, ration: Ration
+    spec: ServerSpec, options: DownstreamOptions, log: SessionLog, ration: OutputLimit
 ) -> Started:
     """Start one server.
 

@@ -82,9 +82,10 @@ class FamiliesForm(ToolForm, frozen=True, tag="family"):
     phrases: list[Name]
     """One for each family, or one that says that there are none."""
     beside: list[FlagForm]
+    repository: Name | UnsetType = UNSET
 
 
-class Entry(_Form, frozen=True):
+class KeptEntry(_Form, frozen=True):
     """One grant."""
 
     id: Name

@@ -8,7 +8,7 @@ import asyncio  # noqa: TID251  futures and timers, see above
 import math
 from typing import Generic, TypeVar
 
-from ironcurtain_proxy.jsonrpc.batch import Prompt
+from ironcurtain_proxy.jsonrpc.batch import PromptFuture
 
 _Answer = TypeVar("_Answer")
 
@@ -37,7 +37,7 @@ class Answers(Generic[_Answer]):
     def expect(self) -> int:
         """Register a fresh id. The caller must call `wait` afterwards."""
         self._last_id += 1
-        self._waiting[self._last_id] = Prompt(loop=asyncio.get_running_loop())
+        self._waiting[self._last_id] = PromptFuture(loop=asyncio.get_running_loop())
         return self._last_id
 
     async def wait(self, request_id: int, seconds: float) -> _Answer:

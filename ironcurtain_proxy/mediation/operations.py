@@ -8,7 +8,7 @@ whether the server has it or not, for no server is asked.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -19,7 +19,14 @@ from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Ground
 from ironcurtain_proxy.model.grounds import SUBSCRIBED_TO_TOO_MUCH, held_part
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.operation import Asked, Method, Operation, RequestId, label
+from ironcurtain_proxy.model.operation import (
+    ListKind,
+    Method,
+    Operation,
+    ParsedRequest,
+    RequestId,
+    label,
+)
 from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.reply import Answered, Reply
 from ironcurtain_proxy.model.server import ToolResult
@@ -33,7 +40,6 @@ _NOBODY: Final = "unknown"
 _MOST_SUBSCRIBED: Final = 1000
 """Subscriptions of one session."""
 
-ListKind: TypeAlias = Literal["resources", "resourceTemplates", "prompts"]
 LISTS: Final[Mapping[ListKind, tuple[str, str]]] = {
     "resources": ("resources/list", "uri"),
     "resourceTemplates": ("resources/templates/list", "uriTemplate"),
@@ -118,7 +124,9 @@ class Operations:
             return _renamed(reply, self.naming.result(asked.server, reply.result))
         return reply
 
-    async def _carry(self, case: Case, asked: Asked, on_progress: ProgressListener | None) -> Reply:
+    async def _carry(
+        self, case: Case, asked: ParsedRequest, on_progress: ProgressListener | None
+    ) -> Reply:
         """Wait for the server, and let the mediator carry what is not held."""
         if asked.server != _NOBODY:
             await self.lists.until_started(asked.server)
@@ -158,7 +166,7 @@ class Operations:
         named: dict[str, Json] = {str(entry[LISTS[kind][1]]): dict(entry) for entry in entries}
         return self.session.pins.listed(server, section, named)
 
-    async def _held(self, asked: Asked) -> Ground | None:
+    async def _held(self, asked: ParsedRequest) -> Ground | None:
         """The reason why a prompt or template is held. Fetches a list that is missing."""
         kind, name = _pinned_name(asked)
         section = None if kind is None else _SECTIONS.get(kind)
@@ -220,7 +228,7 @@ class Operations:
 
     # --- what is asked of whom
 
-    def _asked(self, method: Method, params: Mapping[str, Json]) -> Asked:
+    def _asked(self, method: Method, params: Mapping[str, Json]) -> ParsedRequest:
         kind, exposed = named_by(method, params)
         meant = self.naming.prompt_meant if kind == "prompt" else self.naming.uri_meant
         server, own = meant(exposed) or (_NOBODY, exposed)
@@ -234,7 +242,7 @@ _SECTIONS: Final[Mapping[ListKind, Section]] = {
 """The lists that are pinned."""
 
 
-def _pinned_name(asked: Asked) -> tuple[ListKind | None, str]:
+def _pinned_name(asked: ParsedRequest) -> tuple[ListKind | None, str]:
     """The list that a request is about, and the server's own name in it."""
     if asked.method == "prompts/get":
         return "prompts", str(asked.own.get("name"))

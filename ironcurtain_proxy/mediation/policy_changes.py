@@ -15,13 +15,13 @@ from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.refusals import turn_down
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
     Approved,
     Declined,
     Escalation,
     Held,
     Ruling,
     Superseded,
-    Taken,
     Unreachable,
 )
 from ironcurtain_proxy.model.grounds import CHANGED
@@ -76,7 +76,7 @@ class PolicyChanges(Struct, frozen=True, kw_only=True):
 
     async def answer(
         self, case: Case, question: Escalation, on_progress: ProgressListener | None
-    ) -> Ruling | Held | Taken | None:
+    ) -> Ruling | Held | AlreadyUsed | None:
         """A reviewer's answer. None: another policy came into force, and nobody refused."""
         if self.affect(case):
             return None

@@ -24,7 +24,7 @@ _UNSERVED: Final = Ground("not-offered", "servers cannot ask this")
 _NO_CLIENT: Final = Ground("client-cannot-ask", "the agent's client did not say that it asks this")
 
 
-class Client(Protocol):
+class QuestionTarget(Protocol):
     """The agent's client, as far as it can be asked."""
 
     def can_ask(self, method: Method, mode: str) -> bool:
@@ -35,7 +35,7 @@ class ServerQuestions(Struct, frozen=True, kw_only=True):
     """The questions of all servers of one session."""
 
     session: Session
-    client: Client
+    client: QuestionTarget
 
     async def handle(
         self, server: str, method: str, params: Mapping[str, Json], under_way: int

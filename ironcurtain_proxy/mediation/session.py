@@ -26,7 +26,7 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.ports import Pins, World
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class SessionSettings(Struct, frozen=True, kw_only=True):
     """The operator's settings for all calls of a session."""
 
     session: str
@@ -64,7 +64,7 @@ class Session(Struct, frozen=True, kw_only=True):
     def begin(
         cls,
         world: World,
-        terms: Terms,
+        terms: SessionSettings,
         *,
         approvals: Approvals | None = None,
         breaker: Breaker | None = None,

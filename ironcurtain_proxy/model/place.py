@@ -32,6 +32,9 @@ class Place:
     was not read."""
     hosts: tuple[tuple[Family, tuple[str, ...]], ...] = ()
     """The hosts that families are known to reach."""
+    repository: str | None = None
+    """The `.git` directory that the workspace shares with the other worktrees of its repository;
+    None: not known."""
     strays: tuple[str, ...] = ()
     """Paths of the workspace that a link leads out of the workspace."""
 

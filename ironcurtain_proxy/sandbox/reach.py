@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
@@ -54,7 +54,7 @@ def opening_of(
     request: AccessRequest,
     hosts: Sequence[str],
     paths: Sequence[RealPath] = (),
-) -> Opening | str | None:
+) -> SandboxOpening | str | None:
     """The access that a second instance needs for a call; None: the first instance suffices.
 
     A text says what nobody's approval opens: what the operator closed, what is the proxy's, and
@@ -78,7 +78,7 @@ def opening_of(
     for host in needed:
         if (why := _why_not_named(profile, host)) is not None:
             return why
-    found = Opening(hosts=needed, paths=tuple(dict.fromkeys(changed)))
+    found = SandboxOpening(hosts=needed, paths=tuple(dict.fromkeys(changed)))
     return found if found.words() else None
 
 

@@ -19,8 +19,8 @@ from ironcurtain_proxy.auto_confirm.notify.channels import (
     CommandChannel,
     FileChannel,
     NoticeChannel,
+    NoticeSender,
     TmuxChannel,
-    Transport,
     WebhookChannel,
 )
 from ironcurtain_proxy.auto_confirm.notify.notifier import ApprovalTally, Notifier, Summaries
@@ -93,7 +93,7 @@ def assemble_engine(
     )
     notifier = Notifier(
         channels=_channels(config.notifications),
-        transport=Transport(around.environ),
+        transport=NoticeSender(around.environ),
         summaries=_summaries(config, clock),
     )
 

@@ -21,7 +21,7 @@ import anyio
 import anyio.to_thread
 import orjson
 
-from ironcurtain_proxy.auto_confirm.notify.notices import Notice
+from ironcurtain_proxy.auto_confirm.notify.notices import EngineNotice
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import BASE
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.private_files import append_line
@@ -99,7 +99,7 @@ class TmuxChannel:
 NoticeChannel: TypeAlias = CommandChannel | WebhookChannel | FileChannel | TmuxChannel
 
 
-class Transport:
+class NoticeSender:
     """Sends notices. May raise anything; leaves nothing running."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -108,7 +108,7 @@ class Transport:
         self._client: httpx.AsyncClient | None = None
         self._loading = anyio.Lock()
 
-    async def carry(self, channel: NoticeChannel, notice: Notice) -> None:
+    async def carry(self, channel: NoticeChannel, notice: EngineNotice) -> None:
         """Send one notice."""
         match channel:
             case CommandChannel():
@@ -158,7 +158,7 @@ def _client() -> "httpx.AsyncClient":
     return plain_client()
 
 
-def _tmux(channel: TmuxChannel, notice: Notice) -> tuple[str, ...]:
+def _tmux(channel: TmuxChannel, notice: EngineNotice) -> tuple[str, ...]:
     server = () if channel.socket is None else ("-S", str(channel.socket))
     return (
         *("tmux", *server, "display-message", "-d", _DISPLAY_MILLISECONDS),

@@ -18,9 +18,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
-from ironcurtain_proxy.auto_confirm.notify.channels import NoticeChannel, Transport
+from ironcurtain_proxy.auto_confirm.notify.channels import NoticeChannel, NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notices import (
-    Notice,
+    EngineNotice,
     SummaryNotice,
     lost_notice,
     review_notice,
@@ -112,7 +112,7 @@ class Summaries:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    notice: Notice
+    notice: EngineNotice
     target: str
     """The reviewer by the operator's name, as channels know it."""
     alert: bool
@@ -130,7 +130,7 @@ class Notifier:
 
     channels: Sequence[NoticeChannel]
     """The channels; empty: nobody is told."""
-    transport: Transport
+    transport: NoticeSender
     summaries: Summaries | None = None
     """The summaries of approvals; None: no summaries are sent."""
     deadline: float = DEADLINE
@@ -224,7 +224,7 @@ class Notifier:
             if alert or not channel.targets or target in channel.targets
         ]
 
-    async def _tell(self, channel: NoticeChannel, notice: Notice) -> None:
+    async def _tell(self, channel: NoticeChannel, notice: EngineNotice) -> None:
         try:
             with anyio.fail_after(self.deadline):
                 await self.transport.carry(channel, notice)

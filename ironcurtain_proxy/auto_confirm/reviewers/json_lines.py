@@ -15,8 +15,8 @@ from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, Briefing, View, cu
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     MAX_ANSWER,
     TOO_LONG,
-    Heard,
     NoAnswer,
+    ParsedOutput,
     ProcessAnswer,
     ReviewerWord,
 )
@@ -55,11 +55,11 @@ class LineDialect:
         """A `cancel` line."""
         return cancel_line(identifier)
 
-    def hear(self, line: bytes | Oversize) -> Heard:
+    def hear(self, line: bytes | Oversize) -> ParsedOutput:
         """Read an answer; any other line leaves the question open."""
         if isinstance(line, Oversize):
-            return Heard(answer=NoAnswer(TOO_LONG))
-        return Heard(answer=read_line(line, self._token))
+            return ParsedOutput(answer=NoAnswer(TOO_LONG))
+        return ParsedOutput(answer=read_line(line, self._token))
 
 
 def review_fields(escalation: Escalation, briefing: Briefing, view: View) -> dict[str, object]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from ironcurtain_proxy.config.annotating.argument_roles import is_closed_choice, types_of
-from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool, Roles
+from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
 from ironcurtain_proxy.config.annotating.shell_tools import runs
-from ironcurtain_proxy.config.annotating.texts import About, proposed_for
+from ironcurtain_proxy.config.annotating.texts import ArgumentContext, proposed_for
 from ironcurtain_proxy.config.annotating.words import (
     DESTROYS,
     FETCHES,
@@ -22,7 +22,7 @@ from ironcurtain_proxy.config.annotating.words import (
     speaks_of_destroying,
     words_of,
 )
-from ironcurtain_proxy.model.annotation import ToolEffect
+from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.vocabulary import words
 
@@ -96,7 +96,7 @@ def _acting(words: Sequence[str]) -> frozenset[str]:
 class _Walk:
     """A search through the schema of one tool."""
 
-    about: About
+    about: ArgumentContext
     root: Mapping[str, Json]
     nodes: int = 0
 
@@ -169,7 +169,7 @@ def propose(tool: Mapping[str, Json], *, is_github: bool = False) -> ProposedToo
     properties = _properties(top)
     words = _acting(words_of(name))
     found = runs(tool, properties)
-    about = About(
+    about = ArgumentContext(
         words=words,
         text=text,
         names=frozenset(["".join(words_of(one)) for one in properties]),

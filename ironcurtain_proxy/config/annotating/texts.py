@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.config.annotating.proposal import Proposed, Roles
+from ironcurtain_proxy.config.annotating.proposal import Proposed
 from ironcurtain_proxy.config.annotating.words import PATH_FORMATS, URL_FORMATS, words_of
+from ironcurtain_proxy.model.annotation import Roles
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.vocabulary import words
 
@@ -146,7 +147,7 @@ _UNCLEAR: Final[Roles] = ("unclear",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class ArgumentContext:
     """The tool around an argument."""
 
     words: frozenset[str]
@@ -171,7 +172,7 @@ class About:
         )
 
 
-def proposed_for(name: str, schema: Mapping[str, Json], about: About) -> Proposed:
+def proposed_for(name: str, schema: Mapping[str, Json], about: ArgumentContext) -> Proposed:
     """The roles of a text argument."""
     said = _by_format(schema, about) or _by_name(name, about)
     text = " ".join([str(schema.get(key, "")) for key in ("title", "description")]).strip()[:_MOST]
@@ -189,7 +190,7 @@ _FORMATS: Final[Mapping[str, Roles]] = MappingProxyType(
 )
 
 
-def _by_format(schema: Mapping[str, Json], about: About) -> Proposed | None:
+def _by_format(schema: Mapping[str, Json], about: ArgumentContext) -> Proposed | None:
     said = schema.get("format")
     if not isinstance(said, str):
         return None
@@ -200,7 +201,7 @@ def _by_format(schema: Mapping[str, Json], about: About) -> Proposed | None:
     return None if roles is None else Proposed(roles=roles, why=f"format {said[:40]}")
 
 
-def _by_name(name: str, about: About) -> Proposed:
+def _by_name(name: str, about: ArgumentContext) -> Proposed:
     words = words_of(name)
     last = words[-1] if words else ""
     if last in {"name", "names"} and words[-2:-1] and words[-2] in _PATHS:
@@ -216,7 +217,7 @@ def _by_name(name: str, about: About) -> Proposed:
     return Proposed(roles=_UNCLEAR, certain=False, why="its name says nothing")
 
 
-def _of_programs(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+def _of_programs(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
     whole = "".join(words)
     if not _SQL.isdisjoint(words) or (last in _QUERIES and _speaks_of_sql(about)):
         return Proposed(roles=("sql",), why="SQL")
@@ -228,7 +229,7 @@ def _of_programs(words: tuple[str, ...], last: str, about: About) -> Proposed | 
     return None
 
 
-def _of_people(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+def _of_people(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
     if last in _PEOPLE or (words in {("to",), ("from",)} and about.says):
         return Proposed(roles=("email-address",), why=f"the word {last}")
     if last in _TEXTS and about.says:
@@ -236,12 +237,12 @@ def _of_people(words: tuple[str, ...], last: str, about: About) -> Proposed | No
     return None
 
 
-def _speaks_of_sql(about: About) -> bool:
+def _speaks_of_sql(about: ArgumentContext) -> bool:
     text = f"{' '.join(about.words)} {about.text}"
     return _SQL_WORDS.search(text) is not None and not _OTHER_QUERIES.search(text)
 
 
-def _of_places(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+def _of_places(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
     whole = "".join(words)
     if whole in _REMOTES and _is_of_git(about):
         return Proposed(roles=("git-remote-url",), why="a remote of git")
@@ -256,11 +257,11 @@ def _of_places(words: tuple[str, ...], last: str, about: About) -> Proposed | No
     return None
 
 
-def _is_of_git(about: About) -> bool:
+def _is_of_git(about: ArgumentContext) -> bool:
     return "git" in about.words
 
 
-def _of_service(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+def _of_service(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
     whole = "".join(words)
     if about.is_github and whole in {"owner", "organization", "org"}:
         return Proposed(roles=("github-owner",), why=f"the word {last}")
@@ -281,7 +282,7 @@ _CALM: Final = frozenset({"none", "message", "identifier", "email-address"})
 
 
 def _raised(
-    said: Proposed, name: str, text: str, schema: Mapping[str, Json], about: About
+    said: Proposed, name: str, text: str, schema: Mapping[str, Json], about: ArgumentContext
 ) -> Proposed:
     """The proposal, raised by a description, a default or an example. Nothing lowers it."""
     words = words_of(name)

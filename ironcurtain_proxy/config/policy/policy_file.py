@@ -25,8 +25,8 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import (
     RULED,
     DomainCondition,
+    ListComparison,
     ListCondition,
-    ListKind,
     NameCondition,
     PathCondition,
     Rule,
@@ -55,7 +55,7 @@ ROLES: Final[tuple[ArgumentRole, ...]] = tuple(ROLE_TRAITS)
 _EFFECTS: Final[tuple[Effect, ...]] = tuple(SEVERITY)
 _SQL_BOUNDS: Final[tuple[SqlEffect, ...]] = ("reads", "writes", "destroys")
 """The effects that a condition may name. `runs` would bound nothing, so it is left out."""
-_LIST_KINDS: Final[tuple[ListKind, ...]] = get_args(ListKind)
+_LIST_KINDS: Final[tuple[ListComparison, ...]] = get_args(ListComparison)
 
 _FILE_KEYS: Final = word_list(
     """

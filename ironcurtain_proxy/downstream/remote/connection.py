@@ -19,7 +19,7 @@ _ENOUGH: Final = 1 << 18
 """Bytes that wait for whoever reads; the socket is not read meanwhile."""
 
 
-class Connection(asyncio.Protocol, AsyncNetworkStream):
+class HttpConnection(asyncio.Protocol, AsyncNetworkStream):
     """Made by `connect`. One task at a time reads, and one writes."""
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ async def connect(
     port: int,
     deadline: float | None,
     options: Iterable[httpcore2.SOCKET_OPTION],
-) -> Connection:
+) -> HttpConnection:
     """Connect to an address.
 
     Raises:
@@ -212,7 +212,7 @@ async def connect(
     try:
         with anyio.fail_after(deadline):
             transport, connection = await asyncio.get_running_loop().create_connection(
-                Connection, address, port
+                HttpConnection, address, port
             )
     except TimeoutError:
         raise httpcore2.ConnectTimeout("nobody answers") from None

@@ -244,7 +244,7 @@ class StreamableHttp(Sending):
         self, response: Response, request_id: MessageId, *, is_greeting: bool
     ) -> None:
         """Read the stream of a request to its answer; take it up again where it breaks."""
-        place = Place()
+        place = StreamPosition()
         lost = UnansweredError(f'server "{self._server}" ended its stream without an answer')
         if await self._read(response, place, request_id, is_greeting=is_greeting):
             return
@@ -269,7 +269,7 @@ class StreamableHttp(Sending):
     async def _read(
         self,
         response: Response,
-        place: "Place",
+        place: "StreamPosition",
         request_id: MessageId | None,
         *,
         is_greeting: bool = False,
@@ -299,7 +299,7 @@ class StreamableHttp(Sending):
 
     async def _listen(self) -> None:
         """Read the stream that belongs to no request, if the server has one."""
-        place = Place()
+        place = StreamPosition()
         while True:
             headers: Mapping[str, str] = {**EVENTS, **self._session}
             if place.last_event:
@@ -337,7 +337,7 @@ class StreamableHttp(Sending):
                 await anyio.sleep(_LOOK_AGAIN)
 
 
-class Place:
+class StreamPosition:
     """The position of a stream at its end."""
 
     def __init__(self) -> None:

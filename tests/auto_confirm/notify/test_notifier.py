@@ -18,8 +18,8 @@ from ironcurtain_proxy.auto_confirm.notify.channels import (
     CommandChannel,
     FileChannel,
     NoticeChannel,
+    NoticeSender,
     TmuxChannel,
-    Transport,
     WebhookChannel,
 )
 from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
@@ -206,7 +206,7 @@ async def test_a_webhook_that_fails_is_asked_once(
     hook: Hook, caplog: pytest.LogCaptureFixture
 ) -> None:
     with a_hook(hook), caplog.at_level(logging.DEBUG):
-        notifier = Notifier(channels=(), transport=Transport(os.environ))
+        notifier = Notifier(channels=(), transport=NoticeSender(os.environ))
         await notifier.transport._loaded()
         # Time enough for the request on a busy machine; only one hook uses it up.
         async with notifying(WebhookChannel(url=hook.url), deadline=3.0) as notifier:
@@ -231,7 +231,7 @@ async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path)
 @pytest.mark.anyio
 @pytest.mark.requirement("X-18")
 async def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits() -> None:
-    notifier = Notifier(channels=(HANGING,), transport=Transport(os.environ), at_most=10)
+    notifier = Notifier(channels=(HANGING,), transport=NoticeSender(os.environ), at_most=10)
     async with anyio.create_task_group() as tasks:
         await tasks.start(notifier.run)
         for _ in range(1_000):
@@ -243,7 +243,7 @@ async def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits() -> No
 
 
 def test_without_a_channel_nothing_is_dropped_either() -> None:
-    notifier = Notifier(channels=(), transport=Transport(os.environ))
+    notifier = Notifier(channels=(), transport=NoticeSender(os.environ))
     notifier.notify(NOTE)
     assert notifier.dropped == 0
 
