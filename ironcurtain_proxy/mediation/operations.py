@@ -188,7 +188,7 @@ class Operations:
         why = pins.held(asked.server, section, name)
         return None if why is None else held_part(section[:-1], why)
 
-    async def _is_hidden(self, asked: Asked) -> bool:
+    async def _is_hidden(self, asked: ParsedRequest) -> bool:
         """Whether a request is about a prompt or template that no list shows, if there is one.
 
         The policy alone says so: neither the words nor the time of a denial may tell whether a
