@@ -77,14 +77,14 @@ class FactGatherer(Protocol):
 class OperationTarget(Protocol):
     """The receiver of an authorized operation."""
 
-    async def forward(
+    def forward(
         self,
         call: AuthorizedCall,
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
         opening: SandboxOpening | None = None,
-    ) -> ToolResult:
+    ) -> Awaitable[ToolResult]:
         """Send the operation and wait for the answer.
 
         Args:
@@ -155,8 +155,8 @@ class Recorder(Protocol):
     def summarize(self, result: ToolResult) -> ResultSummary:
         """The recorded part of a result: how it ended, its size and its digest."""
 
-    async def record(self, record: AuditRecord) -> None:
-        """Write one record and hand it to the operating system before returning.
+    def record(self, record: AuditRecord) -> Awaitable[None]:
+        """Write one record. Once this was awaited, the operating system has it.
 
         Raises:
             AuditError: it could not be written in time, now or earlier.

@@ -92,7 +92,7 @@ class AskedClient:
     async def mirrored(
         self, allowed: frozenset[AskKind], offered: Mapping[str, Json]
     ) -> Mapping[str, Json]:
-        """The client capabilities that a server is told: the allowed ones of those declared.
+        """The client capabilities for a server: those that are both declared and allowed.
 
         Waits for the client, but only for a server that may ask.
         """
@@ -150,7 +150,7 @@ def _shown(call: AuthorizedQuestion) -> dict[str, Json]:
 
 
 def _fits(answer: Mapping[str, Json], asked: Mapping[str, Json]) -> bool:
-    """Whether an answer holds only what was asked for."""
+    """Whether an answer is well formed and holds no field that was not requested."""
     content, schema = answer.get("content"), asked.get("requestedSchema")
     fields = schema.get("properties") if isinstance(schema, dict) else None
     if answer.get("action") not in _ACTIONS or not isinstance(content, dict | None):

@@ -72,7 +72,16 @@ def read(line: bytes | Oversize) -> ParsedMessage:
 
 def _shape(message: "dict[str, Json]", size: int) -> ParsedMessage:
     method, params = message.get("method"), message.get("params")
-    request_id = message_id(message.get("id"))
+    given_id = message.get("id")
+    if (
+        type(method) is str
+        and type(params) is dict
+        and type(given_id) is int
+        and message.get("jsonrpc") == "2.0"
+    ):
+        # Nearly every message.
+        return Message(method, params, given_id, size)
+    request_id = message_id(given_id)
     if message.get("jsonrpc") != "2.0":
         wrong = 'no "jsonrpc": "2.0"'
     elif "id" in message and request_id is None:

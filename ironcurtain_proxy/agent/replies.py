@@ -147,7 +147,10 @@ def result_of(reply: Reply, exposed_name: str) -> dict[str, Json]:
 
 def is_as_given(reply: Reply) -> bool:
     """Whether the reply is a server's answer with nothing added."""
-    return isinstance(reply, Answered) and not _notes(reply)
+    if not isinstance(reply, Answered):
+        return False
+    is_plain = reply.recorded and not reply.put_back and not reply.result.refused_host
+    return is_plain or not _notes(reply)
 
 
 def error_result(*texts: str) -> dict[str, Json]:

@@ -28,6 +28,7 @@ from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, answer_to
 from ironcurtain_proxy.agent.replies import is_as_given, result_of
 from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
 from ironcurtain_proxy.jsonrpc.codec import message_id
+from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 from ironcurtain_proxy.model.asked import fault_of
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import ListKind, Method
@@ -98,13 +99,15 @@ class AgentServer:
     """Gives the instructions for the agent when it connects."""
     _ready: bool = field(default=False, init=False)
     _log_level: str = field(default="", init=False)
+    _reads_stream_ends: bool = field(default=False, init=False)
+    """Whether the agent is our own front over HTTP."""
     _requests: Requests = field(init=False)
     _calls: Service = field(init=False)
     _others: Mapping[str, Service] = field(init=False)
 
     def __post_init__(self) -> None:
         """Set the services that answer slow requests."""
-        self._requests = Requests(self.transport.post, self.capacity)
+        self._requests = Requests(self.transport.answer, self.capacity)
         self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
         self._others = {
             "tools/list": Service(self._list, _busy, _UNFINISHED),
@@ -145,6 +148,11 @@ class AgentServer:
         if self._ready:
             await self.transport.notify(method, params)
 
+    async def stream_ended(self) -> None:
+        """Tell our front that a server ended the stream of a call before its answer."""
+        if self._reads_stream_ends:
+            await self.transport.notify(STREAM_ENDED, None)
+
     async def log_message(self, params: "Mapping[str, Json]") -> None:
         """Pass on a log message of a server."""
         if self._ready:
@@ -168,6 +176,8 @@ class AgentServer:
         if message.id is None:
             if message.method == "notifications/cancelled":
                 self._requests.cancel(message_id(message.params.get("requestId")))
+            elif message.method == STREAM_ENDED:
+                self._reads_stream_ends = True
             return
         await self.capacity.wait(message.size)
         if self._take_call(message):

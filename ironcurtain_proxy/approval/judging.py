@@ -28,6 +28,7 @@ from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import Facts
 
 _HINTS: Final = ("readOnlyHint", *HINT_CAPABILITIES)
+_NO_HINT: Final = (False,) * len(_HINTS)
 _BY_VALUE: Final = DANGEROUS_ROLES | {"sql", "command"}
 """Roles whose values decide on the level of a call."""
 _MOST_KNOWN: Final = 4096
@@ -42,7 +43,8 @@ class NamedTool(Struct, frozen=True):
     """The names under which lists may mention the tool."""
 
 
-_JudgementKey: TypeAlias = tuple[NamedTool, frozenset[ArgumentRole], bool, tuple[bool, ...] | None]
+_Roles: TypeAlias = tuple[tuple[ArgumentRole, ...], ...]
+_JudgementKey: TypeAlias = tuple[NamedTool, _Roles, bool, tuple[bool, ...] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,18 +96,19 @@ class Overlay:
         standing: Callable[[], PriorConsent],
         rules: OverlayRules,
     ) -> OverlayDecision:
-        roles = frozenset([role for fact in facts.request.arguments for role in fact.roles])
-        if (
-            not isinstance(kernel, Allow)
-            or facts.command is not None
-            or facts.pushes
-            or self.by_argument
-            or not _BY_VALUE.isdisjoint(roles)
-        ):
-            return judge(kernel, self._subject(facts, tool, standing()), rules)
-        key = (tool, roles, facts.request.annotated, _hinted(facts.hints))
-        known = self._known.get(key)
+        is_harmless = (
+            isinstance(kernel, Allow)
+            and facts.command is None
+            and not facts.pushes
+            and not self.by_argument
+        )
+        request = facts.request
+        roles = tuple([fact.roles for fact in request.arguments])
+        key = (tool, roles, request.annotated, _hinted(facts.hints))
+        known = self._known.get(key) if is_harmless else None
         if known is None:
+            if not is_harmless or not all(map(_BY_VALUE.isdisjoint, roles)):
+                return judge(kernel, self._subject(facts, tool, standing()), rules)
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             # No role of the call is dangerous, so earlier consent cannot lower its level.
@@ -161,8 +164,8 @@ class Overlay:
 
 def _hinted(hints: Mapping[str, Json] | None) -> tuple[bool, ...] | None:
     """The hints that count. A server may send others, which change nothing."""
-    if hints is None:
-        return None
+    if not hints:
+        return None if hints is None else _NO_HINT
     return tuple([hints.get(name) is True for name in _HINTS])
 
 

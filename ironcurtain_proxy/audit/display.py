@@ -49,7 +49,7 @@ class LogEntry:
     """The decider: `policy`, `person`, `grant`, `auto-approver`, `engine`, a reviewer, `nobody`."""
     tool: str
     rule: str
-    """The rule that the agent was told, or that allowed the call."""
+    """The rule in the agent's answer, or the rule that allowed the call."""
     argument: str
     outcome: str
     status: str
@@ -66,7 +66,7 @@ def entry_of(fields: Mapping[str, object], process: str = "") -> LogEntry:
 
     Args:
         fields: the record.
-        process: whose log it stands in, where it is one beside the log that was asked for.
+        process: the process of its log, where that is another log than the one asked for.
     """
     decision = _mapping(fields.get("policyDecision"))
     result = _mapping(fields.get("result"))
@@ -242,7 +242,7 @@ def _outcome(
 def _why(
     fields: Mapping[str, object], decision: Mapping[str, object], result: Mapping[str, object]
 ) -> str:
-    """The reviewer's words, and the reason that the agent was told."""
+    """The reviewer's words, and the reason in the agent's answer."""
     reason, error = _text(decision.get("reason")), _text(result.get("error"))
     if "refusalRule" in fields:
         reason = error or reason

@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.wiring.containment_report import ContainmentReport
 
 DESCRIPTION: Final = """\
-Read settings, servers, policy, annotations and lists as `serve` would, and show every problem at
-once. Errors are what `serve` refuses to start with: servers, a sandbox or directories that are
-missing count, too. Warnings are rules that can never match or are never reached, lists that are
-missing, and the like. Nothing is started but, once for this machine, an empty sandbox.
+Read settings, servers, policy, annotations and lists as `serve` does, and show every problem at
+once. An error prevents the start of `serve`: a mistake in a file, or a missing server, sandbox or
+directory. A warning does not: a rule that never matches or is never reached, a missing list.
+Nothing is started except, once for this machine, an empty sandbox.
 """
 
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy check                       the configuration that serve would use
+  ironcurtain-proxy check                       the configuration that `serve` uses
   ironcurtain-proxy check --config config.json --live
-  ironcurtain-proxy check --dir ./policy        compiled-policy.json and its neighbours alone
+  ironcurtain-proxy check --dir ./policy        the files of one directory, as for `decide`
 
-exit status: 0 nothing worse than warnings, 1 errors, 2 options that cannot be used
+exit status: 0 no error; 1 errors; 2 if an option cannot be used
 """
 
 LiveLister: TypeAlias = Callable[[Settings, Policy, float | None], LiveTools]

@@ -3,6 +3,7 @@
 import argparse
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_subcommand
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -10,14 +11,15 @@ from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.wiring.containment import EndedContainment, sessions_ended
 
 DESCRIPTION: Final = """\
-Show in which sessions containment has ended, after which call, and what was put back then. Every
-call is asked about there. `resume` says that you have looked: calls are contained again.
+List the sessions in which containment has ended, each with the call after which it ended and the
+files that were put back. Such a session asks about every call. Look at the files, then `resume`:
+calls are contained again.
 """
 
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy containment                   where it has ended, and why
-  ironcurtain-proxy containment resume            in the one session where it has ended
+  ironcurtain-proxy containment                   the sessions, and the reason in each
+  ironcurtain-proxy containment resume            the only session in which it has ended
   ironcurtain-proxy containment resume SESSION
 
 exit status: 0; 1 if there is nothing to resume; 2 if the session is ambiguous
@@ -27,8 +29,14 @@ exit status: 0; 1 if there is nothing to resume; 2 if the session is ambiguous
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    resume = actions.add_parser("resume", help="confirm that you have looked")
-    resume.add_argument("session", nargs="?", help="needed where it has ended in several")
+    example = "example:\n  ironcurtain-proxy containment resume"
+    resume = add_subcommand(actions, "resume", "contain the calls of a session again", example)
+    resume.add_argument(
+        "session",
+        nargs="?",
+        metavar="SESSION",
+        help="the session (default: the only one in which containment has ended)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from ironcurtain_proxy.cli.init_clients import SetupOptions, set_up
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.init_files import planned_files, write_files
+from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
 from ironcurtain_proxy.cli.init_servers import (
     SECONDS,
     described,
@@ -78,7 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file with servers, which is read and not changed",
     )
     source.add_argument("--undo", action="store_true", help="restore the clients' files")
-    add("--workspace", type=Path, metavar="DIR", help="default: the repository, or this directory")
+    add(
+        "--workspace",
+        type=Path,
+        metavar="DIR",
+        help="the workspace (default: the repository, else this directory)",
+    )
     add("--home", type=Path, metavar="DIR", help="default: your home")
     add("--yes", action="store_true", help="accept every proposal without a question")
     add("--dry-run", action="store_true", help="start and change nothing; show the differences")
@@ -139,6 +145,7 @@ def _without_client(
         talk.say(f"note: {note}")
     if options.dry_run or not options.yes:
         return _would(talk, settings, is_asked=options.dry_run)
+    install_packages(talk, settings, own_machine(settings), options.seconds)
     servers = read_servers(settings, options.seconds)
     entries = lasting_entries(client.entries, settings, servers, Path.cwd())
     state = home / STATE_DIRECTORY

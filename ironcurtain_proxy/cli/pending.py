@@ -19,7 +19,7 @@ examples:
   ironcurtain-proxy pending
   ironcurtain-proxy pending --json | jq '.[].id'
 
-exit status: 0, also if nothing is pending
+exit status: 0, also if no call waits
 """
 
 

@@ -21,11 +21,12 @@ from ironcurtain_proxy.rehearsal.text import lines_of
 from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
 
 DESCRIPTION: Final = """\
-Read transcripts of agents and count how often each preset would have asked about their calls. The
+Read transcripts of agents, and count how often each preset would have asked about their calls. The
 calls are judged as `serve` judges them; nothing is started, asked or carried out.
 
-Read are transcripts of Claude Code, rollouts of Codex CLI, chats of Gemini CLI, and lines
-{"session", "cwd", "branch", "tool", "input"}; files (.jsonl, .jsonl.gz, .json) and directories.
+The formats: transcripts of Claude Code, rollouts of Codex CLI, chats of Gemini CLI, and JSON lines
+{"session", "cwd", "branch", "tool", "input"}. A path is a file (.jsonl, .jsonl.gz, .json) or a
+directory.
 """
 
 EXAMPLES: Final = """\

@@ -35,7 +35,7 @@ class RemoteServer:
 
 def add_arguments_of_server(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name the server."""
-    parser.add_argument("server", metavar="SERVER", help="its name in mcpServers")
+    parser.add_argument("server", metavar="SERVER", help="the server, by its name in mcpServers")
     add_config(parser)
 
 

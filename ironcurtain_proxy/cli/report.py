@@ -24,8 +24,9 @@ from ironcurtain_proxy.report.day import count_calls
 from ironcurtain_proxy.report.page import ReportPart, page
 
 DESCRIPTION: Final = """\
-Write an HTML page about the calls of all your clients: how many, how many questions, what was
-refused and why. With the auto-confirm engine, its decisions stand on the same page.
+Write an HTML page about the calls of all your clients: the numbers of calls and questions, and the
+refusals with their reasons. The page also shows the decisions of the auto-confirm engine, if it is
+on.
 """
 
 EXAMPLES: Final = """\

@@ -25,8 +25,8 @@ from ironcurtain_proxy.wiring.timeline import TIMELINES, limits_of
 DESCRIPTION: Final = "Undo the changes of a call, or all changes since it, in the workspace."
 
 EXAMPLES: Final = """\
-ID is the id of the request in the audit log, or the beginning of it. Files that changed
-since the call are only overwritten with --force. A rollback can be undone by another rollback.
+ID is the id of the request in the audit log, or its beginning. A file that changed after the call
+is overwritten with --force alone. A rollback can be undone by another rollback.
 
 examples:
   ironcurtain-proxy rollback --list
@@ -34,7 +34,7 @@ examples:
   ironcurtain-proxy rollback 3f2a              this call alone
   ironcurtain-proxy rollback --to 3f2a         this call and all that came after it
 
-exit status: 0 done, or nothing to do; 1 not done or not completely, or the id is not known
+exit status: 0 done, or nothing to do; 1 not done, not done completely, or unknown id
 """
 
 _MOST_SHOWN: Final = 50

@@ -43,9 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("command_line", nargs="?", metavar="COMMAND", help="the command")
     parser.add_argument("--jsonl", action="store_true", help="read and write JSON lines")
     add_json(parser)
-    parser.add_argument("--then", metavar="COMMAND", help="whether an approval would cover this")
     parser.add_argument(
-        "--workspace", type=Path, default=None, metavar="DIR", help="default: this directory"
+        "--then",
+        metavar="COMMAND",
+        help="a second command: show whether an approval of the first covers it",
+    )
+    parser.add_argument(
+        "--workspace",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="the workspace (default: this directory)",
     )
 
 

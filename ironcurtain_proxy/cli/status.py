@@ -23,16 +23,15 @@ from ironcurtain_proxy.wiring.overlay import isolation_of
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
 DESCRIPTION: Final = """\
-Show what decides and who is asked, as the configuration and this machine have it: the workspace,
-the approval policy, the profile, the isolation, the automatic approvers, and which servers run in
-a sandbox. What would stop `serve` is said as well, and what running sessions use, which clients may
-start with files and variables of their own. Nothing is started but, once for this machine,
-an empty sandbox.
+Show the settings in force on this machine: the workspace, the approval mode, the profile, the
+isolation, the automatic approvers, and the servers that run in a sandbox. Also shown are the faults
+that prevent the start of `serve`, and the settings of running sessions, whose clients may use files
+and variables of their own. Nothing is started except, once for this machine, an empty sandbox.
 """
 
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy status                        for the configuration that serve would use
+  ironcurtain-proxy status                        the configuration that `serve` uses
   ironcurtain-proxy status --config config.json
   ironcurtain-proxy status --json
 

@@ -290,7 +290,7 @@ def applies_to_call(rule: Rule, request: AccessRequest, role: ArgumentRole | Non
         return False
     if rule.sql is not None and not sql_holds(rule.sql, request):
         return False
-    return all(list_holds(condition, request, role) for condition in rule.lists)
+    return not rule.lists or all(list_holds(one, request, role) for one in rule.lists)
 
 
 def _has_any_role(request: AccessRequest, roles: frozenset[ArgumentRole]) -> bool:

@@ -136,7 +136,7 @@ class OutputLimit:
             return False, f"(more than {self._most >> 20} MiB in this session: no more is kept)"
 
     def spend(self, size: int) -> None:
-        """Take note of what was written."""
+        """Count bytes that the server wrote."""
         with self._lock:
             self._kept += size
             self._allowed.spend(size)

@@ -1,7 +1,7 @@
 """One JSON-RPC conversation with one server, from the client's side.
 
-Knows ids, deadlines, progress and cancellation; does not know processes, and not what a call means.
-Everything that a server says is untrusted. Results and errors are handed back as they came.
+Knows ids, deadlines, progress and cancellation; knows neither processes nor the meaning of a call.
+Every message of a server is untrusted. Results and errors are handed back as they came.
 """
 
 from collections.abc import Mapping
@@ -26,17 +26,23 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.jsonrpc.answers import Answers
 from ironcurtain_proxy.jsonrpc.codec import (
-    LONG_TEXT,
     Malformed,
     MessageId,
     decode,
     encode,
-    encode_value,
+    encode_result,
     message_id,
     recover_id,
 )
+from ironcurtain_proxy.jsonrpc.guessed_digests import GuessedDigest, guess_digest
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
-from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource, Lost
+from ironcurtain_proxy.jsonrpc.wire import (
+    STREAM_ENDED,
+    LineSink,
+    LineSource,
+    Lost,
+    StreamEnded,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
@@ -212,7 +218,7 @@ class Connection:
         Raises:
             DownstreamError: no answer, none within `seconds`, or none that can be read.
         """
-        request_id = self._answers.expect()
+        request_id, answer = self._answers.expect(seconds)
         try:
             self._write(
                 {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params},
@@ -221,13 +227,14 @@ class Connection:
             self._answers.forget(request_id)
             raise
         try:
-            return await self._answers.wait(request_id, seconds)
+            return await answer
         except TimeoutError:
             self._cancel(request_id, method, "the deadline has passed")
             raise CallTimedOutError(
                 f'server "{self._server}" did not answer within {seconds:g} s'
             ) from None
         except anyio.get_cancelled_exc_class():
+            self._answers.forget(request_id)
             self._cancel(request_id, method, "the caller has cancelled")
             raise
 
@@ -264,20 +271,25 @@ class Connection:
         """Handle a line if it answers a request; `run` handles all others."""
         if b'"method"' in line[:_HEAD] or not self._listeners.capacity.fits(len(line)):
             return False
+        guess = guess_digest(line)
         message = decode(line)
         if isinstance(message, Malformed) or "method" in message:
             return False
-        self._settle(message, len(line))
+        self._settle(message, len(line), guess)
         return True
 
-    async def _take(self, line: bytes | Oversize | Lost) -> None:
+    async def _take(self, line: bytes | Oversize | Lost | StreamEnded) -> None:
         if isinstance(line, Oversize):
             self._take_oversize(line)
             return
         if isinstance(line, Lost):
             self._answers.fail(line.id, line.error)
             return
+        if isinstance(line, StreamEnded):
+            await self._pass_on(STREAM_ENDED, {}, 0)
+            return
         await self._listeners.capacity.wait(len(line))
+        guess = guess_digest(line)
         message = decode(line)
         if isinstance(message, Malformed):
             self._dropped.note(f"dropped a line that is {message.reason}", line)
@@ -285,7 +297,7 @@ class Connection:
         elif "method" in message:
             await self._take_from_server(message, len(line))
         else:
-            self._settle(message, len(line))
+            self._settle(message, len(line), guess)
 
     def _take_oversize(self, line: Oversize) -> None:
         self._dropped.note(f"dropped a line of {line.size} bytes", line.head)
@@ -299,7 +311,7 @@ class Connection:
         if isinstance(request_id, int):
             self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
 
-    def _settle(self, message: Mapping[str, Json], size: int) -> None:
+    def _settle(self, message: Mapping[str, Json], size: int, guess: GuessedDigest | None) -> None:
         request_id = message.get("id")
         if type(request_id) is not int or request_id not in self._answers:
             self._dropped.note("dropped an answer that nobody waits for")
@@ -307,8 +319,9 @@ class Connection:
         result, error = message.get("result"), message.get("error")
         capacity = self._listeners.capacity
         if isinstance(result, dict) and error is None:
-            is_long = size >= LONG_TEXT and _has_long_text(result)
-            answer = ToolResult(result=result, written=encode_value(result, has_long_text=is_long))
+            written = encode_result(result, size)
+            digest = None if guess is None or written is None else guess.of(written)
+            answer = ToolResult(result=result, written=written, digest=digest)
             self._answers.settle(request_id, capacity.note(answer, size))
         elif isinstance(error, dict) and result is None:
             self._answers.settle(request_id, capacity.note(ToolResult(error=error), size))
@@ -333,10 +346,14 @@ class Connection:
                     await self._tell(self._listeners.logged, known)
             case "notifications/tools/list_changed":
                 self._listeners.tools_changed()
-            case str() if method in PASSED_ON and self._listeners.notices.admits(method, size):
-                await self._tell(partial(self._listeners.noticed, method), known)
+            case str() if method in PASSED_ON:
+                await self._pass_on(method, known, size)
             case _:
                 pass
+
+    async def _pass_on(self, method: str, params: Mapping[str, Json], size: int) -> None:
+        if self._listeners.notices.admits(method, size):
+            await self._tell(partial(self._listeners.noticed, method), params)
 
     async def _tell(self, listener: ProgressListener, params: Mapping[str, Json]) -> None:
         try:
@@ -377,13 +394,6 @@ class Connection:
             self._dropped.note("a request was not answered: the server does not read")
         elif request_id is not None:
             self._writer.write(line)
-
-
-def _has_long_text(result: Mapping[str, Json]) -> bool:
-    blocks = result.get("content")
-    first = blocks[0] if isinstance(blocks, list) and blocks else None
-    text = first.get("text", first.get("data")) if isinstance(first, dict) else None
-    return isinstance(text, str) and len(text) >= LONG_TEXT
 
 
 def _token_key(params: Mapping[str, Json]) -> _TokenKey | None:

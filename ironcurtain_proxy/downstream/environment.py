@@ -68,7 +68,7 @@ def child_environment(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, 
 
 
 def _network(parent: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Certificates and the way to the network, apart from what the server's entry says of them."""
+    """Variables for certificates and proxies, except those that the server's entry sets."""
     said = {_known_as(name) for name in own}
     return {
         name: value

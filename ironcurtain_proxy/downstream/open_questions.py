@@ -1,4 +1,4 @@
-"""The open requests of one server: elicitation, sampling, and what nobody serves.
+"""The open requests of one server: elicitation, sampling, and methods that are not served.
 
 A question belongs to the server's operations in progress. A question without an operation is
 refused, and questions that are open when the last operation ends are withdrawn.

@@ -37,7 +37,7 @@ from ironcurtain_proxy.sandbox.launch import Launch, confine
 _LOGGER: Final = logging.getLogger(__name__)
 
 _SAY_AGAIN: Final = 60.0
-"""Seconds between two warnings of what was ended; the session log has them all."""
+"""Seconds between two warnings of killed processes; the session log has all of them."""
 
 _DRAIN: Final = 0.5
 """Seconds to wait for the last words of a server that has ended."""

@@ -95,6 +95,8 @@ class Supervisor:
         self._starts = 0
         self._ready_since = math.inf
         self._started: Life | None = None
+        self.is_sandboxed = False
+        """Whether the running process is confined."""
         self._prober = Prober(spec, options)
         self._connection: Connection | None = None
         self._tools_changed = anyio.Event()
@@ -120,11 +122,6 @@ class Supervisor:
     def greeted(self) -> ServerDescription:
         """The running server's description of itself; empty: it does not run."""
         return ServerDescription() if self._connection is None else self._connection.greeted
-
-    @property
-    def is_sandboxed(self) -> bool:
-        """Whether the running process is confined."""
-        return self._started is not None and self._started.sandboxed
 
     @property
     def load(self) -> Load | None:
@@ -162,6 +159,7 @@ class Supervisor:
         """
         if self._started is None:
             self._started = self._begin()
+            self.is_sandboxed = self._started.sandboxed
             self._starts += 1
         return self._started
 
@@ -267,6 +265,7 @@ class Supervisor:
             with anyio.CancelScope(shield=True):
                 await started.close()
             self._started = None
+            self.is_sandboxed = False
         self._last_words = self._repeated(started)
         if has_ended or not trouble:
             return f'server "{self.spec.name}" ended: {started.ending()}'

@@ -61,8 +61,9 @@ def event_stream(
         headers: further ones of the answer.
         first: a message that was taken already.
     """
+    follower.comes_back = version >= _PRIMED
     return StreamingResponse(
-        _events(stream, follower, first, is_primed=version >= _PRIMED),
+        _events(stream, follower, first, is_primed=follower.comes_back),
         media_type=MEDIA_TYPE,
         headers={**_HEADERS, **headers},
     )

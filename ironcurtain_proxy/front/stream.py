@@ -86,6 +86,12 @@ class Stream:
         self._wake()
         return self._follower
 
+    def end_early(self) -> None:
+        """Send the client away, which comes back for the rest. Not one that could not."""
+        if self._follower is not None and self._follower.comes_back:
+            self._follower = None
+            self._wake()
+
     def leave(self, follower: "StreamReader") -> None:
         """Stop taking messages."""
         self._settle(follower)
@@ -132,6 +138,8 @@ class StreamReader:
         self._stream = stream
         self.number = number
         """The number of the next message."""
+        self.comes_back = False
+        """Whether its client asks for the rest of a stream that ends before the answer."""
 
     async def next(self) -> bytes | None:
         """The next message; None: there is no more."""

@@ -82,6 +82,7 @@ class FamiliesForm(ToolForm, frozen=True, tag="family"):
     phrases: list[Name]
     """One for each family, or one that says that there are none."""
     beside: list[FlagForm]
+    # Left out for a workspace that shares its repository with no other worktree.
     repository: Name | UnsetType = UNSET
 
 

@@ -17,7 +17,7 @@ restored that could act outside the sandbox, until a person has looked.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -62,7 +62,7 @@ _MOST_NAMED: Final = 50
 
 
 class _Marked(Struct, frozen=True):
-    """The point of a call, and what the call may change as far as anybody knows."""
+    """The point of a call, and the paths that the call is known to change."""
 
     point: PointId
     workspace: RealPath
@@ -116,7 +116,7 @@ class Containing:
         return Consent(reasons=case.judged.reasons, roots=roots)
 
     def opening(self, case: Case, facts: Facts) -> SandboxOpening | str | None:
-        """The access that a call needs beyond its sandbox; a text: what no approval can grant."""
+        """The access that a call needs beyond its sandbox; a text: no approval grants it."""
         hosts = [*hosts_of(facts), *facts.place.every_host(), self._tried_host(case)]
         return self._opening(case, facts, hosts, written_outside(facts))
 
@@ -171,17 +171,24 @@ class Containing:
         must_have_point = must_have_point or (case.held and case.question is None)
         return not must_have_point or case.call.request_id in self._points
 
-    async def watch(self, case: Case, send: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    def watch(self, case: Case, sent: Awaitable[ToolResult]) -> Awaitable[ToolResult]:
         """Forward a call, then inspect what it left behind, even if it failed or was withdrawn."""
+        if self.world.lookout is None and case.call.request_id not in self._points:
+            return sent
+        return self._watch(case, sent)
+
+    async def _watch(self, case: Case, sent: Awaitable[ToolResult]) -> ToolResult:
         try:
-            result = await send()
-            self._note_attempt(case, result)
-            return result
+            return await sent
         finally:
-            if self.world.lookout is not None or self._points:
-                with anyio.CancelScope(shield=True):
-                    await self._look(case)
-                    await self.settle(case)
+            with anyio.CancelScope(shield=True):
+                await self._look(case)
+                await self.settle(case)
+
+    def note_attempt(self, case: Case, host: str) -> None:
+        """Note the host that the sandbox kept a call from."""
+        if len(self._tried) < _MOST_TRIED:
+            self._tried[self.world.facts.fingerprint(case.call, case.arguments)] = host
 
     def can_be_repeated(self, case: Case, facts: Facts, result: ToolResult) -> bool:
         """Whether a call was done, stayed on this machine, and has its point."""
@@ -301,13 +308,6 @@ class Containing:
         self._points[call.request_id] = _Marked(point, workspace, _announced(announced, facts))
         case.note(("point", point))
         return None
-
-    def _note_attempt(self, case: Case, result: ToolResult) -> None:
-        if not result.refused_host:
-            return
-        if len(self._tried) < _MOST_TRIED:
-            key = self.world.facts.fingerprint(case.call, case.arguments)
-            self._tried[key] = result.refused_host
 
     async def _look(self, case: Case) -> None:
         if self.world.lookout is None:

@@ -103,14 +103,14 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
         )
 
     def accept(self, case: Case, question: Escalation, approved: Approved, claim: Claim) -> None:
-        """Accept an approval; what it remembers holds from now on."""
+        """Accept an approval; the grants that it creates hold from now on."""
         now = self.clock.steady()
         how = NewGrantTerms(new_id=self.ids.new, now=now, ttl=self.grant_ttl)
         self.approvals.remember(question, approved, claim.call, how)
         case.settle(by_reviewer(approved, question.id))
 
     def use(self, case: Case, claim: Claim) -> bool:
-        """Use earlier approvals. False: they no longer cover what the reviewer did not approve."""
+        """Use earlier approvals. False: they no longer cover all that the reviewer left to them."""
         cover = self.approvals.use(claim, self.clock.steady())
         if cover.open:
             return False

@@ -75,8 +75,8 @@ class Journal:
         Args:
             exposed_name: the tool's name as the agent used it.
             params: the raw `params`; `arguments`, if there, is an object.
-            found: the server and the tool it stands for; None: there is none.
-            decision: what holds until the call is judged; None: that it is denied.
+            found: the server and the tool of that name; None: no tool has it.
+            decision: the decision until the call is judged; None: a denial.
             run: the run of the composite tool that the call is a step of.
         """
         given = params.get("arguments")

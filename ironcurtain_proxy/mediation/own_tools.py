@@ -49,14 +49,14 @@ class Questions(Protocol):
 class StepHandler(Protocol):
     """Carries a call of a server's tool to its reply; implemented by the mediator."""
 
-    async def __call__(
+    def __call__(
         self,
         exposed_name: str,
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
         *,
         run: GrantId | None = None,
-    ) -> Reply:
+    ) -> Awaitable[Reply]:
         """Carry the call, as a step of `run` if one is given."""
 
 

@@ -73,9 +73,9 @@ class Session(Struct, frozen=True, kw_only=True):
 
         Args:
             world: the ports.
-            terms: what the operator laid down.
-            approvals: what was approved already; None: nothing.
-            breaker: stops repeated calls; None: as often as is usual.
+            terms: the operator's settings.
+            approvals: earlier approvals; None: none.
+            breaker: stops repeated calls; None: the default threshold.
         """
         approvals = approvals or Approvals(GrantBook(), BudgetBook())
         breaker = breaker or Breaker()

@@ -180,7 +180,7 @@ class Case(Struct, kw_only=True, eq=False):
         """
         self.recorded = result is not None
         arrival, call = self.arrival, self.call
-        decision, settlement = self.decision, self.settlement
+        decision, settlement = self.overruled or self.judged.decision, self.settlement
         escalated = isinstance(decision, Escalate)
         denied = result is not None and result.status == "denied"
         ground = decision.ground

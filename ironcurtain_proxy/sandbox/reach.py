@@ -1,6 +1,7 @@
 """Whether a sandbox lets its server do what a call asks for.
 
-Asked before a person is: an approval of what cannot happen would be a question for nothing.
+Checked before a person is asked: an approval of a call that the sandbox refuses would have no
+effect.
 """
 
 import re
@@ -17,7 +18,7 @@ _CHANGES: frozenset[ArgumentRole] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
 )
 _NAMED: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,61}(\.[a-z0-9_-]{1,62})*", re.ASCII)
-"""A host as a sandbox can be told it: no address in brackets."""
+"""The spelling of a host that a sandbox takes: no address in brackets."""
 _THIS_MACHINE: Final = "localhost"
 _NO_DOT: Final = (
     "a sandbox opens no host whose name has no dot; use its full name, such as HOST.internal"

@@ -213,7 +213,7 @@ def _late(note: AbandonedNote, state_dir: Path) -> tuple[PutBack, ...]:
 
 
 def _say_late(notes: Sequence[AbandonedNote], found: Sequence[tuple[PutBack, ...]]) -> bool:
-    """Report what was put back; whether anything was."""
+    """Report the files that were put back. Returns whether there were any."""
     if not all(one.is_readable for one in notes):
         _LOGGER.warning("%s", _TORN)
     late = [one for each in found for one in each]

@@ -142,7 +142,7 @@ def _found(
 def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) -> Family:
     """A family with the facts from the disk.
 
-    What another part of the same command may change is not what it was when it was looked at.
+    A fact that another part of the same command may change is not used.
     """
     hosts = place.hosts_of(family)
     if not family.defined_in or family.meaning is None:

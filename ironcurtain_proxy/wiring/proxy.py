@@ -40,7 +40,7 @@ from ironcurtain_proxy.mediation.results import Results
 from ironcurtain_proxy.mediation.server_questions import ServerQuestions
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.server import ResultRules, ServerSpec
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
 from ironcurtain_proxy.ports import World
@@ -288,7 +288,10 @@ def assemble(
             grant_ending=grant_ending(settings),
             named_meta=settings.forward_meta,
             hosts=remote_hosts(settings),
-            results=Results({spec.name: spec.results for spec in settings.servers}, redacted),
+            results=Results(
+                {one.name: one.results for one in settings.servers if one.results != ResultRules()},
+                redacted,
+            ),
         ),
         approvals=approvals,
         breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),

@@ -30,6 +30,7 @@ from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.jsonrpc.channels import claim_stdio
 from ironcurtain_proxy.jsonrpc.pipes import open_reader, open_writer
+from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 from ironcurtain_proxy.mediation.server_questions import note_unserved
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
@@ -212,6 +213,8 @@ def _noticing(
             for section in LISTED_ANEW.get(method, ()):
                 proxy.pins.forget(server, section)
             await agent.notice(method, None)
+        elif method == STREAM_ENDED:
+            await agent.stream_ended()
         elif method.endswith("/complete") and proxy.client.is_done(server, params):
             await agent.notice(method, params)
 

@@ -52,7 +52,7 @@ class CallDialect:
     max_line: Final = MAX_LISTING
 
     def __init__(self, token: str, tool: str) -> None:
-        """Begin.
+        """Begin a conversation, without sending anything.
 
         Args:
             token: the token of the process.
@@ -72,11 +72,11 @@ class CallDialect:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has shown its tool."""
+        """Whether the server has listed the tool."""
         return self._open
 
     def hello(self) -> bytes:
-        """`initialize`."""
+        """The request `initialize`."""
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": {},

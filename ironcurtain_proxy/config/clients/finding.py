@@ -41,8 +41,11 @@ class ServerTable:
 
     place: TablePath
     taken: tuple[MovableServer, ...] = ()
+    """The servers that can move behind the proxy."""
     left: tuple[UnmovableServer, ...] = ()
+    """The servers that stay in the client."""
     ours: tuple[ProxyEntry, ...] = ()
+    """The entries that start this proxy already."""
     names: frozenset[str] = frozenset()
     """All names in the table."""
 

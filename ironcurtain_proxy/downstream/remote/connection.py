@@ -65,7 +65,7 @@ class HttpConnection(asyncio.Protocol, AsyncNetworkStream):
         buffer: bytes,
         timeout: float | None = None,  # noqa: ASYNC109  httpcore's signature
     ) -> None:
-        """Send. What is empty ends a request."""
+        """Send bytes; empty bytes end a request."""
         if buffer and not self._kept:
             self._kept = buffer
             return
@@ -206,8 +206,8 @@ async def connect(
     """Connect to an address.
 
     Raises:
-        httpcore2.ConnectError: nobody is there.
-        httpcore2.ConnectTimeout: nobody answers in time.
+        httpcore2.ConnectError: no server listens there.
+        httpcore2.ConnectTimeout: no server answers in time.
     """
     try:
         with anyio.fail_after(deadline):
