@@ -3,9 +3,10 @@
     scripts/conformance [--json | --check] [--scenario NAME] [--side server|client]
 
 On the side of servers the suite speaks HTTP, so the server and the proxy stand behind the same
-bridge (`conformance_bridge.py`); the proxy is measured once more at its own HTTP. The server is the
-everything server of the Python SDK, from its source distribution. The proxy has a policy that
-allows everything, and the table has what the proxy loses.
+bridge (`conformance_bridge.py`). Both are measured once more at their own HTTP, where the proxy
+reaches the server over HTTP, too. The server is the everything server of the Python SDK, from its
+source distribution. The proxy has a policy that allows everything, and the table has what the proxy
+loses.
 
 On the side of clients the suite is the server, and the client is the SDK's own, or an agent of a
 proxy (`conformance_client.py`). How many checks pass depends on how many requests a client sends:
@@ -13,6 +14,7 @@ what fails counts. `--check` compares the tables with those of docs/protocol.md.
 """
 
 import argparse
+import contextlib
 import json  # noqa: TID251  read by other programs, and indented
 import os
 import re
@@ -25,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -78,15 +81,13 @@ def server() -> list[str]:
     return [sys.executable, "-c", code, str(everything())]
 
 
+ASK: Final = {"ask": ["form", "url", "sampling"]}
+
+
 def proxy(directory: Path) -> tuple[list[str], dict[str, str]]:
     """The command of the proxy with a policy that allows everything, and its environment."""
     command = server()
-    entry = {
-        "command": command[0],
-        "args": command[1:],
-        "sandbox": False,
-        "ask": ["form", "url", "sampling"],
-    }
+    entry = {"command": command[0], "args": command[1:], "sandbox": False, **ASK}
     listed = listing(command)
     annotations = {
         "servers": {
@@ -175,11 +176,35 @@ def _arguments(tool: dict) -> list[str]:
     return [*tool.get("inputSchema", {}).get("properties", {})]
 
 
-def measure_front(variables: dict[str, str], scenario: str | None) -> Scores:
-    """The same at the proxy's own HTTP."""
+@contextlib.contextmanager
+def http_server() -> Iterator[str]:
+    """The address of the server at its own HTTP, meanwhile."""
+    port = _free_port()
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+        "from mcp_everything_server.server import main; main()"
+    )
+    command = [sys.executable, "-c", code, str(everything()), "--port", str(port)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, **quiet) as process:
+        try:
+            _until_open(port)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
+
+
+def measure_front(url: str, variables: dict[str, str], scenario: str | None) -> Scores:
+    """The proxy at its own HTTP, before a server at this address."""
     port_file = Path(variables["HOME"]) / "port"
     token = secrets.token_urlsafe(32)
-    told = {**variables, "PROXY_PORT_FILE": str(port_file), "PROXY_TOKEN": token}
+    entry = {"everything": {"url": url, **ASK}}
+    told = {
+        **variables,
+        "MCP_SERVERS_CONFIG": json.dumps(entry),
+        "PROXY_PORT_FILE": str(port_file),
+        "PROXY_TOKEN": token,
+    }
     command = [sys.executable, "-m", "ironcurtain_proxy", "serve", "--http"]
     with subprocess.Popen(command, env={**os.environ, **told}) as process:
         try:
@@ -200,9 +225,7 @@ def _port_in(file: Path) -> int:
 
 def measure(command: list[str], variables: dict[str, str], scenario: str | None) -> Scores:
     """Checks passed and failed, by scenario."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = _free_port()
     bridge = [sys.executable, str(Path(__file__).with_name("conformance_bridge.py")), str(port)]
     with subprocess.Popen([*bridge, *command], env={**os.environ, **variables}) as process:
         try:
@@ -212,6 +235,12 @@ def measure(command: list[str], variables: dict[str, str], scenario: str | None)
             process.terminate()
 
 
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 def _until_open(port: int) -> None:
     end = time.monotonic() + _DEADLINE
     while time.monotonic() < end:
@@ -219,7 +248,7 @@ def _until_open(port: int) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.1)
-    raise SystemExit("the bridge did not start")
+    raise SystemExit("nobody listens")
 
 
 def _scores(url: str, scenario: str | None, token: str = "") -> Scores:
@@ -277,7 +306,8 @@ def client_table(scores: dict[str, Scores]) -> list[str]:
 
 def table(scores: dict[str, Scores]) -> list[str]:
     """The scenarios that differ, as a table; then the sums."""
-    lines = ["| scenario | server | behind the proxy | its own HTTP |", "|---|---|---|---|"]
+    heads = ("scenario", "server", "behind the proxy", "server, HTTP", "proxy, HTTP")
+    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---|---|"]
     for name in sorted({name for one in scores.values() for name in one}):
         found = [one.get(name, (0, 0)) for one in scores.values()]
         if len({*found}) > 1:
@@ -296,11 +326,13 @@ def measure_servers(scenario: str | None) -> dict[str, Scores]:
     with tempfile.TemporaryDirectory() as directory:
         command, variables = proxy(Path(directory))
         threading.Thread(target=approve, args=[Path(directory)], daemon=True).start()
-        return {
-            "server": measure(server(), {}, scenario),
-            "proxy": measure(command, variables, scenario),
-            "front": measure_front(variables, scenario),
-        }
+        with http_server() as url:
+            return {
+                "server": measure(server(), {}, scenario),
+                "proxy": measure(command, variables, scenario),
+                "server over HTTP": _scores(url, scenario),
+                "front": measure_front(url, variables, scenario),
+            }
 
 
 def measure_clients(scenario: str | None) -> dict[str, Scores]:
@@ -373,8 +405,7 @@ def _as_json(scores: Scores) -> dict[str, int]:
 def _is_less(side: str, scores: dict[str, Scores]) -> bool:
     if side == "client":
         return any(failed for _, failed in scores["proxy"].values())
-    fails = any(failed for _, failed in scores["front"].values())
-    return fails or scores["server"] != scores["proxy"]
+    return scores["server"] != scores["proxy"] or scores["server over HTTP"] != scores["front"]
 
 
 if __name__ == "__main__":

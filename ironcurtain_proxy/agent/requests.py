@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_REQUEST
-from ironcurtain_proxy.jsonrpc.batch import Prompt
+from ironcurtain_proxy.jsonrpc.batch import PromptFuture
 
 Work: TypeAlias = Callable[["Lane"], Awaitable[None]]
 """Work for a lane. It raises nothing but a cancellation."""
@@ -32,11 +32,11 @@ class Lane:
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
         """Cancels the lane's current work."""
-        self._next: Prompt[Work | None] | None = None
+        self._next: PromptFuture[Work | None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, work: Work, idle: "list[Lane]") -> None:
-        """Do the first work, then what `take` brings.
+        """Do the first work, then the work that `take` hands over.
 
         Args:
             work: the first work.
@@ -58,7 +58,7 @@ class Lane:
                 await work(self)
                 if self.scope.cancel_called or len(idle) >= _MOST_IDLE:
                     return
-                self._next = Prompt(loop=loop)
+                self._next = PromptFuture(loop=loop)
                 idle.append(self)
                 work = await self._next
 

@@ -12,10 +12,10 @@ import anyio
 
 from ironcurtain_proxy.agent.messages import (
     INTERNAL_ERROR,
-    Complaint,
+    EncodedResult,
+    ErrorReply,
     GivenAnswer,
     Message,
-    Written,
     read,
 )
 from ironcurtain_proxy.errors import AgentError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
 
 _OUR_IDS: Final = "ironcurtain-proxy/"
-"""Our requests have ids of our own spelling: an answer to anything else is nobody's."""
+"""The prefix of the ids of the proxy's own requests. An answer with another id is ignored."""
 
 _MAX_DIGITS: Final = 18
 
@@ -50,8 +50,8 @@ class AgentTransport:
         """Take over two pipes.
 
         Args:
-            lines: what the agent sends.
-            out: where answers go.
+            lines: the agent's lines.
+            out: the lines for the agent.
             drain_seconds: the wait for requests in progress after the agent has closed its end.
         """
         self._lines = lines
@@ -73,7 +73,7 @@ class AgentTransport:
                     return found
                 case GivenAnswer(message):
                     self._take_answer(message)
-                case Complaint(code, text, request_id):
+                case ErrorReply(code, text, request_id):
                     error = {"code": code, "message": text}
                     await self.send({"jsonrpc": "2.0", "id": request_id, "error": error})
         self._end()
@@ -110,7 +110,7 @@ class AgentTransport:
     def answer(self, request_id: MessageId, answer: "ServerAnswer") -> None:
         """Send the answer to a request without a wait. Nothing happens if the agent has gone."""
         result = answer.get("result")
-        if not isinstance(result, Written):
+        if not isinstance(result, EncodedResult):
             self.post({"jsonrpc": "2.0", "id": request_id, **answer})
             return
         head = b'{"jsonrpc":"2.0","id":%b,"result":' % _written_id(request_id)

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from ironcurtain_proxy.approval.capabilities import HINT_CAPABILITIES, Profile
-from ironcurtain_proxy.approval.overlay import Overlaid, OverlayRules, judge
+from ironcurtain_proxy.approval.overlay import OverlayDecision, OverlayRules, judge
 from ironcurtain_proxy.approval.safety import DANGEROUS_ROLES
 from ironcurtain_proxy.approval.subject import Subject
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -20,10 +20,10 @@ from ironcurtain_proxy.model.argument_capability import (
 )
 from ironcurtain_proxy.model.capability import Capability, ToolDeclaration, spoken_of
 from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Standing
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, PriorConsent
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import Facts
 
@@ -56,7 +56,7 @@ class Overlay:
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     """The declarations, by the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
-    _known: dict[_JudgementKey, Overlaid] = field(
+    _known: dict[_JudgementKey, OverlayDecision] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     """Cached judgements of harmless calls, which do not depend on what the arguments name."""
@@ -66,8 +66,8 @@ class Overlay:
         kernel: Decision,
         facts: Facts,
         tool: NamedTool,
-        standing: Callable[[], Standing],
-    ) -> Judged:
+        standing: Callable[[], PriorConsent],
+    ) -> Judgement:
         """The judgement of a call.
 
         Args:
@@ -84,7 +84,7 @@ class Overlay:
             decision = Deny(overlaid.denied)
         elif overlaid.origins and not isinstance(kernel, Escalate):
             decision = Escalate(overlaid.origins[0].ground)
-        return Judged(
+        return Judgement(
             decision=decision, reasons=overlaid.origins, capabilities=overlaid.capabilities
         )
 
@@ -93,9 +93,9 @@ class Overlay:
         kernel: Decision,
         facts: Facts,
         tool: NamedTool,
-        standing: Callable[[], Standing],
+        standing: Callable[[], PriorConsent],
         rules: OverlayRules,
-    ) -> Overlaid:
+    ) -> OverlayDecision:
         is_harmless = (
             isinstance(kernel, Allow)
             and facts.command is None
@@ -112,7 +112,7 @@ class Overlay:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             # No role of the call is dangerous, so earlier consent cannot lower its level.
-            known = judge(kernel, self._subject(facts, tool, Standing()), rules)
+            known = judge(kernel, self._subject(facts, tool, PriorConsent()), rules)
             if not self._runs_commands(tool):
                 self._known[key] = known
         return known
@@ -123,7 +123,7 @@ class Overlay:
             declared.command_argument is not None or bool(declared.capabilities)
         )
 
-    def _subject(self, facts: Facts, tool: NamedTool, standing: Standing) -> Subject:
+    def _subject(self, facts: Facts, tool: NamedTool, standing: PriorConsent) -> Subject:
         needed, only_reads = _needs_of_command(facts.command, facts.place)
         profile = None if self.rules is None else self.rules.profile
         return Subject(
@@ -196,9 +196,9 @@ def _blocked(command: ParsedCommand | None, profile: Profile | None) -> tuple[st
     return tuple([name for name in names if any_program(command, frozenset({name}))])
 
 
-def by_policy_alone(kernel: Decision) -> Judged:
+def by_policy_alone(kernel: Decision) -> Judgement:
     """The policy's decision without any overlay."""
     if isinstance(kernel, Escalate):
         reason = OriginReason(origin="policy", ground=kernel.ground)
-        return Judged(decision=kernel, reasons=(reason,))
-    return Judged(decision=kernel)
+        return Judgement(decision=kernel, reasons=(reason,))
+    return Judgement(decision=kernel)

@@ -35,7 +35,7 @@ from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
 from ironcurtain_proxy.audit.writer import Group, LogFile, OnHang, Write, Writer, explain
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.jsonrpc.batch import Batch, Prompt
+from ironcurtain_proxy.jsonrpc.batch import Batch, PromptFuture
 from ironcurtain_proxy.model.audit import AuditRecord
 
 _log: Final = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ class AuditLog:
             waiting = self._next
             if is_batch and not waiting:
                 self._batch.at_end(self._write_gathered)
-            waiter: Prompt[None] = Prompt(loop=loop)
+            waiter: PromptFuture[None] = PromptFuture(loop=loop)
             waiting.append((body, waiter))
             return waiter
         data = self._sealed([body])
@@ -167,7 +167,7 @@ class AuditLog:
         if group is None:
             self._check_failure()
             return _at_once()
-        waiter = Prompt(loop=loop)
+        waiter = PromptFuture(loop=loop)
         self._wait_for(group, [waiter])
         return waiter
 

@@ -1,7 +1,7 @@
 """One JSON-RPC conversation with one server, from the client's side.
 
-Knows ids, deadlines, progress and cancellation; does not know processes, and not what a call means.
-Everything that a server says is untrusted. Results and errors are handed back as they came.
+Knows ids, deadlines, progress and cancellation; knows neither processes nor the meaning of a call.
+Every message of a server is untrusted. Results and errors are handed back as they came.
 """
 
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted, greet
+from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription, greet
 from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
-from ironcurtain_proxy.downstream.open_questions import OpenQuestions
+from ironcurtain_proxy.downstream.open_questions import OpenServerQuestions
 from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
@@ -36,7 +36,13 @@ from ironcurtain_proxy.jsonrpc.codec import (
 )
 from ironcurtain_proxy.jsonrpc.guessed_digests import GuessedDigest, guess_digest
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
-from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource, Lost
+from ironcurtain_proxy.jsonrpc.wire import (
+    STREAM_ENDED,
+    LineSink,
+    LineSource,
+    Lost,
+    StreamEnded,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
@@ -74,13 +80,13 @@ class Connection:
         self._answers = Answers[ToolResult]()
         self._progress: dict[_TokenKey, ProgressListener] = {}
         self._unsent_replies = 0
-        self.greeted = Greeted()
+        self.greeted = ServerDescription()
         """The server's answer to `initialize`."""
         self._task_tools: frozenset[str] = frozenset()
         self._asks_for_roots = False
         self._roots_told = anyio.Event()
         self._roots_told.set()
-        self._questions = OpenQuestions(listeners.asked)
+        self._questions = OpenServerQuestions(listeners.asked)
 
     @property
     def has_logging(self) -> bool:
@@ -272,12 +278,15 @@ class Connection:
         self._settle(message, len(line), guess)
         return True
 
-    async def _take(self, line: bytes | Oversize | Lost) -> None:
+    async def _take(self, line: bytes | Oversize | Lost | StreamEnded) -> None:
         if isinstance(line, Oversize):
             self._take_oversize(line)
             return
         if isinstance(line, Lost):
             self._answers.fail(line.id, line.error)
+            return
+        if isinstance(line, StreamEnded):
+            await self._pass_on(STREAM_ENDED, {}, 0)
             return
         await self._listeners.capacity.wait(len(line))
         guess = guess_digest(line)
@@ -337,10 +346,14 @@ class Connection:
                     await self._tell(self._listeners.logged, known)
             case "notifications/tools/list_changed":
                 self._listeners.tools_changed()
-            case str() if method in PASSED_ON and self._listeners.notices.admits(method, size):
-                await self._tell(partial(self._listeners.noticed, method), known)
+            case str() if method in PASSED_ON:
+                await self._pass_on(method, known, size)
             case _:
                 pass
+
+    async def _pass_on(self, method: str, params: Mapping[str, Json], size: int) -> None:
+        if self._listeners.notices.admits(method, size):
+            await self._tell(partial(self._listeners.noticed, method), params)
 
     async def _tell(self, listener: ProgressListener, params: Mapping[str, Json]) -> None:
         try:

@@ -15,10 +15,10 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.downstream.allowance import Allowance, Ration
+from ironcurtain_proxy.downstream.allowance import Allowance, OutputLimit
 from ironcurtain_proxy.downstream.connection import Connection
 from ironcurtain_proxy.downstream.environment import secrets_of
-from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted
+from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription
 from ironcurtain_proxy.downstream.left_out import LeftOut
 from ironcurtain_proxy.downstream.listeners import Listeners
 from ironcurtain_proxy.downstream.load import Load
@@ -88,7 +88,7 @@ class Supervisor:
         self._dropped = UnusableMessages(spec.name, secrets_of(spec), log)
         # Across all processes: a restart does not reset the limits.
         self._left_out = LeftOut(spec.name, log, self._pass_on_log)
-        self._ration = Ration()
+        self._ration = OutputLimit()
         self._listings = Allowance(1 / _SLOW, _LISTINGS)
         self._state: ServerState = "starting"
         self._error = ""
@@ -119,9 +119,9 @@ class Supervisor:
         return self._connection
 
     @property
-    def greeted(self) -> Greeted:
+    def greeted(self) -> ServerDescription:
         """The running server's description of itself; empty: it does not run."""
-        return Greeted() if self._connection is None else self._connection.greeted
+        return ServerDescription() if self._connection is None else self._connection.greeted
 
     @property
     def load(self) -> Load | None:

@@ -26,7 +26,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
-from ironcurtain_proxy.facts.commands import Grounds, with_command
+from ironcurtain_proxy.facts.commands import CommandContext, with_command
 from ironcurtain_proxy.facts.context import NO_WORKING_DIRECTORY, ServerContexts, lacks_path
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
 from ironcurtain_proxy.facts.fingerprint import fingerprint
@@ -92,7 +92,7 @@ class ToolSource(Struct, frozen=True, kw_only=True):
     """Gives git as a server would run it, by the operator's name."""
     command_argument: Callable[[str, str], str | None] = _no_command
     """Gives the argument that holds a shell command, if the operator names one."""
-    grounds: Grounds = field(default_factory=Grounds)
+    grounds: CommandContext = field(default_factory=CommandContext)
     """The environment of commands."""
     asks_about_unknown: bool = False
     """Whether calls of tools without an annotation are read by the form of their arguments."""

@@ -3,6 +3,7 @@
 Knows JSON-RPC, and of methods only what says where a message goes; the proxy behind it decides.
 """
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from ironcurtain_proxy.front.process import ProxyProcess
 from ironcurtain_proxy.front.stream import Stream
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id, recover_id
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
+from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
@@ -24,6 +26,9 @@ OWN: Final = "0"
 
 _FINISHED: Final = 16
 """Streams that are kept after their last message, because a connection may have broken."""
+
+_SHORT: Final = 64 * 1024
+"""Bytes of a message that is handed out before the next one is read, without a turn of its own."""
 
 _UNHEARD: Final = 1 << 20
 """Bytes of messages without a request that are kept for a client that may begin to listen."""
@@ -73,7 +78,8 @@ class AgentSession:
         self.process = process
         self.version = ""
         """The agreed version of the protocol; empty: none yet."""
-        self.used_at = anyio.current_time()
+        self.used_at = time.monotonic()
+        """The last request or answer, by the monotonic clock."""
         self.reading_large = anyio.Lock()
         """The lock of the one request whose large body is being read."""
         self._max_waiting = max_waiting
@@ -113,7 +119,7 @@ class AgentSession:
         Raises:
             BrokenPipeError: it has ended.
         """
-        self.used_at = anyio.current_time()
+        self.used_at = time.monotonic()
         await self.process.out.send(line)
 
     def withdraw(self, request_id: MessageId | None) -> None:
@@ -139,6 +145,7 @@ class AgentSession:
 
     async def run(self) -> None:
         """Distribute the proxy's messages until it has ended."""
+        self.process.lines.offer_to(self._hand_out_at_once)
         try:
             while (line := await self.process.lines.receive()) is not None:
                 if isinstance(line, Oversize):
@@ -150,6 +157,13 @@ class AgentSession:
             for request_id in [*self._requests]:
                 self._fail(request_id, _GONE)
             self._own.end()
+
+    def _hand_out_at_once(self, line: bytes) -> bool:
+        """Hand out a short message as it arrives, unless a client is behind. False: `run` does."""
+        if len(line) > _SHORT or self._waiting():
+            return False
+        self._hand_out(line)
+        return True
 
     def _fail(self, request_id: MessageId | None, error: Mapping[str, object]) -> None:
         """Answer a request that gets no answer of the proxy's."""
@@ -170,10 +184,21 @@ class AgentSession:
             if given is not None and given in self._requests:
                 self._finish(given).put(line, is_last=True)
             return
+        if found.method == STREAM_ENDED:
+            self._end_early()
+            return
         stream = self._stream_of(found.method, found.params)
         if stream is self._own and not stream.is_followed and stream.unsent > _UNHEARD:
             self._own = stream = Stream(OWN, self._note_taken)
         stream.put(line)
+
+    def _end_early(self) -> None:
+        """End the stream of the one open request, as its server did: an answer is not near.
+
+        With several open requests nothing says whose it was, and no stream needs to end.
+        """
+        if len(self._requests) == 1:
+            next(iter(self._requests.values())).end_early()
 
     def _stream_of(self, method: str, params: Raw) -> Stream:
         """The stream of a message that no request of the agent asked for.
@@ -198,7 +223,7 @@ class AgentSession:
         if len(self._finished) > _FINISHED:
             gone = next((one for one in self._finished.values() if not one.unsent), None)
             self._finished.pop((gone or next(iter(self._finished.values()))).name)
-        self.used_at = anyio.current_time()
+        self.used_at = time.monotonic()
         return stream
 
     async def _until_it_fits(self) -> None:

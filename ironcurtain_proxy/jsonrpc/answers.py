@@ -9,7 +9,7 @@ import math
 from collections.abc import Awaitable
 from typing import Final, Generic, TypeVar
 
-from ironcurtain_proxy.jsonrpc.batch import Prompt
+from ironcurtain_proxy.jsonrpc.batch import PromptFuture
 
 _Answer = TypeVar("_Answer")
 
@@ -20,7 +20,7 @@ class Answers(Generic[_Answer]):
     """The unanswered requests."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[Prompt[_Answer], float]] = {}
+        self._waiting: dict[int, tuple[PromptFuture[_Answer], float]] = {}
         """The wait for each answer, and the time of its deadline."""
         self._last_id = 0
         self._looks_at = math.inf
@@ -47,7 +47,7 @@ class Answers(Generic[_Answer]):
         """
         loop = asyncio.get_running_loop()
         self._last_id = request_id = self._last_id + 1
-        waiter: Prompt[_Answer] = Prompt(loop=loop)
+        waiter: PromptFuture[_Answer] = PromptFuture(loop=loop)
         deadline = loop.time() + seconds
         self._waiting[request_id] = waiter, deadline
         if deadline < self._looks_at:

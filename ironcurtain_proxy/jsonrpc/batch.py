@@ -4,7 +4,7 @@ Their records go to the disk in one write, and their answers in one write to eac
 begins and ends within one callback of the event loop, so nothing waits for it.
 """
 
-import asyncio  # noqa: TID251  a future, see `Prompt`
+import asyncio  # noqa: TID251  a future, see `PromptFuture`
 import logging
 from collections.abc import Callable
 from contextvars import Context
@@ -53,7 +53,7 @@ class Batch:
         self.is_open = self._depth > 0
 
 
-class Prompt(asyncio.Future[_Value]):
+class PromptFuture(asyncio.Future[_Value]):
     """A future whose task continues within `set_result`, not in the next turn of the loop.
 
     For callbacks of pipes, where no task is running: a task never runs inside another. A

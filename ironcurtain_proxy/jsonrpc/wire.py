@@ -1,7 +1,7 @@
 """The interface between a conversation and its connection: pipes, or HTTP."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -16,13 +16,23 @@ class Lost(Struct, frozen=True):
     error: Exception
 
 
+STREAM_ENDED: Final = "notifications/ironcurtain/stream_ended"
+"""The notification with which the proxy tells its front that a server ended the stream of a call
+before the answer: its client is to ask for the rest. A front that reads it says so by the same
+method. It leaves the two of them never."""
+
+
+class StreamEnded(Struct, frozen=True):
+    """A server over HTTP ended the stream of a call before its answer, which is to be asked for."""
+
+
 class LineSource(Protocol):
     """The source of arriving lines. One task at a time may wait in `receive`."""
 
     def offer_to(self, taker: Callable[[bytes], bool]) -> None:
         """Offer each line to a function, which takes or refuses it, before it is queued."""
 
-    async def receive(self) -> bytes | Oversize | Lost | None:
+    async def receive(self) -> bytes | Oversize | Lost | StreamEnded | None:
         """The next line, or None when no more can come."""
 
     def close(self) -> None:
@@ -44,4 +54,4 @@ class LineSink(Protocol):
         """Accept a line (with its newline) without waiting; raises `BrokenPipeError`."""
 
     def abort(self) -> None:
-        """Close now; what was accepted but not sent is lost."""
+        """Close now; lines that were accepted and not sent are lost."""

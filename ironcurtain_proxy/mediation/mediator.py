@@ -23,7 +23,7 @@ from ironcurtain_proxy.mediation.refusals import unanswered
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
-from ironcurtain_proxy.model.escalation import Approved, Taken
+from ironcurtain_proxy.model.escalation import AlreadyUsed, Approved
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED, ENDED, NOT_RECORDED
 from ironcurtain_proxy.model.json import Json
@@ -165,7 +165,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
             told = self.containing.told(case, facts)
             question = self.escalated.question(case, facts, claim, left, directories, told)
             ruling = await self.changes.answer(case, question, on_progress)
-            if not isinstance(ruling, Approved | Taken):
+            if not isinstance(ruling, Approved | AlreadyUsed):
                 return await self.changes.turn_down(case, question, ruling)
             if isinstance(ruling, Approved):
                 case.approve(ruling.question or question.id)

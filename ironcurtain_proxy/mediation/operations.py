@@ -1,14 +1,14 @@
 """The agent's requests that are no tool calls: resources, prompts, completions, subscriptions.
 
-A name becomes a server and its own name, the server is waited for, and the mediator carries the
-operation. What is listed is what could be allowed. A request for anything else has the same answer
-whether the server has it or not, for no server is asked.
+A name is split into the server and the server's own name, the server is waited for, and the
+mediator carries the operation. A list holds the entries that could be allowed. No server is asked
+about another entry: its request has the same answer whether the entry exists or not.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -17,23 +17,29 @@ from ironcurtain_proxy.mediation.session import Session
 from ironcurtain_proxy.model.asked import asked_of, named_by
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Ground
-from ironcurtain_proxy.model.grounds import SUBSCRIBED_TO_TOO_MUCH, held_part
+from ironcurtain_proxy.model.grounds import NOT_AVAILABLE, SUBSCRIBED_TO_TOO_MUCH, held_part
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.operation import Asked, Method, Operation, RequestId, label
+from ironcurtain_proxy.model.operation import (
+    ListKind,
+    Method,
+    Operation,
+    ParsedRequest,
+    RequestId,
+    label,
+)
 from ironcurtain_proxy.model.pinning import Section
-from ironcurtain_proxy.model.reply import Answered, Reply
+from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener
 
 _log: Final = logging.getLogger(__name__)
 
 _NOBODY: Final = "unknown"
-"""The server of a name that is nobody's."""
+"""The server in the record of a request that names no server."""
 
 _MOST_SUBSCRIBED: Final = 1000
 """Subscriptions of one session."""
 
-ListKind: TypeAlias = Literal["resources", "resourceTemplates", "prompts"]
 LISTS: Final[Mapping[ListKind, tuple[str, str]]] = {
     "resources": ("resources/list", "uri"),
     "resourceTemplates": ("resources/templates/list", "uriTemplate"),
@@ -118,10 +124,15 @@ class Operations:
             return _renamed(reply, self.naming.result(asked.server, reply.result))
         return reply
 
-    async def _carry(self, case: Case, asked: Asked, on_progress: ProgressListener | None) -> Reply:
-        """Wait for the server, and let the mediator carry what is not held."""
+    async def _carry(
+        self, case: Case, asked: ParsedRequest, on_progress: ProgressListener | None
+    ) -> Reply:
+        """Wait for the server; the mediator carries the operation unless its part is held."""
         if asked.server != _NOBODY:
             await self.lists.until_started(asked.server)
+        if await self._is_hidden(asked):
+            reply = await self.session.mediator.carry(case, on_progress)
+            return _as_not_available(reply) if isinstance(reply, Refused) else reply
         if (held := await self._held(asked)) is not None:
             return await self.session.journal.refuse(case, "arguments", held)
         if asked.method == "resources/subscribe" and len(self._subscribed) >= _MOST_SUBSCRIBED:
@@ -158,7 +169,7 @@ class Operations:
         named: dict[str, Json] = {str(entry[LISTS[kind][1]]): dict(entry) for entry in entries}
         return self.session.pins.listed(server, section, named)
 
-    async def _held(self, asked: Asked) -> Ground | None:
+    async def _held(self, asked: ParsedRequest) -> Ground | None:
         """The reason why a prompt or template is held. Fetches a list that is missing."""
         kind, name = _pinned_name(asked)
         section = None if kind is None else _SECTIONS.get(kind)
@@ -176,6 +187,15 @@ class Operations:
             self._hold(asked.server, kind, entries)
         why = pins.held(asked.server, section, name)
         return None if why is None else held_part(section[:-1], why)
+
+    async def _is_hidden(self, asked: ParsedRequest) -> bool:
+        """Whether a request is about a prompt or template that no list shows, if there is one.
+
+        The policy alone says so: neither the words nor the time of a denial may tell whether a
+        server has it, also where it is held or annotated.
+        """
+        kind, name = _pinned_name(asked)
+        return kind is not None and not await self._could_be_allowed(asked.server, kind, name)
 
     def updated(self, server: str, params: Mapping[str, Json]) -> Mapping[str, Json] | None:
         """The news of a resource for the agent; None: it has not subscribed to it."""
@@ -220,7 +240,7 @@ class Operations:
 
     # --- what is asked of whom
 
-    def _asked(self, method: Method, params: Mapping[str, Json]) -> Asked:
+    def _asked(self, method: Method, params: Mapping[str, Json]) -> ParsedRequest:
         kind, exposed = named_by(method, params)
         meant = self.naming.prompt_meant if kind == "prompt" else self.naming.uri_meant
         server, own = meant(exposed) or (_NOBODY, exposed)
@@ -234,7 +254,7 @@ _SECTIONS: Final[Mapping[ListKind, Section]] = {
 """The lists that are pinned."""
 
 
-def _pinned_name(asked: Asked) -> tuple[ListKind | None, str]:
+def _pinned_name(asked: ParsedRequest) -> tuple[ListKind | None, str]:
     """The list that a request is about, and the server's own name in it."""
     if asked.method == "prompts/get":
         return "prompts", str(asked.own.get("name"))
@@ -251,6 +271,12 @@ def _pinned_name(asked: Asked) -> tuple[ListKind | None, str]:
 def _object(params: Mapping[str, Json], key: str) -> Mapping[str, Json]:
     found = params.get(key)
     return found if isinstance(found, dict) else {}
+
+
+def _as_not_available(refused: Refused) -> Refused:
+    """One answer to all denials; other refusals, such as of a full log, say what they are."""
+    is_denial = refused.by in {"policy", "arguments"}
+    return Refused(by="arguments", ground=NOT_AVAILABLE) if is_denial else refused
 
 
 def _renamed(reply: Answered, result: ToolResult) -> Answered:

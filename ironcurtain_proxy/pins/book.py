@@ -23,10 +23,10 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode, Section
-from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Part, Parts, ServerPins
+from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Parts, PinnedPart, ServerPins
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore, StoredPins
-from ironcurtain_proxy.ports import Holds
+from ironcurtain_proxy.ports import HeldParts
 
 _log: Final = logging.getLogger(__name__)
 
@@ -53,11 +53,11 @@ class PinBook:
     servers: Mapping[str, PinnedServer]
     """The servers by the operator's name."""
     _read: dict[str, StoredPins] = field(default_factory=dict, init=False)
-    _holds: dict[tuple[str, Section], Holds] = field(default_factory=dict, init=False)
+    _holds: dict[tuple[str, Section], HeldParts] = field(default_factory=dict, init=False)
     """The held parts of each section that was listed."""
     _said: set[str] = field(default_factory=set, init=False)
 
-    def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> Holds:
+    def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> HeldParts:
         """The held parts of a section, after its server has listed the whole section.
 
         Args:
@@ -109,7 +109,7 @@ class PinBook:
 
     def _judged(
         self, server: PinnedServer, section: Section, entries: Mapping[str, Json], *, is_whole: bool
-    ) -> Holds:
+    ) -> HeldParts:
         if server.mode == "off":
             return {}
         try:
@@ -138,7 +138,7 @@ class PinBook:
         return self._read[server.name].pins
 
     def _trust(
-        self, server: PinnedServer, section: Section, parts: Mapping[str, Part]
+        self, server: PinnedServer, section: Section, parts: Mapping[str, PinnedPart]
     ) -> ServerPins:
         """Trust a section at first sight, unless another proxy has done so a moment ago."""
 
@@ -154,7 +154,11 @@ class PinBook:
         return self._read[server.name].pins
 
     def _offer(
-        self, server: PinnedServer, section: Section, parts: Mapping[str, Part], pins: ServerPins
+        self,
+        server: PinnedServer,
+        section: Section,
+        parts: Mapping[str, PinnedPart],
+        pins: ServerPins,
     ) -> None:
         """Write the offers for a person to accept.
 
@@ -169,7 +173,7 @@ class PinBook:
         except PinsFileError as error:
             self._say(f'server "{server.name}": {error}: `pins diff` cannot show what changed')
 
-    def _tell(self, server: PinnedServer, section: Section, holds: Holds) -> None:
+    def _tell(self, server: PinnedServer, section: Section, holds: HeldParts) -> None:
         what = "is used all the same (pins: warn)" if server.mode == "warn" else "is held back"
         names = ", ".join(sorted(ascii(name)[1:-1] for name in holds)[:5])
         more = f" and {len(holds) - 5} more" if len(holds) > 5 else ""  # noqa: PLR2004
@@ -184,22 +188,24 @@ class PinBook:
             _log.warning("%s", text)
 
 
-def _parts(entries: Mapping[str, Json], known: Parts, workspace: str | None) -> dict[str, Part]:
+def _parts(
+    entries: Mapping[str, Json], known: Parts, workspace: str | None
+) -> dict[str, PinnedPart]:
     """The parts without the workspace, except parts that were trusted with it before."""
-    found: dict[str, Part] = {}
+    found: dict[str, PinnedPart] = {}
     for name, value in entries.items():
-        raw = Part.of(value)
+        raw = PinnedPart.of(value)
         is_known = name in known and known[name].is_same(raw)
-        found[name] = raw if is_known else Part.of(without_workspace(value, workspace))
+        found[name] = raw if is_known else PinnedPart.of(without_workspace(value, workspace))
     return found
 
 
-def _unknown(pins: ServerPins, section: Section, parts: Mapping[str, Part]) -> bool:
+def _unknown(pins: ServerPins, section: Section, parts: Mapping[str, PinnedPart]) -> bool:
     known = pins.trusted.get(section, {})
     return any(name not in known for name in parts)
 
 
-def _findings(parts: Mapping[str, Part], others: Iterable[str]) -> list[Finding]:
+def _findings(parts: Mapping[str, PinnedPart], others: Iterable[str]) -> list[Finding]:
     names = tuple(others)
     return [finding for name, part in parts.items() for finding in scan(name, part.value, names)]
 

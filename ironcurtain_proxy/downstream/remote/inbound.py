@@ -1,7 +1,7 @@
 """The messages that arrive over HTTP, as the lines that a conversation reads.
 
-Knows how much may wait; does not know what a line says. Whoever brings a line waits while the
-conversation does not keep up: its stream is not read meanwhile.
+Knows how many bytes may wait; does not know the meaning of a line. The reader of a stream waits in
+`put` while the conversation does not keep up, so the stream is not read meanwhile.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ import anyio
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.jsonrpc.codec import MessageId
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
-from ironcurtain_proxy.jsonrpc.wire import Lost
+from ironcurtain_proxy.jsonrpc.wire import Lost, StreamEnded
 
 _QUEUED: Final = 256
 _QUEUED_BYTES: Final = 8 << 20
@@ -25,7 +25,7 @@ class Inbound:
     def __init__(self) -> None:
         self.why = "its connection was closed"
         """The reason why no more messages can come, in words."""
-        self._lines: deque[bytes | Lost] = deque()
+        self._lines: deque[bytes | Lost | StreamEnded] = deque()
         self._bytes = 0
         self._taker: Callable[[bytes], bool] | None = None
         self._is_waiting = False
@@ -37,7 +37,7 @@ class Inbound:
         """Offer each line to a function first, while `receive` waits and none is queued."""
         self._taker = taker
 
-    async def receive(self) -> bytes | Oversize | Lost | None:
+    async def receive(self) -> bytes | Oversize | Lost | StreamEnded | None:
         """The next line, or None when no more can come."""
         while not self._lines:
             if self._ended:
@@ -71,6 +71,10 @@ class Inbound:
         """A request gets no answer. Nothing happens if it has got one."""
         self._append(Lost(request_id, error))
 
+    def note_stream_ended(self) -> None:
+        """The stream of a request was ended before its answer."""
+        self._append(StreamEnded())
+
     def end(self, why: str) -> None:
         """No more can come."""
         if not self._ended:
@@ -78,7 +82,7 @@ class Inbound:
         self._arrived.set()
         self._taken.set()
 
-    def _append(self, line: bytes | Lost) -> None:
+    def _append(self, line: bytes | Lost | StreamEnded) -> None:
         self._lines.append(line)
         self._bytes += len(line) if isinstance(line, bytes) else 0
         self._arrived.set()
