@@ -36,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if workers := config.getoption("workers"):
+        gc.disable()  # what is collected stays, and to look through it is a sixth of the time
         config.pluginmanager.register(Sharing(workers))
 
 
@@ -135,6 +136,7 @@ def _work(
     session: pytest.Session, pipe: Connection, folder: Path, to_close: list[Connection]
 ) -> None:
     """In a fork: run files until there are no more."""
+    gc.enable()
     for other in to_close:
         other.close()
     config = session.config

@@ -12,16 +12,12 @@ from typing import Final
 
 import orjson
 
-_MAIN_ARGUMENTS: Final = (
-    "path",
-    "file_path",
-    "source",
-    "url",
-    "uri",
-    "repo_path",
-    "command",
-    "query",
-    "name",
+from ironcurtain_proxy.model.vocabulary import word_list
+
+_MAIN_ARGUMENTS: Final = word_list(
+    """
+    path file_path source url uri repo_path command query name
+    """
 )
 """The argument that tells most about a call, the most telling first."""
 

@@ -28,32 +28,17 @@ from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.vocabulary import words
 
 ORIGINAL_FLAGS: Final = ("autoApproved", "whitelistApproved", "whitelistPatternId", "persona")
 """Fields of `context` that the original has, in its order; left out when false or empty."""
 
-_TAKEN: Final = frozenset(
-    {
-        "timestamp",
-        "requestId",
-        "serverName",
-        "toolName",
-        "arguments",
-        "policyDecision",
-        "escalationResult",
-        "result",
-        "durationMs",
-        "sandboxed",
-        "phase",
-        "session",
-        "client",
-        "decidedBy",
-        "origins",
-        "policyVersion",
-        "argumentsDigest",
-        "seq",
-        "prev",
-    }
+_TAKEN: Final = words(
+    """
+    timestamp requestId serverName toolName arguments policyDecision escalationResult result
+    durationMs sandboxed phase session client decidedBy origins policyVersion argumentsDigest seq
+    prev
+    """
 )
 
 _KEPT_CALLS: Final = 64

@@ -46,6 +46,7 @@ from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
 from ironcurtain_proxy.sandbox.limits import shown_limits
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
+from ironcurtain_proxy.shell.launchers import container_image
 from ironcurtain_proxy.wiring.confinement import machine_of
 from ironcurtain_proxy.wiring.containment_report import containment_report
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
@@ -230,6 +231,9 @@ def _model(name: str, spec: ReviewerSpec, settings: Settings) -> CheckResult:
     return CheckResult(name, "fail", f"no API key for {provider}", remedy)
 
 
+_TRUST: Final = 'add "sandbox": false to its entry, if the container is boundary enough'
+
+
 def servers(
     settings: Settings, environ: Mapping[str, str], trouble: CheckState
 ) -> Iterator[CheckResult]:
@@ -252,6 +256,10 @@ def _server(
     if where is None:
         remedy = _REMEDIES.get(spec.command, _OTHER_REMEDY)
         return CheckResult(name, "fail", f"{spec.command} not found", remedy)
+    image = container_image(spec.command, spec.args)
+    if image is not None and spec.sandbox is None:
+        what = f"starts a container of {image}, which no sandbox here can hold"
+        return CheckResult(name, trouble, what, _TRUST)
     if isinstance(found, NotInstalled):
         but = f" ({found.why})" if found.why else ""
         what = f"{spec.command} fetches its package, and a sandbox has no network for that{but}"

@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from ironcurtain_proxy.cli.init_clients import SetupOptions, set_up
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.init_files import planned_files, write_files
+from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
 from ironcurtain_proxy.cli.init_servers import (
     SECONDS,
     described,
@@ -144,6 +145,7 @@ def _without_client(
         talk.say(f"note: {note}")
     if options.dry_run or not options.yes:
         return _would(talk, settings, is_asked=options.dry_run)
+    install_packages(talk, settings, own_machine(settings), options.seconds)
     servers = read_servers(settings, options.seconds)
     entries = lasting_entries(client.entries, settings, servers, Path.cwd())
     state = home / STATE_DIRECTORY

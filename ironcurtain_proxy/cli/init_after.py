@@ -20,7 +20,7 @@ _PLAIN: Final = re.compile(r"[\w@./=<>~^ -]+", re.ASCII)
 """A command without quotes, so that its words can stand in another one."""
 _SEVERAL: Final = ("sudo apt-get install -y ", "npm install -g ", "pip install ")
 """Commands that take several packages."""
-_ONE: Final = ("uv tool install ", "pipx install ")
+_ONE: Final = ("uv tool install ", "pipx install ", "uv sync ", "npx --yes ")
 """Commands that take one package."""
 
 

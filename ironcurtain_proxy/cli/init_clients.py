@@ -16,6 +16,7 @@ import orjson
 from ironcurtain_proxy.cli.init_after import look_after
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
 from ironcurtain_proxy.cli.init_files import digests, planned_files, write_files
+from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
 from ironcurtain_proxy.cli.init_logins import wanting_login, with_logins
 from ironcurtain_proxy.cli.init_servers import (
     lasting_entries,
@@ -27,6 +28,7 @@ from ironcurtain_proxy.cli.init_showing import (
     diff_lines,
     found_json,
     found_lines,
+    installations,
     short,
     unconfined,
 )
@@ -126,6 +128,7 @@ def _carry_out(
     entries = servers_behind_proxy(moving, present)
     secrets = credentials(moving, os.environ)
     settings = settings_for(startable(moving, entries, os.environ), wish.workspace, secrets)
+    install_packages(talk, settings, own_machine(settings), wish.seconds)
     talk.say(
         f"\nreading the tools of {counted(len(entries), 'server')} (up to {wish.seconds:g} s) …"
     )
@@ -151,7 +154,7 @@ def _carry_out(
     origins = {one.name: origin_of(one.taken.entry) for one in moving if one.name not in silent}
     if not _write(talk, wish, answering, kept, changed, origins):
         return talk.end(1)
-    is_right = look_after(talk, secrets, unconfined(settings, os.environ).values())
+    is_right = look_after(talk, secrets, installations(settings))
     for name in later:
         talk.say(f"{clean(name)} wants a login: run `ironcurtain-proxy login {clean(name)}`, then "
                  f"`ironcurtain-proxy annotate {clean(name)}`")  # fmt: skip
@@ -215,7 +218,7 @@ def _show(
     present: Mapping[str, Mapping[str, Json]],
 ) -> None:
     entries = startable(moving, servers_behind_proxy(moving, present), os.environ)
-    open_ones = unconfined(settings_for(entries, wish.workspace), os.environ) if moving else {}
+    open_ones = unconfined(settings_for(entries, wish.workspace)) if moving else {}
     for line in found_lines(found, moving, open_ones, wish.home):
         talk.say(line)
     talk.say()

@@ -5,6 +5,5 @@
 - `whole_calls`: grants of calls without a pattern.
 - `budget`, `claims`, `grant_settlement`: the reasons that plans and grants settle.
 - `session_grants`: all grants of one session.
-- `kept`, `file`, `format`: grants that outlive their session, and their file.
-- `family_format`, `fields`: parts of that file.
+- `kept`, `file`, `format`, `entry`: grants that outlive their session, and their file.
 """

@@ -14,9 +14,10 @@ import anyio
 from anyio import to_thread
 
 from ironcurtain_proxy.grants.book import Remembered
+from ironcurtain_proxy.grants.entry import KeptScope
 from ironcurtain_proxy.grants.families import is_of_remote
 from ironcurtain_proxy.grants.file import GrantsContent, GrantsFile, GrantsFileError
-from ironcurtain_proxy.grants.format import KeptGrant, KeptScope, can_be_kept
+from ironcurtain_proxy.grants.format import KeptGrant, can_be_kept
 from ironcurtain_proxy.model.boot_moment import BootMoment
 from ironcurtain_proxy.model.grant import (
     CallPattern,

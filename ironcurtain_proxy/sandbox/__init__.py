@@ -2,7 +2,7 @@
 
 - `limits`: what its processes may use of the machine.
 - `profile`, `settings`, `launch`, `inside`: what a server may touch, and its start in a sandbox.
-- `launchers`, `installed`, `replaced_launchers`: the installed program in place of what fetches it.
+- `installed`, `replaced_launchers`: the installed program in place of what fetches it.
 - `probe`: whether this machine can confine a server.
 - `private_tmp`: a `/tmp` of a server's own.
 - `twin`: the sandbox of a second instance, for what was approved.

@@ -10,9 +10,9 @@ from typing import Final
 
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.effects import CommandEffect
 from ironcurtain_proxy.shell.family_table import Task, hoisted, task_of
-from ironcurtain_proxy.shell.options import words
 from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_outward
 from ironcurtain_proxy.shell.secrets import names_a_secret
 from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.model.command import Assignment, ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.shell.options import words as names
+from ironcurtain_proxy.model.vocabulary import words as names
 
 MAX_WRAPPERS: Final = 12
 """The most levels of wrappers in wrappers: `sudo env nice ls` has three."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.grants.format import KeptScope
+from ironcurtain_proxy.grants.entry import KeptScope
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import FamilyPattern, Grant, GrantId
 from ironcurtain_proxy.model.path import RealPath

@@ -24,6 +24,7 @@ from ironcurtain_proxy.config.annotating.words import (
 )
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.vocabulary import words
 
 _MOST_DEPTH: Final = 12
 _MOST_NODES: Final = 3_000
@@ -41,88 +42,40 @@ _RUNS: Final = frozenset(
     {"bash", "call", "cmd", "command", "eval", "evaluate", "exec", "execute", "install", "invoke"}
     | {"launch", "process", "python", "run", "script", "shell", "spawn", "terminal"}
 )
-_CHANGES: Final = WRITES | frozenset(
-    {"approve", "archive", "assign", "attach", "authorize", "book", "buy", "cancel", "checkout"}
-    | {
-        "click",
-        "close",
-        "commit",
-        "complete",
-        "configure",
-        "connect",
-        "convert",
-        "drag",
-        "duplicate",
-    }
-    | {
-        "enable",
-        "disable",
-        "fill",
-        "fork",
-        "generate",
-        "grant",
-        "handle",
-        "hover",
-        "import",
-        "init",
-    }
-    | {"label", "link", "lock", "mark", "navigate", "pay", "press", "publish", "rate", "record"}
-    | {
-        "register",
-        "reopen",
-        "request",
-        "resolve",
-        "restart",
-        "restore",
-        "retry",
-        "rollback",
-        "scale",
-    }
-    | {"schedule", "select", "start", "stop", "store", "subscribe", "switch", "sync", "tag"}
-    | {"transfer", "transition", "type", "unassign", "unlink", "unlock", "upsert", "wait"}
+_CHANGES: Final = WRITES | words(
+    """
+    approve archive assign attach authorize book buy cancel checkout click close commit complete
+    configure connect convert drag duplicate enable disable fill fork generate grant handle hover
+    import init label link lock mark navigate pay press publish rate record register reopen request
+    resolve restart restore retry rollback scale schedule select start stop store subscribe switch
+    sync tag transfer transition type unassign unlink unlock upsert wait
+    """
 )
 _LOOKS: Final = (
     READS
     | FETCHES
-    | frozenset(
-        {"analyze", "available", "calculate", "compare", "context", "download", "explain", "export"}
-        | {
-            "extract",
-            "history",
-            "log",
-            "logs",
-            "query",
-            "recommend",
-            "resolve",
-            "retrieve",
-            "screenshot",
-        }
-        | {"snapshot", "status", "summarize", "validate", "verify", "version", "whoami"}
+    | words(
+        """
+        analyze available calculate compare context download explain export extract history log logs
+        query recommend resolve retrieve screenshot snapshot status summarize validate verify
+        version whoami
+        """
     )
 )
-_REMOVES: Final = DESTROYS | frozenset(
-    {"cleanup", "delete", "destroy", "discard", "expire", "flush", "kill", "revoke", "terminate"}
-    | {"uninstall", "unset", "void", "wipe"}
+_REMOVES: Final = DESTROYS | words(
+    """
+    cleanup delete destroy discard expire flush kill revoke terminate uninstall unset void wipe
+    """
 )
 
 
 _KEEPS: Final = frozenset({"save", "store"})
-_NOUNS: Final = frozenset(
-    {"book", "branch", "call", "comment", "commit", "discussion", "document", "email", "export"}
-    | {"form", "fork", "import", "label", "link", "log", "mail", "mark", "merge", "message", "note"}
-    | {
-        "order",
-        "post",
-        "process",
-        "pull",
-        "rate",
-        "record",
-        "release",
-        "reply",
-        "request",
-        "review",
-    }
-    | {"run", "schedule", "script", "share", "start", "stop", "tag", "thread", "type", "webhook"}
+_NOUNS: Final = words(
+    """
+    book branch call comment commit discussion document email export form fork import label link log
+    mail mark merge message note order post process pull rate record release reply request review
+    run schedule script share start stop tag thread type webhook
+    """
 )
 """Words that are nouns behind another verb, such as `pull` in `get_pull_request`."""
 

@@ -23,6 +23,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PIN_MODES
 from ironcurtain_proxy.model.policy import ASK_KINDS, AskKind
 from ironcurtain_proxy.model.server import ResultRules, ServerSpec
+from ironcurtain_proxy.model.vocabulary import word_list
 
 _RESERVED: Final = "proxy"
 _MAX_NAME: Final = 100
@@ -30,20 +31,10 @@ _COMMON_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU
 
 WORKSPACE: Final = "@workspace"
 """The value of a server's `cwd` that stands for the session's workspace."""
-SERVER_KEYS: Final = (
-    "command",
-    "args",
-    "env",
-    "cwd",
-    "description",
-    "sandbox",
-    "annotations",
-    "stateful",
-    "type",
-    "ask",
-    "arguments",
-    "pins",
-    "results",
+SERVER_KEYS: Final = word_list(
+    """
+    command args env cwd description sandbox annotations stateful type ask arguments pins results
+    """
 )
 _FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite")
 _LIMITS: Final[Mapping[str, tuple[int, int]]] = {
