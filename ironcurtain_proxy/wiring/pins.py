@@ -7,7 +7,7 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.agent.introductions import Introduced, introduced
+from ironcurtain_proxy.agent.introductions import Introduced, introduced, shown_title
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.greeting import Greeted
 from ironcurtain_proxy.facts.fingerprint import pin_digest
@@ -55,6 +55,8 @@ def pinned_introductions(own: str, servers: Mapping[str, Greeted], pins: PinBook
     notes: list[str] = []
     for name, said in servers.items():
         has_started = bool(said.info or said.capabilities)
+        if has_started and not pins.title(name, shown_title(said)):
+            said = Greeted(said.capabilities, said.instructions)  # noqa: PLW2901
         if has_started and not pins.instructions(name, said.instructions):
             notes.append(
                 f"The instructions of the server {name} changed and are left out until the "

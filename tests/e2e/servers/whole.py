@@ -38,6 +38,7 @@ class Said(TypedDict, total=False):
     questions: list[Message]
     notifications: list[Message]
     instructions: str
+    title: str
     early: Message
     page: int
     views: dict[str, str]
@@ -86,7 +87,7 @@ def initialized(params: Message) -> Message:
     return {
         "protocolVersion": params["protocolVersion"],
         "capabilities": {**parts, "completions": {}, "logging": {}},
-        "serverInfo": {"name": "whole", "version": "1"},
+        "serverInfo": {"name": "whole", "version": "1", "title": SAID.get("title", "Whole")},
         **said,
     }
 
