@@ -13,22 +13,22 @@ from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
     Escalation,
     EscalationId,
     Held,
     Ruling,
     Superseded,
-    Taken,
 )
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, Method, Operation, RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.walls import Walls
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
@@ -74,17 +74,17 @@ class FactGatherer(Protocol):
         """Note that the call succeeded (it may have set a working directory)."""
 
 
-class End(Protocol):
+class OperationTarget(Protocol):
     """The receiver of an authorized operation."""
 
-    async def forward(
+    def forward(
         self,
         call: AuthorizedCall,
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
-        opening: Opening | None = None,
-    ) -> ToolResult:
+        opening: SandboxOpening | None = None,
+    ) -> Awaitable[ToolResult]:
         """Send the operation and wait for the answer.
 
         Args:
@@ -98,7 +98,7 @@ class End(Protocol):
         """
 
 
-class Servers(End, Protocol):
+class Servers(OperationTarget, Protocol):
     """The downstream servers."""
 
     def opening(
@@ -107,7 +107,7 @@ class Servers(End, Protocol):
         request: AccessRequest,
         hosts: Sequence[str] = (),
         paths: Sequence[RealPath] = (),
-    ) -> Opening | str | None:
+    ) -> SandboxOpening | str | None:
         """The access that a call needs beyond its server's sandbox.
 
         Args:
@@ -155,8 +155,8 @@ class Recorder(Protocol):
     def summarize(self, result: ToolResult) -> ResultSummary:
         """The recorded part of a result: how it ended, its size and its digest."""
 
-    async def record(self, record: AuditRecord) -> None:
-        """Write one record and hand it to the operating system before returning.
+    def record(self, record: AuditRecord) -> Awaitable[None]:
+        """Write one record. Once this was awaited, the operating system has it.
 
         Raises:
             AuditError: it could not be written in time, now or earlier.
@@ -181,17 +181,18 @@ class Questioner(Protocol):
         self,
         escalation: Escalation,
         on_wait: Callable[[float], Awaitable[None]] | None = None,
-    ) -> Ruling | Held | Taken | Superseded:
+    ) -> Ruling | Held | AlreadyUsed | Superseded:
         """Ask, or join an open question that is identical; the call may be held meanwhile.
 
-        An approval settles one call. Others that joined get `Taken`, and may ask for themselves.
+        An approval settles one call. Other calls that joined get `AlreadyUsed`, and may ask for
+        themselves.
 
         Args: escalation: the question. on_wait: called every few seconds with the seconds that
         the call has waited.
         """
 
 
-class Aftermath(Protocol):
+class OutcomeListener(Protocol):
     """Learns how calls ended that were approved."""
 
     async def ended(
@@ -231,10 +232,11 @@ class Timeline(Protocol):
     async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         """Record what changed since the call's point, after the call ended or was cancelled.
 
-        `NotHeld`: the current workspace cannot be held; the changes are recorded when it can be.
+        `NotHeld`: the current workspace cannot be held; the changes are recorded later,
+        when it can be.
         """
 
-    async def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
+    async def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
         """The content at a path that could not be restored if the next call deleted it.
 
         Named caches and files that are too large or unreadable cannot be restored. Empty: all
@@ -285,14 +287,14 @@ class IdSource(Protocol):
         """A fresh random UUID for a question."""
 
 
-Holds: TypeAlias = Mapping[str, str]
+HeldParts: TypeAlias = Mapping[str, str]
 """The reason for each held part, by its name."""
 
 
 class Pins(Protocol):
     """The descriptions of servers that were trusted, to which servers are held."""
 
-    def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> Holds:
+    def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> HeldParts:
         """The reasons why parts of a section are held, by name, after the server has listed it."""
 
     def is_listed(self, server: str, section: Section) -> bool:
@@ -308,7 +310,7 @@ class Pins(Protocol):
 class NothingPinned:
     """Pins of nothing: all is used as servers say it."""
 
-    def listed(self, _server: str, _section: Section, _entries: Mapping[str, Json]) -> Holds:
+    def listed(self, _server: str, _section: Section, _entries: Mapping[str, Json]) -> HeldParts:
         """No part is held."""
         return {}
 
@@ -336,17 +338,17 @@ class World:
     recorder: Recorder
     clock: Clock
     ids: IdSource
-    aftermath: Aftermath | None = None
+    aftermath: OutcomeListener | None = None
     lookout: Lookout | None = None
     containment: Containment | None = None
     """The containment of the session; None: it is off."""
     timeline: Timeline | None = None
     """The timeline of the workspace; None: no call can be undone, and none is contained."""
     pins: Pins = field(default_factory=NothingPinned)
-    client: End | None = None
+    client: OperationTarget | None = None
     """The agent's client, which servers' questions are put to; None: there is none to ask."""
 
-    def end_of(self, method: Method) -> End:
+    def end_of(self, method: Method) -> OperationTarget:
         """The receiver of an operation of this method.
 
         Raises:

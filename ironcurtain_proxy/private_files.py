@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from ironcurtain_proxy.errors import ConfigurationError
 
@@ -19,6 +19,14 @@ PRIVATE: Final = 0o600
 _LOCK_PAUSE: Final = 0.005
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+Stamp: TypeAlias = tuple[int, ...]
+"""A value that changes when a file is replaced or written; empty: there is no file."""
+
+
+def stamp_of(found: os.stat_result) -> Stamp:
+    """The stamp of a file, from its `stat`."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def locked_file(path: Path) -> int | None:

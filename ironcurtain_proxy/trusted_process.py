@@ -17,7 +17,7 @@ from typing import Final, Literal, Self, TypeAlias, assert_never
 import anyio
 import orjson
 
-from ironcurtain_proxy.agent.replies import words
+from ironcurtain_proxy.agent.replies import result_of
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.working_directory import tidy
@@ -43,7 +43,7 @@ from ironcurtain_proxy.review.channel_order import Channel
 from ironcurtain_proxy.sessions.running import forget_session, note_session
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
-from ironcurtain_proxy.wiring.reviewers import Ways
+from ironcurtain_proxy.wiring.reviewers import AddedChannels
 from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
 
 CallStatus: TypeAlias = Literal["success", "denied", "error"]
@@ -219,7 +219,7 @@ class TrustedProcess:
             self._loaded,
             self._environ,
             sandbox=self._sandbox,
-            ways=Ways(message=lambda: self._message, only=self._callback()),
+            ways=AddedChannels(message=lambda: self._message, only=self._callback()),
             in_process=True,
         )
         for hold in proxy.holds:
@@ -305,16 +305,18 @@ def _response(reply: Reply, name: str) -> ToolCallResponse:
     match reply:
         case Answered(result=answer, allowed=allowed):
             status: CallStatus = "error" if _has_failed(answer) else "success"
-            result = {} if answer.error is not None else words(reply, name)
+            result = {} if answer.error is not None else result_of(reply, name)
             return _let_go(allowed, status=status, result=result, error=answer.error)
         case Failed(allowed=allowed):
-            return _let_go(allowed, status="error", result=words(reply, name))
+            return _let_go(allowed, status="error", result=result_of(reply, name))
         case Refused(ground=ground, by=by):
             return ToolCallResponse(
-                status="denied", result=words(reply, name), rule=ground.rule, refused_by=by
+                status="denied", result=result_of(reply, name), rule=ground.rule, refused_by=by
             )
         case Withheld(ground=ground):
-            return ToolCallResponse(status="denied", result=words(reply, name), rule=ground.rule)
+            return ToolCallResponse(
+                status="denied", result=result_of(reply, name), rule=ground.rule
+            )
         case _:
             assert_never(reply)
 

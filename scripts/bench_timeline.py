@@ -15,7 +15,7 @@ import anyio
 
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.timeline import NotHeld
+from ironcurtain_proxy.model.timeline import WorkspaceNotHeld
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import RollbackRequest, kept, roll_back
@@ -65,7 +65,7 @@ async def measured(top: Path, store: Path, limits: Limits) -> None:
                 RequestId(f"call-{number}."), "shell", "run", may_drop=False
             )
             made = time.perf_counter()
-            if isinstance(point, NotHeld):
+            if isinstance(point, WorkspaceNotHeld):
                 raise SystemExit(point.reason)
             for name in ("changed", "new", "other"):
                 place = top / "0" / f"{number % 50}"

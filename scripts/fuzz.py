@@ -33,12 +33,12 @@ with atheris.instrument_imports(include=["ironcurtain_proxy"]):
     from ironcurtain_proxy.downstream.listeners import Listeners
     from ironcurtain_proxy.downstream.remote.answering import is_answer_to
     from ironcurtain_proxy.downstream.remote.response import Response
-    from ironcurtain_proxy.downstream.remote.streamable import Place
+    from ironcurtain_proxy.downstream.remote.streamable import StreamPosition
     from ironcurtain_proxy.downstream.session_log import SessionLog
     from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
     from ironcurtain_proxy.errors import ConfigurationError, DownstreamError
     from ironcurtain_proxy.front.app import Front
-    from ironcurtain_proxy.front.guard import Guard
+    from ironcurtain_proxy.front.guard import RequestGuard
     from ironcurtain_proxy.front.principals import Principals
     from ironcurtain_proxy.front.process import ProxyProcess
     from ironcurtain_proxy.front.sessions import Sessions
@@ -198,7 +198,7 @@ async def _http(data: bytes) -> None:
         said.append(str(message["type"]))
 
     sessions = Sessions(start, max_waiting=1 << 16, patience=1)
-    front = Front(Guard(Principals({TOKEN: "me"}), ["h"]), sessions, 1 << 16)
+    front = Front(RequestGuard(Principals({TOKEN: "me"}), ["h"]), sessions, 1 << 16)
     scope = {
         "type": "http",
         "method": method,
@@ -224,7 +224,7 @@ async def _events(data: bytes) -> None:
     kind, _, body = data.partition(b"\n")
     headers = [(b"Content-Type", b"text/event-stream; charset=" + kind)]
     response = Response(httpcore2.Response(200, headers=headers, content=body))
-    place = Place()
+    place = StreamPosition()
     with suppress(httpx2.TransportError):
         async for event in response.events(1 << 14):
             place.note(event)

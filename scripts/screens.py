@@ -24,7 +24,7 @@ from rich.text import Text
 
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.rows import Table
+from ironcurtain_proxy.audit.rows import CallTable
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.tailing import last_calls
 from ironcurtain_proxy.cli.audit_whole import local_time
@@ -155,7 +155,7 @@ class Stage:
 
     def tail(self) -> None:
         """The table of `audit tail`, in the colours of a terminal."""
-        table = Table(width=COLUMNS, when=local_time, zone="UTC", is_colourful=True)
+        table = CallTable(width=COLUMNS, when=local_time, zone="UTC", is_colourful=True)
         calls = last_calls(family(self.log), 14)
         lines = [table.header(), *[table.row(entry) for entry in calls]]
         console = Console(record=True, width=COLUMNS + 2, file=io.StringIO())

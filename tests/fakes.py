@@ -10,7 +10,7 @@ from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
-from ironcurtain_proxy.mediation.session import Session, Terms
+from ironcurtain_proxy.mediation.session import Session, SessionSettings
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
@@ -24,7 +24,7 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.grounds import OWN_TOOL
 from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
@@ -32,9 +32,9 @@ from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Path
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.ports import (
-    Aftermath,
     Containment,
     Lookout,
+    OutcomeListener,
     ProgressListener,
     Timeline,
     World,
@@ -139,8 +139,8 @@ class FakeServers:
 
     roots: list[Sequence[str]] = field(default_factory=list)
     found_walls: Walls | None = None
-    needs: Opening | str | None = None
-    openings: list[Opening | None] = field(default_factory=list)
+    needs: SandboxOpening | str | None = None
+    openings: list[SandboxOpening | None] = field(default_factory=list)
 
     async def forward(
         self,
@@ -148,7 +148,7 @@ class FakeServers:
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
-        opening: Opening | None = None,
+        opening: SandboxOpening | None = None,
     ) -> ToolResult:
         self.forwarded.append(call)
         self.openings.append(opening)
@@ -161,7 +161,7 @@ class FakeServers:
         request: AccessRequest,
         hosts: Sequence[str] = (),
         paths: Sequence[RealPath] = (),
-    ) -> Opening | str | None:
+    ) -> SandboxOpening | str | None:
         return self.needs
 
     def is_sandboxed(self, server: str) -> bool:
@@ -230,7 +230,7 @@ class Harness:
     servers: FakeServers = field(default_factory=FakeServers)
     recorder: FakeRecorder = field(default_factory=FakeRecorder)
     clock: FakeClock = field(default_factory=FakeClock)
-    aftermath: Aftermath | None = None
+    aftermath: OutcomeListener | None = None
     lookout: Lookout | None = None
     overlay: Overlay = field(default_factory=Overlay)
     grants: GrantBook = field(default_factory=GrantBook)
@@ -259,7 +259,7 @@ class Harness:
         self.world = world
         session = Session.begin(
             world,
-            Terms(session="s", policy=self.policy, overlay=self.overlay),
+            SessionSettings(session="s", policy=self.policy, overlay=self.overlay),
             approvals=Approvals(self.grants, self.budgets),
         )
         self.session, self.in_force = session, session.in_force

@@ -42,6 +42,7 @@ LEFT_OUT: Final = ("ironcurtain_proxy.__main__", "ironcurtain_proxy.cli.review_s
 def main() -> None:
     """Import, then fork until the other end of the socket is closed."""
     requests = socket.socket(fileno=os.dup(0))
+    gc.disable()  # what is imported stays
     # As the program sets it: else litellm asks the network at its import, in a thread.
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     modules = pkgutil.walk_packages(ironcurtain_proxy.__path__, "ironcurtain_proxy.")
@@ -98,6 +99,7 @@ def report(pid: int, pipe: int) -> None:
 
 def become(files: list[int], arguments: list[str], env: dict[str, str], cwd: str) -> NoReturn:
     """Be the new process, up to its exit."""
+    gc.enable()
     os.setsid()
     for number, file in enumerate(files):
         os.dup2(file, number)

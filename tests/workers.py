@@ -21,6 +21,8 @@ from typing import Final, TypeAlias
 import pytest
 from _pytest.capture import CaptureManager
 from _pytest.runner import runtestprotocol
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 Files: TypeAlias = deque[list[int]]
 """Of each file, or of several, where the tests stand among all that were collected."""
@@ -36,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if workers := config.getoption("workers"):
+        gc.disable()  # what is collected stays, and to look through it is a sixth of the time
         config.pluginmanager.register(Sharing(workers))
 
 
@@ -64,6 +67,7 @@ class Sharing:
         return True
 
     def _start(self, session: pytest.Session, count: int) -> None:
+        _try_a_property()
         gc.collect()
         gc.freeze()  # a fork that collects would otherwise copy all that is there
         # Each fork has a folder of its own: pytest reads a whole one to make the next in it.
@@ -103,6 +107,12 @@ class Sharing:
                 hook.pytest_runtest_logreport(report=report)
 
 
+@settings(max_examples=1, database=None)
+@given(st.text())
+def _try_a_property(_: str) -> None:
+    """Let hypothesis read the constants of all that is imported, which each fork would do."""
+
+
 def _files(items: Sequence[pytest.Item]) -> Files:
     """What is handed out together. The files that one fork runs take longest, and come first."""
     marked: dict[str, list[int]] = {}
@@ -135,6 +145,7 @@ def _work(
     session: pytest.Session, pipe: Connection, folder: Path, to_close: list[Connection]
 ) -> None:
     """In a fork: run files until there are no more."""
+    gc.enable()
     for other in to_close:
         other.close()
     config = session.config

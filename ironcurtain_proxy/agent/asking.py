@@ -10,7 +10,7 @@ import anyio
 
 from ironcurtain_proxy.errors import AgentError, CallTimedOutError, ServerUnavailableError
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.question import visible
@@ -24,20 +24,20 @@ _CANCELLED: Final[Mapping[str, Json]] = {"action": "cancel"}
 _REJECTED: Final[Mapping[str, Json]] = {"code": -1, "message": "the client did not answer this"}
 
 
-class Transport(Protocol):
-    """The wire to the agent's client."""
+class AgentClient(Protocol):
+    """The agent's client, which shows questions to its user."""
 
     @property
     def client_capabilities(self) -> Mapping[str, Json] | None:
-        """The capabilities that it declared; None: it has not initialized."""
+        """The capabilities that the client declared; None: it has not sent `initialize`."""
 
     async def request(
         self, method: str, params: Mapping[str, Json], seconds: float
     ) -> Mapping[str, Json]:
-        """Send it a request; raises `AgentError` or `TimeoutError`."""
+        """Send the client a request; raises `AgentError` or `TimeoutError`."""
 
 
-class Question(Protocol):
+class AuthorizedQuestion(Protocol):
     """An authorized question."""
 
     @property
@@ -62,7 +62,7 @@ class AskedClient:
         Args:
             seconds: the deadline for its user's answer.
         """
-        self.transport: Transport | None = None
+        self.transport: AgentClient | None = None
         self.introduced = anyio.Event()
         """Set once the client has declared its capabilities."""
         self._seconds = seconds
@@ -92,7 +92,7 @@ class AskedClient:
     async def mirrored(
         self, allowed: frozenset[AskKind], offered: Mapping[str, Json]
     ) -> Mapping[str, Json]:
-        """The client capabilities that a server is told: the allowed ones of those declared.
+        """The client capabilities for a server: those that are both declared and allowed.
 
         Waits for the client, but only for a server that may ask.
         """
@@ -118,11 +118,11 @@ class AskedClient:
 
     async def forward(
         self,
-        call: Question,
+        call: AuthorizedQuestion,
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
-        opening: Opening | None = None,
+        opening: SandboxOpening | None = None,
     ) -> ToolResult:
         """Ask the client, and wait for its answer."""
         del on_progress, roots, opening
@@ -141,7 +141,7 @@ class AskedClient:
         return ToolResult(result=answer if _fits(answer, call.arguments) else _CANCELLED)
 
 
-def _shown(call: Question) -> dict[str, Json]:
+def _shown(call: AuthorizedQuestion) -> dict[str, Json]:
     params = dict(call.arguments)
     message = params.get("message")
     if isinstance(message, str):
@@ -150,7 +150,7 @@ def _shown(call: Question) -> dict[str, Json]:
 
 
 def _fits(answer: Mapping[str, Json], asked: Mapping[str, Json]) -> bool:
-    """Whether an answer holds only what was asked for."""
+    """Whether an answer is well formed and holds no field that was not requested."""
     content, schema = answer.get("content"), asked.get("requestedSchema")
     fields = schema.get("properties") if isinstance(schema, dict) else None
     if answer.get("action") not in _ACTIONS or not isinstance(content, dict | None):

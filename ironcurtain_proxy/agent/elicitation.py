@@ -4,13 +4,14 @@ The client shows a form to its user. An answer that a program could have filled 
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.question import places, question, visible
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.agent.asking import AgentClient
     from ironcurtain_proxy.model.json import Json
     from ironcurtain_proxy.ports import Clock
 
@@ -27,23 +28,10 @@ _REMEMBER: Final = "approve and remember"
 _DENY: Final = "deny"
 
 
-class Client(Protocol):
-    """The agent's client: the transport."""
-
-    @property
-    def client_capabilities(self) -> "Mapping[str, Json] | None":
-        """The capabilities that it declared; None: it has not initialized."""
-
-    async def request(
-        self, method: str, params: "Mapping[str, Json]", seconds: float
-    ) -> "Mapping[str, Json]":
-        """Ask it something; raises `AgentError` or `TimeoutError`."""
-
-
 class ElicitationReviewer:
     """Implements `ports.Reviewer` over the agent's client."""
 
-    def __init__(self, client: Client, clock: "Clock") -> None:
+    def __init__(self, client: "AgentClient", clock: "Clock") -> None:
         self._client = client
         self._clock = clock
 

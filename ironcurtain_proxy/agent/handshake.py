@@ -25,7 +25,7 @@ CAPABILITIES: Final[Mapping[str, "Json"]] = MappingProxyType(
         "tools": {"listChanged": True},
     }
 )
-"""The capabilities that the agent is told."""
+"""The capabilities that the proxy declares to the agent."""
 
 _CLIENT_LENGTH: Final = 100
 

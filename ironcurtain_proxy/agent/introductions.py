@@ -20,7 +20,7 @@ _MOST_TITLE: Final = 100
 _CUT: Final = " … (cut by ironcurtain-proxy)"
 
 
-class Said(Protocol):
+class IntroducedServer(Protocol):
     """A server's description of itself."""
 
     @property
@@ -32,7 +32,7 @@ class Said(Protocol):
         """The server's name and title."""
 
 
-class Introduced(Struct, frozen=True):
+class Introduction(Struct, frozen=True):
     """The text and title that the agent gets when it connects."""
 
     text: str
@@ -40,7 +40,7 @@ class Introduced(Struct, frozen=True):
     """The title of the one server; empty: there are several, or it has none."""
 
 
-def introduced(own: str, servers: Mapping[str, Said]) -> Introduced:
+def introduction_of(own: str, servers: Mapping[str, IntroducedServer]) -> Introduction:
     """Our own instructions, followed by those of the servers.
 
     Args:
@@ -63,10 +63,10 @@ def introduced(own: str, servers: Mapping[str, Said]) -> Introduced:
             f"{quoted}"
         )
     titles = [shown_title(said) for said in servers.values()]
-    return Introduced("\n\n".join(parts), titles[0] if len(titles) == 1 else "")
+    return Introduction("\n\n".join(parts), titles[0] if len(titles) == 1 else "")
 
 
-def shown_title(said: Said) -> str:
+def shown_title(said: IntroducedServer) -> str:
     """The title of a server that is shown; empty: it has none."""
     title = said.info.get("title", said.info.get("name"))
     return visible(title[:_MOST_TITLE]) if isinstance(title, str) else ""

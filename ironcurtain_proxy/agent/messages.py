@@ -33,7 +33,7 @@ class Message(Struct, frozen=True):
     """Bytes of its line."""
 
 
-class Written(Struct, frozen=True):
+class EncodedResult(Struct, frozen=True):
     """A result that is JSON already."""
 
     text: bytes
@@ -45,7 +45,7 @@ class GivenAnswer(Struct, frozen=True):
     message: "Mapping[str, Json]"
 
 
-class Complaint(Struct, frozen=True):
+class ErrorReply(Struct, frozen=True):
     """The error that is sent back for an invalid message."""
 
     code: int
@@ -53,26 +53,35 @@ class Complaint(Struct, frozen=True):
     id: MessageId | None
 
 
-Read: TypeAlias = Message | GivenAnswer | Complaint
+ParsedMessage: TypeAlias = Message | GivenAnswer | ErrorReply
 
 
-def read(line: bytes | Oversize) -> Read:
+def read(line: bytes | Oversize) -> ParsedMessage:
     """Read one line. The agent gets an error for a fault, because it would wait for ever."""
     if isinstance(line, Oversize):
         found = recover_id(line.head, line.tail)
-        return Complaint(
+        return ErrorReply(
             INVALID_REQUEST, f"message of {line.size} bytes is larger than allowed", found
         )
     message = decode(line)
     if isinstance(message, Malformed):
         code = INVALID_REQUEST if message.is_json else PARSE_ERROR
-        return Complaint(code, f"invalid message: {message.reason}", message.id)
+        return ErrorReply(code, f"invalid message: {message.reason}", message.id)
     return _shape(message, len(line))
 
 
-def _shape(message: "dict[str, Json]", size: int) -> Read:
+def _shape(message: "dict[str, Json]", size: int) -> ParsedMessage:
     method, params = message.get("method"), message.get("params")
-    request_id = message_id(message.get("id"))
+    given_id = message.get("id")
+    if (
+        type(method) is str
+        and type(params) is dict
+        and type(given_id) is int
+        and message.get("jsonrpc") == "2.0"
+    ):
+        # Nearly every message.
+        return Message(method, params, given_id, size)
+    request_id = message_id(given_id)
     if message.get("jsonrpc") != "2.0":
         wrong = 'no "jsonrpc": "2.0"'
     elif "id" in message and request_id is None:
@@ -83,4 +92,4 @@ def _shape(message: "dict[str, Json]", size: int) -> Read:
         return Message(method, params or {}, request_id, size)
     else:
         wrong = "method must be a string and params an object"
-    return Complaint(INVALID_REQUEST, f"invalid request: {wrong}", request_id)
+    return ErrorReply(INVALID_REQUEST, f"invalid request: {wrong}", request_id)

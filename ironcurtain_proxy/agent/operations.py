@@ -5,15 +5,13 @@ A denial has the error code of a missing resource or prompt, so that it does not
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_PARAMS
 from ironcurtain_proxy.agent.replies import refusal_blocks
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Method
+from ironcurtain_proxy.model.operation import ListKind, Method
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
-
-ListKind: TypeAlias = Literal["resources", "resourceTemplates", "prompts"]
 
 LISTS: Final[Mapping[str, ListKind]] = MappingProxyType(
     {

@@ -109,7 +109,7 @@ def preflight_result(
     return {"content": content, "structuredContent": structured, "isError": False}
 
 
-def told(text: str, *, failed: bool = False) -> dict[str, Json]:
+def text_result(text: str, *, failed: bool = False) -> dict[str, Json]:
     """A result of one sentence."""
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 
@@ -134,7 +134,9 @@ _WORDS: Final = {
 }
 
 
-def status(questions: Sequence[tuple[Escalation, str]], arguments: Arguments) -> dict[str, Json]:
+def status_result(
+    questions: Sequence[tuple[Escalation, str]], arguments: Arguments
+) -> dict[str, Json]:
     """The result of the status tool.
 
     Args:

@@ -123,7 +123,7 @@ BLOCKED_NOTE: Final = (
 _MOST_PUT_BACK: Final = 10
 
 
-def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
+def result_of(reply: Reply, exposed_name: str) -> dict[str, Json]:
     """The `result` object of a reply.
 
     Args:
@@ -147,7 +147,10 @@ def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
 
 def is_as_given(reply: Reply) -> bool:
     """Whether the reply is a server's answer with nothing added."""
-    return isinstance(reply, Answered) and not _notes(reply)
+    if not isinstance(reply, Answered):
+        return False
+    is_plain = reply.recorded and not reply.put_back and not reply.result.refused_host
+    return is_plain or not _notes(reply)
 
 
 def error_result(*texts: str) -> dict[str, Json]:
@@ -182,12 +185,12 @@ def refusal_blocks(refused: Refused, exposed_name: str, kind: str = "tool") -> l
         "clause": clause,
         "rule": ground.rule,
         "note": note,
-        "whom": whom(refused.decider),
+        "whom": decider_in_words(refused.decider),
     }
     return [block.format(**said) for block in REFUSALS[refused.by]]
 
 
-def whom(decider: Decider) -> str:
+def decider_in_words(decider: Decider) -> str:
     """The party that did not approve, for the agent: the user, or another named reviewer."""
     for prefix, kind in _KINDS.items():
         if decider.startswith(prefix):

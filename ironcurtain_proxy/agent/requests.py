@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_REQUEST
-from ironcurtain_proxy.jsonrpc.batch import Prompt
+from ironcurtain_proxy.jsonrpc.batch import PromptFuture
 
 Work: TypeAlias = Callable[["Lane"], Awaitable[None]]
 """Work for a lane. It raises nothing but a cancellation."""
@@ -32,11 +32,11 @@ class Lane:
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
         """Cancels the lane's current work."""
-        self._next: Prompt[Work | None] | None = None
+        self._next: PromptFuture[Work | None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, work: Work, idle: "list[Lane]") -> None:
-        """Do the first work, then what `take` brings.
+        """Do the first work, then the work that `take` hands over.
 
         Args:
             work: the first work.
@@ -58,7 +58,7 @@ class Lane:
                 await work(self)
                 if self.scope.cancel_called or len(idle) >= _MOST_IDLE:
                     return
-                self._next = Prompt(loop=loop)
+                self._next = PromptFuture(loop=loop)
                 idle.append(self)
                 work = await self._next
 
@@ -94,8 +94,8 @@ ServerAnswer: TypeAlias = Mapping[str, object]
 Answerer: TypeAlias = "Callable[[Mapping[str, Json]], Awaitable[ServerAnswer]]"
 """Answers a request with these `params`."""
 
-Sender: TypeAlias = Callable[[Mapping[str, object]], None]
-"""Sends one message to the agent without waiting; nothing happens if the agent has gone."""
+Sender: TypeAlias = "Callable[[MessageId, ServerAnswer], None]"
+"""Sends the answer to a request without waiting; nothing happens if the agent has gone."""
 
 _DUPLICATE: Final = {
     "error": {"code": INVALID_REQUEST, "message": "a request with this id is under way"}
@@ -150,7 +150,7 @@ class Requests:
             size: bytes of its message. Without capacity for it, the request is refused.
         """
         if request_id in self._under_way:
-            self._send({"jsonrpc": "2.0", "id": request_id, **_DUPLICATE})
+            self._send(request_id, _DUPLICATE)
             return
         request = _Request(service, params, size, self._capacity.take(size))
         self._under_way[request_id] = request
@@ -209,7 +209,7 @@ class Requests:
             # Without a wait for the agent to read: a task that waited would keep the answer
             # that is in the pipe's buffer already.
             if answer is not None and not request.withdrawn:
-                self._send({"jsonrpc": "2.0", "id": request_id, **answer})
+                self._send(request_id, answer)
             if self._idle is not None and not self._under_way:
                 self._idle.set()
                 self._idle = None

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
 from ironcurtain_proxy.agent.handshake import client_name, introduction, is_introduction
-from ironcurtain_proxy.agent.introductions import Introduced
+from ironcurtain_proxy.agent.introductions import Introduction
 from ironcurtain_proxy.agent.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    EncodedResult,
     Message,
-    Written,
 )
-from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, ListKind, answer_to
-from ironcurtain_proxy.agent.replies import is_as_given, words
+from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, answer_to
+from ironcurtain_proxy.agent.replies import is_as_given, result_of
 from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
 from ironcurtain_proxy.jsonrpc.codec import message_id
 from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 from ironcurtain_proxy.model.asked import fault_of
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.operation import Method
+from ironcurtain_proxy.model.operation import ListKind, Method
 from ironcurtain_proxy.model.reply import Answered, Reply
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ OperationHandler: TypeAlias = (
     "Callable[[Method, Mapping[str, Json], ProgressListener | None], Awaitable[Reply]]"
 )
 OtherLister: TypeAlias = "Callable[[ListKind], Awaitable[list[Json]]]"
-InstructionsSource: TypeAlias = Callable[[], Awaitable[Introduced]]
+InstructionsSource: TypeAlias = Callable[[], Awaitable[Introduction]]
 ToolLister: TypeAlias = "Callable[[], Awaitable[list[Json]]]"
 LevelSetter: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -107,7 +107,7 @@ class AgentServer:
 
     def __post_init__(self) -> None:
         """Set the services that answer slow requests."""
-        self._requests = Requests(self.transport.post, self.capacity)
+        self._requests = Requests(self.transport.answer, self.capacity)
         self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
         self._others = {
             "tools/list": Service(self._list, _busy, _UNFINISHED),
@@ -282,12 +282,12 @@ class AgentServer:
             if reply.result.error is not None:
                 return _as_given(reply.result.error)
             if reply.result.written is not None and is_as_given(reply):
-                return {"result": Written(reply.result.written)}
-        return {"result": words(reply, name)}
+                return {"result": EncodedResult(reply.result.written)}
+        return {"result": result_of(reply, name)}
 
     async def _turn_away(self, params: "Mapping[str, Json]") -> ServerAnswer:
         name = str(params.get("name"))
-        return {"result": words(await self.turn_away(name, params), name)}
+        return {"result": result_of(await self.turn_away(name, params), name)}
 
     def _progress(self, params: "Mapping[str, Json]") -> "ProgressListener | None":
         meta = params.get("_meta")

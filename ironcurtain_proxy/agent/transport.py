@@ -12,24 +12,24 @@ import anyio
 
 from ironcurtain_proxy.agent.messages import (
     INTERNAL_ERROR,
-    Complaint,
+    EncodedResult,
+    ErrorReply,
     GivenAnswer,
     Message,
-    Written,
     read,
 )
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.answers import Answers
-from ironcurtain_proxy.jsonrpc.codec import encode
+from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, encode_text
 from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import LineReader
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.agent.requests import Requests
+    from ironcurtain_proxy.agent.requests import Requests, ServerAnswer
     from ironcurtain_proxy.model.json import Json
 
 _OUR_IDS: Final = "ironcurtain-proxy/"
-"""Our requests have ids of our own spelling: an answer to anything else is nobody's."""
+"""The prefix of the ids of the proxy's own requests. An answer with another id is ignored."""
 
 _MAX_DIGITS: Final = 18
 
@@ -50,8 +50,8 @@ class AgentTransport:
         """Take over two pipes.
 
         Args:
-            lines: what the agent sends.
-            out: where answers go.
+            lines: the agent's lines.
+            out: the lines for the agent.
             drain_seconds: the wait for requests in progress after the agent has closed its end.
         """
         self._lines = lines
@@ -73,7 +73,7 @@ class AgentTransport:
                     return found
                 case GivenAnswer(message):
                     self._take_answer(message)
-                case Complaint(code, text, request_id):
+                case ErrorReply(code, text, request_id):
                     error = {"code": code, "message": text}
                     await self.send({"jsonrpc": "2.0", "id": request_id, "error": error})
         self._end()
@@ -104,22 +104,24 @@ class AgentTransport:
 
     def post(self, message: Mapping[str, object]) -> None:
         """Send one message without a wait. Nothing happens if the agent has gone."""
-        result = message.get("result")
+        with suppress(BrokenPipeError):
+            self._out.write(_encoded(message))
+
+    def answer(self, request_id: MessageId, answer: "ServerAnswer") -> None:
+        """Send the answer to a request without a wait. Nothing happens if the agent has gone."""
+        result = answer.get("result")
+        if not isinstance(result, EncodedResult):
+            self.post({"jsonrpc": "2.0", "id": request_id, **answer})
+            return
+        head = b'{"jsonrpc":"2.0","id":%b,"result":' % _written_id(request_id)
         try:
-            if isinstance(result, Written):
-                self._post_written(message, result.text)
+            if len(result.text) < _LARGEST_AT_ONCE:
+                self._out.write(b"%b%b}\n" % (head, result.text))
             else:
-                self._out.write(_encoded(message))
+                # Not copied into the message.
+                self._out.write_parts(head, result.text, b"}\n")
         except BrokenPipeError:
             return
-
-    def _post_written(self, message: Mapping[str, object], result: bytes) -> None:
-        head = encode({"jsonrpc": "2.0", "id": message.get("id")})[:-2]
-        if len(result) < _LARGEST_AT_ONCE:
-            self._out.write(b'%b,"result":%b}\n' % (head, result))
-        else:
-            # Not copied into the message.
-            self._out.write(head + b',"result":', result, b"}\n")
 
     async def send(self, message: Mapping[str, object]) -> None:
         """Send one message, and wait while the agent reads too slowly."""
@@ -145,7 +147,7 @@ class AgentTransport:
         """
         if self._is_gone:
             raise AgentError(_GONE)
-        number = self._answers.expect()
+        number, answer = self._answers.expect(seconds)
         request_id = f"{_OUR_IDS}{number}"
         message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
         try:
@@ -154,11 +156,12 @@ class AgentTransport:
             self._answers.forget(number)
             raise AgentError("the agent could not be asked") from None
         try:
-            return await self._answers.wait(number, seconds)
+            return await answer
         except TimeoutError:
             self._cancel(request_id, "the deadline has passed")
             raise
         except anyio.get_cancelled_exc_class():
+            self._answers.forget(number)
             self._cancel(request_id, "the question was withdrawn")
             raise
 
@@ -211,6 +214,10 @@ class AgentTransport:
     async def _until_gone(self, scope: anyio.CancelScope) -> None:
         await self._out.until_closed()
         scope.cancel()
+
+
+def _written_id(request_id: MessageId) -> bytes:
+    return b"%d" % request_id if isinstance(request_id, int) else encode_text(request_id)
 
 
 def _encoded(message: Mapping[str, object]) -> bytes:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Escalate, Ground
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.request import (
@@ -62,11 +62,11 @@ _DECLARED: Final[Mapping[ToolEffect, EffectFound]] = MappingProxyType(
 _BY_ROLES: Final = EffectFound(effect="local", reason="it changes files of the workspace")
 
 
-class Considered(Struct, frozen=True, kw_only=True):
+class ContainmentInput(Struct, frozen=True, kw_only=True):
     """The inputs of the decision on containment, except the timeline's."""
 
     facts: Facts
-    judged: Judged
+    judged: Judgement
     workspace: RealPath | None
     walls: Walls | None
     """The limits of the process that would serve the call; None: it is not confined."""
@@ -78,7 +78,7 @@ class Considered(Struct, frozen=True, kw_only=True):
     """The host that an identical call tried to reach earlier; empty: none."""
 
 
-def why_asked(about: Considered) -> str | None:
+def why_asked(about: ContainmentInput) -> str | None:
     """The reason why an escalated call needs a reviewer; None: containment replaces one."""
     not_held = why_not_held(about)
     if not_held is not None or about.workspace is None:
@@ -86,7 +86,7 @@ def why_asked(about: Considered) -> str | None:
     return _why_not_local(about.facts, about.workspace)
 
 
-def why_not_held(about: Considered) -> str | None:
+def why_not_held(about: ContainmentInput) -> str | None:
     """The reason why the sandbox does not hold the effects of a call; None: it holds them.
 
     Parts of a command that leave the sandbox are another matter.
@@ -127,7 +127,7 @@ def _why_not_local(facts: Facts, workspace: RealPath) -> str | None:
     return found.reason if found.effect in {"outward", "beyond"} else None
 
 
-def _why_shown(about: Considered) -> str | None:
+def _why_shown(about: ContainmentInput) -> str | None:
     """The reason why a reviewer must see data before the agent does; None: there is none."""
     decision = about.judged.decision
     if isinstance(decision, Escalate):

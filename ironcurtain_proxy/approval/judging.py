@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from ironcurtain_proxy.approval.capabilities import HINT_CAPABILITIES, Profile
-from ironcurtain_proxy.approval.overlay import Overlaid, OverlayRules, judge
+from ironcurtain_proxy.approval.overlay import OverlayDecision, OverlayRules, judge
 from ironcurtain_proxy.approval.safety import DANGEROUS_ROLES
 from ironcurtain_proxy.approval.subject import Subject
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -20,14 +20,15 @@ from ironcurtain_proxy.model.argument_capability import (
 )
 from ironcurtain_proxy.model.capability import Capability, ToolDeclaration, spoken_of
 from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Standing
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, PriorConsent
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import Facts
 
 _HINTS: Final = ("readOnlyHint", *HINT_CAPABILITIES)
+_NO_HINT: Final = (False,) * len(_HINTS)
 _BY_VALUE: Final = DANGEROUS_ROLES | {"sql", "command"}
 """Roles whose values decide on the level of a call."""
 _MOST_KNOWN: Final = 4096
@@ -42,7 +43,8 @@ class NamedTool(Struct, frozen=True):
     """The names under which lists may mention the tool."""
 
 
-_JudgementKey: TypeAlias = tuple[NamedTool, frozenset[ArgumentRole], bool, tuple[bool, ...] | None]
+_Roles: TypeAlias = tuple[tuple[ArgumentRole, ...], ...]
+_JudgementKey: TypeAlias = tuple[NamedTool, _Roles, bool, tuple[bool, ...] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class Overlay:
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     """The declarations, by the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
-    _known: dict[_JudgementKey, Overlaid] = field(
+    _known: dict[_JudgementKey, OverlayDecision] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     """Cached judgements of harmless calls, which do not depend on what the arguments name."""
@@ -64,8 +66,8 @@ class Overlay:
         kernel: Decision,
         facts: Facts,
         tool: NamedTool,
-        standing: Callable[[], Standing],
-    ) -> Judged:
+        standing: Callable[[], PriorConsent],
+    ) -> Judgement:
         """The judgement of a call.
 
         Args:
@@ -82,7 +84,7 @@ class Overlay:
             decision = Deny(overlaid.denied)
         elif overlaid.origins and not isinstance(kernel, Escalate):
             decision = Escalate(overlaid.origins[0].ground)
-        return Judged(
+        return Judgement(
             decision=decision, reasons=overlaid.origins, capabilities=overlaid.capabilities
         )
 
@@ -91,25 +93,26 @@ class Overlay:
         kernel: Decision,
         facts: Facts,
         tool: NamedTool,
-        standing: Callable[[], Standing],
+        standing: Callable[[], PriorConsent],
         rules: OverlayRules,
-    ) -> Overlaid:
-        roles = frozenset([role for fact in facts.request.arguments for role in fact.roles])
-        if (
-            not isinstance(kernel, Allow)
-            or facts.command is not None
-            or facts.pushes
-            or self.by_argument
-            or not _BY_VALUE.isdisjoint(roles)
-        ):
-            return judge(kernel, self._subject(facts, tool, standing()), rules)
-        key = (tool, roles, facts.request.annotated, _hinted(facts.hints))
-        known = self._known.get(key)
+    ) -> OverlayDecision:
+        is_harmless = (
+            isinstance(kernel, Allow)
+            and facts.command is None
+            and not facts.pushes
+            and not self.by_argument
+        )
+        request = facts.request
+        roles = tuple([fact.roles for fact in request.arguments])
+        key = (tool, roles, request.annotated, _hinted(facts.hints))
+        known = self._known.get(key) if is_harmless else None
         if known is None:
+            if not is_harmless or not all(map(_BY_VALUE.isdisjoint, roles)):
+                return judge(kernel, self._subject(facts, tool, standing()), rules)
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             # No role of the call is dangerous, so earlier consent cannot lower its level.
-            known = judge(kernel, self._subject(facts, tool, Standing()), rules)
+            known = judge(kernel, self._subject(facts, tool, PriorConsent()), rules)
             if not self._runs_commands(tool):
                 self._known[key] = known
         return known
@@ -120,7 +123,7 @@ class Overlay:
             declared.command_argument is not None or bool(declared.capabilities)
         )
 
-    def _subject(self, facts: Facts, tool: NamedTool, standing: Standing) -> Subject:
+    def _subject(self, facts: Facts, tool: NamedTool, standing: PriorConsent) -> Subject:
         needed, only_reads = _needs_of_command(facts.command, facts.place)
         profile = None if self.rules is None else self.rules.profile
         return Subject(
@@ -161,8 +164,8 @@ class Overlay:
 
 def _hinted(hints: Mapping[str, Json] | None) -> tuple[bool, ...] | None:
     """The hints that count. A server may send others, which change nothing."""
-    if hints is None:
-        return None
+    if not hints:
+        return None if hints is None else _NO_HINT
     return tuple([hints.get(name) is True for name in _HINTS])
 
 
@@ -193,9 +196,9 @@ def _blocked(command: ParsedCommand | None, profile: Profile | None) -> tuple[st
     return tuple([name for name in names if any_program(command, frozenset({name}))])
 
 
-def by_policy_alone(kernel: Decision) -> Judged:
+def by_policy_alone(kernel: Decision) -> Judgement:
     """The policy's decision without any overlay."""
     if isinstance(kernel, Escalate):
         reason = OriginReason(origin="policy", ground=kernel.ground)
-        return Judged(decision=kernel, reasons=(reason,))
-    return Judged(decision=kernel)
+        return Judgement(decision=kernel, reasons=(reason,))
+    return Judgement(decision=kernel)

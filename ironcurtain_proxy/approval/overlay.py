@@ -41,7 +41,7 @@ class OverlayRules:
     isolation: Isolation = "unknown"
 
 
-class Overlaid(Struct, frozen=True, kw_only=True):
+class OverlayDecision(Struct, frozen=True, kw_only=True):
     """The decision on a call after all reasons to ask were evaluated."""
 
     origins: tuple[OriginReason, ...] = ()
@@ -61,7 +61,7 @@ class Overlaid(Struct, frozen=True, kw_only=True):
         return "escalate" if self.origins else "allow"
 
 
-def judge(kernel: Decision, subject: Subject, rules: OverlayRules) -> Overlaid:
+def judge(kernel: Decision, subject: Subject, rules: OverlayRules) -> OverlayDecision:
     """Apply profile and approval mode to the policy's decision.
 
     Args:
@@ -71,7 +71,7 @@ def judge(kernel: Decision, subject: Subject, rules: OverlayRules) -> Overlaid:
     """
     # INVARIANT: deny is final; nothing else is computed.
     if isinstance(kernel, Deny):
-        return Overlaid(denied=kernel.ground)
+        return OverlayDecision(denied=kernel.ground)
     needed = capabilities_of(
         subject.declared, subject.by_arguments, subject.roles, subject.hints, subject.command
     )
@@ -79,10 +79,10 @@ def judge(kernel: Decision, subject: Subject, rules: OverlayRules) -> Overlaid:
     profile = rules.profile
     by_profile = None if profile is None else _by_profile(profile, rules.isolation, subject, needed)
     if isinstance(by_profile, Ground):
-        return Overlaid(denied=by_profile, capabilities=needed, level=level)
+        return OverlayDecision(denied=by_profile, capabilities=needed, level=level)
     found = (_by_policy(kernel), by_profile, _by_mode(subject, level, rules.interceptor))
     origins = tuple([reason for reason in found if reason is not None])
-    return Overlaid(origins=origins, capabilities=needed, level=level)
+    return OverlayDecision(origins=origins, capabilities=needed, level=level)
 
 
 def _by_policy(kernel: Allow | Escalate) -> OriginReason | None:

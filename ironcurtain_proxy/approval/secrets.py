@@ -4,11 +4,11 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import OriginReason
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.request import Facts
 
 
-def with_secrets(judged: Judged, facts: Facts) -> Judged:
+def with_secrets(judged: Judgement, facts: Facts) -> Judgement:
     """The judgement with the question about secrets added. A denial stays."""
     if not facts.secrets or isinstance(judged.decision, Deny):
         return judged

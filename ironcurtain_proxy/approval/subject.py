@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import Capability, ToolDeclaration
-from ironcurtain_proxy.model.decision import Standing
+from ironcurtain_proxy.model.decision import PriorConsent
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest
 
@@ -38,7 +38,7 @@ class Subject:
     """The server's own `annotations` of the tool: untrusted, so they only add."""
     pushes: bool = False
     """Whether the call sends to a git remote."""
-    standing: Standing = field(default_factory=Standing)
+    standing: PriorConsent = field(default_factory=PriorConsent)
     """The earlier consent of a person."""
 
     @property

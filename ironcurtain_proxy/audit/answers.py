@@ -16,7 +16,7 @@ _MOST_DEPTH: Final = 200
 
 
 def redacted(value: Json, depth: int = _MOST_DEPTH) -> Json:
-    """The value with every secret masked. What is nested too deeply to be looked at is left out."""
+    """The value with every secret masked. A value that is nested too deeply is left out."""
     if isinstance(value, str):
         return _text(value)
     if depth == 0:

@@ -1,6 +1,6 @@
-"""Secrets in what would be sent to a server: in which argument, and of which kind.
+"""Secrets in the arguments for a server: in which argument, and of which kind.
 
-What a record would mask is found. An encoded or divided secret is not.
+Finds every secret that a record would mask. An encoded or divided secret is not found.
 """
 
 from collections.abc import Iterator, Mapping

@@ -5,6 +5,7 @@ bytes but the newline. Whoever edits, removes, inserts or reorders lines must fo
 and then the head file and every anchor kept elsewhere disagree.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -33,16 +34,21 @@ def digest_of(line: bytes) -> str:
     return sha256(line).hexdigest()
 
 
-def seal(body: bytes, after: Link) -> tuple[bytes, Link]:
-    """Add the position in the chain to a record.
+def seal(bodies: Sequence[bytes], after: Link) -> tuple[bytes, Link]:
+    """Add the positions in the chain to records that follow each other.
 
     Args:
-        body: the record as a compact JSON object, not empty, without `seq` and `prev`.
-        after: the line before it.
+        bodies: each a record as a compact JSON object, not empty, without `seq` and `prev`.
+        after: the line before the first of them.
 
     Returns:
-        The line with its newline, and its place.
+        The lines, each with its newline, and the place of the last of them.
     """
-    seq = after.seq + 1
-    line = b'%b,"seq":%d,"prev":"%b"}' % (body[:-1], seq, after.digest.encode())
-    return line + b"\n", Link(seq, sha256(line).hexdigest())
+    seq, digest = after.seq, after.digest
+    lines: list[bytes] = []
+    for body in bodies:
+        seq += 1
+        line = b'%b,"seq":%d,"prev":"%b"}\n' % (body[:-1], seq, digest.encode())
+        digest = sha256(line[:-1]).hexdigest()
+        lines.append(line)
+    return b"".join(lines), Link(seq, digest)

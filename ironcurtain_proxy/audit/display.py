@@ -12,16 +12,12 @@ from typing import Final
 
 import orjson
 
-_MAIN_ARGUMENTS: Final = (
-    "path",
-    "file_path",
-    "source",
-    "url",
-    "uri",
-    "repo_path",
-    "command",
-    "query",
-    "name",
+from ironcurtain_proxy.model.vocabulary import word_list
+
+_MAIN_ARGUMENTS: Final = word_list(
+    """
+    path file_path source url uri repo_path command query name
+    """
 )
 """The argument that tells most about a call, the most telling first."""
 
@@ -53,7 +49,7 @@ class LogEntry:
     """The decider: `policy`, `person`, `grant`, `auto-approver`, `engine`, a reviewer, `nobody`."""
     tool: str
     rule: str
-    """The rule that the agent was told, or that allowed the call."""
+    """The rule in the agent's answer, or the rule that allowed the call."""
     argument: str
     outcome: str
     status: str
@@ -70,7 +66,7 @@ def entry_of(fields: Mapping[str, object], process: str = "") -> LogEntry:
 
     Args:
         fields: the record.
-        process: whose log it stands in, where it is one beside the log that was asked for.
+        process: the process of its log, where that is another log than the one asked for.
     """
     decision = _mapping(fields.get("policyDecision"))
     result = _mapping(fields.get("result"))
@@ -246,7 +242,7 @@ def _outcome(
 def _why(
     fields: Mapping[str, object], decision: Mapping[str, object], result: Mapping[str, object]
 ) -> str:
-    """The reviewer's words, and the reason that the agent was told."""
+    """The reviewer's words, and the reason in the agent's answer."""
     reason, error = _text(decision.get("reason")), _text(result.get("error"))
     if "refusalRule" in fields:
         reason = error or reason

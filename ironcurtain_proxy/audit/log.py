@@ -21,7 +21,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -35,9 +35,8 @@ from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
 from ironcurtain_proxy.audit.writer import Group, LogFile, OnHang, Write, Writer, explain
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.jsonrpc.batch import Batch, Prompt
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.jsonrpc.batch import Batch, PromptFuture
+from ironcurtain_proxy.model.audit import AuditRecord
 
 _log: Final = logging.getLogger(__name__)
 
@@ -127,12 +126,11 @@ class AuditLog:
         """The reason why records can no longer be written, for the operator; None: they can."""
         return self._failure
 
-    def summarize(self, result: ToolResult) -> ResultSummary:
-        """The summary of a result: its status, size and digest."""
-        return summarize(result)
+    summarize = staticmethod(summarize)
+    """The summary of a result: its status, size and digest."""
 
-    async def record(self, record: AuditRecord) -> None:
-        """Write one record; the operating system has it when this returns.
+    def record(self, record: AuditRecord) -> Awaitable[None]:
+        """Write one record; once this was awaited, the operating system has it.
 
         A caller that is cancelled meanwhile stops waiting; its record is written all the same.
 
@@ -148,29 +146,30 @@ class AuditLog:
             self._turn_is_used = False
         body = self._body(record)
         if body is None:
-            return
-        if self._batch.is_open or self._turn_is_used or self._under_way is not None:
+            return _at_once()
+        is_batch = self._batch.is_open
+        if is_batch or self._turn_is_used or self._under_way is not None:
             # Other records are being written now: this one joins their group.
-            if self._batch.is_open and not self._next:
+            waiting = self._next
+            if is_batch and not waiting:
                 self._batch.at_end(self._write_gathered)
-            waiter: Prompt[None] = Prompt(loop=loop)
-            self._next.append((body, waiter))
-            await waiter
-            return
+            waiter: PromptFuture[None] = PromptFuture(loop=loop)
+            waiting.append((body, waiter))
+            return waiter
         data = self._sealed([body])
         if self._is_inline_safe(len(data)):
             self._write_inline(data)
             self._check_failure()
-            return
+            return _at_once()
         self._turn_is_used = True
         loop.call_soon(self._end_turn)
         group = self._hand_over(data)
         if group is None:
             self._check_failure()
-        else:
-            waiter = Prompt(loop=loop)
-            self._wait_for(group, [waiter])
-            await waiter
+            return _at_once()
+        waiter = PromptFuture(loop=loop)
+        self._wait_for(group, [waiter])
+        return waiter
 
     def close(self) -> None:
         """Write and sync all waiting records, and release the lock. Harmless if repeated.
@@ -207,7 +206,8 @@ class AuditLog:
 
     def _body(self, record: AuditRecord) -> bytes | None:
         """The encoded record; None: the call was counted instead."""
-        if record.result is None or not is_denial(record):
+        result = record.result
+        if result is None or result.status != "denied" or not is_denial(record):
             return self._encoder.encode(record)
         now = time.monotonic()
         if self._denials.is_spent(now):
@@ -272,11 +272,8 @@ class AuditLog:
         return self._hand_over(data)
 
     def _sealed(self, bodies: list[bytes]) -> bytes:
-        lines: list[bytes] = []
-        for body in bodies:
-            line, self._last = seal(body, self._last)
-            lines.append(line)
-        return b"".join(lines)
+        data, self._last = seal(bodies, self._last)
+        return data
 
     def _hand_over(self, data: bytes) -> Group | None:
         """Let the thread write. None: the write ended, with or without success."""
@@ -374,6 +371,10 @@ class AuditLog:
             )
             # Once, and at once: each call after this is refused with the same few words.
             _log.error("%s", self._failure)
+
+
+async def _at_once() -> None:
+    """No wait: the record is written, or counted."""
 
 
 def _fail(waiters: list[asyncio.Future[None]]) -> None:

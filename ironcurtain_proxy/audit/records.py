@@ -28,32 +28,17 @@ from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.vocabulary import words
 
 ORIGINAL_FLAGS: Final = ("autoApproved", "whitelistApproved", "whitelistPatternId", "persona")
 """Fields of `context` that the original has, in its order; left out when false or empty."""
 
-_TAKEN: Final = frozenset(
-    {
-        "timestamp",
-        "requestId",
-        "serverName",
-        "toolName",
-        "arguments",
-        "policyDecision",
-        "escalationResult",
-        "result",
-        "durationMs",
-        "sandboxed",
-        "phase",
-        "session",
-        "client",
-        "decidedBy",
-        "origins",
-        "policyVersion",
-        "argumentsDigest",
-        "seq",
-        "prev",
-    }
+_TAKEN: Final = words(
+    """
+    timestamp requestId serverName toolName arguments policyDecision escalationResult result
+    durationMs sandboxed phase session client decidedBy origins policyVersion argumentsDigest seq
+    prev
+    """
 )
 
 _KEPT_CALLS: Final = 64
@@ -77,8 +62,11 @@ class _Head(Struct, frozen=True):
         return (
             mine.arguments is record.arguments
             and mine.timestamp is record.timestamp
-            and (mine.server, mine.tool) == (record.server, record.tool)
-            and (mine.effect, mine.rule, mine.reason) == (record.effect, record.rule, record.reason)
+            and mine.server == record.server
+            and mine.tool == record.tool
+            and mine.effect == record.effect
+            and mine.rule == record.rule
+            and mine.reason == record.reason
         )
 
 
@@ -100,14 +88,17 @@ class RecordEncoder:
 
     def encode(self, record: AuditRecord) -> bytes:
         """The record as compact JSON. No input of an agent or a server makes it raise."""
-        denied = record.result is not None and record.result.status == "denied"
-        limits = SHORT if denied else WHOLE
+        result = record.result
+        limits = SHORT if result is not None and result.status == "denied" else WHOLE
         head = self._head(record, limits)
-        parts = (head.written, self._outcome(record, limits), self._origin(record))
+        if result is None and not record.context and record.escalation_result is None:
+            rest = self._rest_of_intent(record)
+        else:
+            rest = b"%b,%b" % (self._outcome(record, limits), self._origin(record))
         if head.arguments.size is None:
-            return b"{%b,%b,%b}" % parts
+            return b"{%b,%b}" % (head.written, rest)
         digest = {"size": head.arguments.size, "sha256": head.arguments.sha256}
-        return b"{%b,%b,%b,%b}" % (*parts, _members({"argumentsDigest": digest}))
+        return b"{%b,%b,%b}" % (head.written, rest, _members({"argumentsDigest": digest}))
 
     def encode_counted(self, counted: Counted) -> bytes:
         """Counted denied calls, in the form of one record."""
@@ -179,6 +170,14 @@ class RecordEncoder:
         }
         return {"policyDecision": decision}
 
+    def _rest_of_intent(self, record: AuditRecord) -> bytes:
+        """The end of an intent without a question: the same for nearly all calls."""
+        by, version, took = record.decided_by, record.policy_version, record.duration_ms
+        key = (record.session, record.client, by, record.origins, version, record.sandboxed, took)
+        return self._parts.get(key) or self._keep_bytes(
+            key, b"%b,%b" % (self._outcome(record, WHOLE), self._origin(record))
+        )
+
     def _outcome(self, record: AuditRecord, limits: RecordLimits) -> bytes:
         fields: dict[str, object] = {}
         if record.escalation_result is not None:
@@ -202,7 +201,9 @@ class RecordEncoder:
         )
 
     def _keep(self, key: tuple[object, ...], fields: dict[str, object]) -> bytes:
-        written = _members(fields)
+        return self._keep_bytes(key, _members(fields))
+
+    def _keep_bytes(self, key: tuple[object, ...], written: bytes) -> bytes:
         if len(written) <= _PART_LENGTH:
             if len(self._parts) >= _PARTS:
                 self._parts.clear()
@@ -295,7 +296,7 @@ def summarize(result: ToolResult) -> ResultSummary:
         status="success" if error is None else "error",
         error=error,
         size=None if raw is None else len(raw),
-        sha256=None if raw is None else sha256(raw).hexdigest(),
+        sha256=None if raw is None else result.digest or sha256(raw).hexdigest(),
     )
 
 

@@ -71,7 +71,7 @@ def open_log(path: Path, *, is_shared: bool = False) -> OpenedLog:
 
     Args:
         path: where it is.
-        is_shared: whether it is no news that another process has it: not waited for, and not said.
+        is_shared: whether another process may hold the log: then no wait and no warning.
 
     Raises:
         ConfigurationError: it cannot be written, or is not a file of ours.
@@ -105,7 +105,7 @@ def refuse_unusable(path: Path) -> None:
 
 
 def _refuse_unwritable(path: Path) -> None:
-    """Raise what opening the log and its lock would."""
+    """Raise the error that opening the log and its lock would raise."""
     beside, place = lock_path(path), nearest_existing(path.parent)
     numbers = (
         (errno.ENOTDIR, not place.is_dir()),
@@ -122,7 +122,7 @@ def _refuse_unwritable(path: Path) -> None:
 
 
 def try_writing(directory: Path) -> None:
-    """Write a temporary file without a name: permissions alone do not show what is possible.
+    """Write a temporary file without a name, because permissions alone do not show that it works.
 
     Raises:
         OSError: the directory cannot be written.

@@ -86,9 +86,9 @@ def _words_in(squeezed: bytes) -> frozenset[int]:
 
 
 def _digits_in(raw: bytes, squeezed: bytes) -> tuple[int, int]:
-    """Between which places of `raw` all its long numbers stand.
+    """The range of `raw` that holds all its long numbers: begin and end.
 
-    What `squeezed` lacks stood before them at most, or after them.
+    `squeezed` is `raw` without some characters, so its long numbers lie in this range of `raw`.
     """
     first = squeezed.find(_NINE_DIGITS)
     after = len(squeezed) - squeezed.rfind(_NINE_DIGITS) - len(_NINE_DIGITS)

@@ -1,7 +1,7 @@
 """The table of `audit tail`: one line a call, fitted to the terminal.
 
-Columns are left out or made narrower before a line is wider than the terminal: who looks at a list
-of calls looks at its left half, and a line that wraps hides it.
+Columns are left out or made narrower before a line is wider than the terminal: a line that wraps
+hides the left half of the list, where a reader looks first.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ _LAYOUTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CallTable:
     """The layout of the lines."""
 
     width: int | None

@@ -114,7 +114,7 @@ def _calls_backwards(member: Member) -> Iterator[LogEntry]:
         yield entry
 
 
-class Follower:
+class LogFollower:
     """Follows logs as they grow, including logs that begin later."""
 
     def __init__(self, members: Callable[[], tuple[Member, ...]]) -> None:

@@ -52,7 +52,7 @@ def verify(log: Path, expect: str | None = None, *, elsewhere: bool = False) -> 
         log: its path; the others are found beside it.
         expect: the digest of a line that must be there.
         elsewhere: whether the line may stand in another log: then that it is not here is no
-            problem, see `Verdict.has_expected`.
+            problem, see `LogVerdict.has_expected`.
 
     Raises:
         OSError: it cannot be read.

@@ -45,7 +45,7 @@ REVIEW_BY_REQUESTER: Final = "review by the requester is refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Passed(Unreachable):
+class PassedOn(Unreachable):
     """The reason why this reviewer gives no answer; the next one is asked."""
 
     reason: str = ""

@@ -30,7 +30,7 @@ from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory, Knowledge
 from ironcurtain_proxy.auto_confirm.engine_memory_rows import pattern_of, row_of, task_of
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
-from ironcurtain_proxy.auto_confirm.owed import Owed
+from ironcurtain_proxy.auto_confirm.owed import OwedLines
 from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Findings, LedgerError
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.rows import (
@@ -100,7 +100,7 @@ class StoreLedger:
     _lately: dict[str, tuple[float, Knowledge]] = field(default_factory=dict)
     _wanted: anyio.Event = field(default_factory=anyio.Event)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
-    _owed: Owed = field(init=False)
+    _owed: OwedLines = field(init=False)
     _upkeep: Upkeep = field(init=False)
     _has_failed: bool = False
     _times_lost: int = 0
@@ -108,7 +108,7 @@ class StoreLedger:
     def __post_init__(self) -> None:
         self._began = self.clock.now()
         self._owner = this_owner()
-        self._owed = Owed(self._in_thread)
+        self._owed = OwedLines(self._in_thread)
         self._upkeep = Upkeep(
             store=self.store, in_thread=self._in_thread, keep=self.keep, quiet=self.quiet
         )

@@ -28,7 +28,7 @@ OwedLine: TypeAlias = Callable[[], object]
 
 
 @dataclass(slots=True)
-class Owed:
+class OwedLines:
     """Lines that wait for the store, in their order."""
 
     in_thread: Callable[[OwedLine], Awaitable[object]]

@@ -196,7 +196,7 @@ class AutoConfirm:
     async def ended(
         self, question: EscalationId, *, succeeded: bool | None
     ) -> tuple[tuple[str, Json], ...]:
-        """Note how an approved call ended: implements `ports.Aftermath`."""
+        """Note how an approved call ended: implements `ports.OutcomeListener`."""
         await self.ledger.ended(question, succeeded=succeeded)
         return ()
 

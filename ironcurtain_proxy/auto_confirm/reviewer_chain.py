@@ -15,7 +15,7 @@ import anyio
 from ironcurtain_proxy.auto_confirm.briefing import (
     REVIEW_BY_REQUESTER,
     Briefing,
-    Passed,
+    PassedOn,
     briefing_of,
     is_same_party,
 )
@@ -165,7 +165,7 @@ class ReviewerChain:
     def _objection(self, escalation: Escalation, seat: Seat, ruling: Ruling) -> str | None:
         """The reason why a ruling is no answer; None: it is an answer."""
         match ruling:
-            case Passed(reason=reason):
+            case PassedOn(reason=reason):
                 return reason
             case Unreachable():
                 return "it could not be asked"
@@ -210,5 +210,4 @@ def _notification(escalation: Escalation, target: str, decision: EngineDecision)
         operation=decision.operation,
         target=target,
         priority=briefing_of(decision).priority,
-        alert=decision.alert,
     )

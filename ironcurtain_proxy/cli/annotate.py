@@ -15,8 +15,9 @@ from ironcurtain_proxy.cli.annotate_showing import (
     shown_resources,
     shown_tool,
 )
+from ironcurtain_proxy.cli.arguments import add_config, add_json
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
 from ironcurtain_proxy.cli.init_servers import SECONDS, settings_for
-from ironcurtain_proxy.cli.init_talk import Talk, clean, require_terminal
 from ironcurtain_proxy.config.annotating.described import (
     DescribedServer,
     DescribedTool,
@@ -66,10 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("server", metavar="SERVER", help="the server, by the name in your configuration")
     add("--server-file", type=Path, metavar="FILE", help="a file with mcpServers to find it in")
-    add("--config", type=Path, metavar="FILE", help="the configuration file")
+    add_config(parser)
     add("--yes", action="store_true", help="accept every proposal without a question")
     add("--dry-run", action="store_true", help="print the proposal and write nothing")
-    add("--json", action="store_true", help="print one JSON object")
+    add_json(parser)
     add(
         "--seconds",
         type=float,
@@ -85,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: an argument or a file cannot be used.
     """
-    talk = Talk(yes=options.yes or options.dry_run, as_json=options.json)
+    talk = Dialogue(yes=options.yes or options.dry_run, as_json=options.json)
     require_terminal(talk, "annotate")
     settings = _settings(options)
     spec = _chosen(settings, options.server)
@@ -106,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     return talk.end(0)
 
 
-def _show(server: DescribedServer, talk: Talk) -> None:
+def _show(server: DescribedServer, talk: Dialogue) -> None:
     for tool in (*server.tools, *(server.prompts or ())):
         for line in shown_tool(tool):
             talk.say(line)
@@ -165,7 +166,7 @@ def _read(settings: Settings, spec: ServerSpec, seconds: float) -> DescribedServ
     return replace(server, prompts=prompts, resources=resources, left_out=left_out)
 
 
-def _write(settings: Settings, server: DescribedServer, talk: Talk) -> None:
+def _write(settings: Settings, server: DescribedServer, talk: Dialogue) -> None:
     files = find_policy_files(settings, Report())
     path = files.annotations or settings.state_dir / "generated" / ANNOTATIONS_NAME
     try:
@@ -185,7 +186,7 @@ _ROLES: Final[tuple[ArgumentRole, ...]] = tuple(OPENS)
 _EFFECTS: Final[tuple[ToolEffect | None, ...]] = tuple(DOES)
 
 
-def reviewed(server: DescribedServer, talk: Talk) -> DescribedServer:
+def reviewed(server: DescribedServer, talk: Dialogue) -> DescribedServer:
     """The server with the operator's changes to the proposal.
 
     Raises:
@@ -201,7 +202,7 @@ def reviewed(server: DescribedServer, talk: Talk) -> DescribedServer:
     return replace(server, tools=tuple(kept[:count]), prompts=prompts)
 
 
-def _one(tool: DescribedTool, talk: Talk) -> tuple[DescribedTool, bool]:
+def _one(tool: DescribedTool, talk: Dialogue) -> tuple[DescribedTool, bool]:
     """One tool with the operator's changes, and whether the operator accepts all other tools."""
     while True:
         for line in shown_tool(tool):
@@ -220,7 +221,7 @@ def _one(tool: DescribedTool, talk: Talk) -> tuple[DescribedTool, bool]:
                 return tool, key == "a"
 
 
-def _with_role(tool: DescribedTool, talk: Talk) -> DescribedTool:
+def _with_role(tool: DescribedTool, talk: Dialogue) -> DescribedTool:
     names = [*tool.proposal.arguments]
     name = names[_choose([clean(one, 60) for one in names], talk)]
     role = _ROLES[_choose([f"{one}: {OPENS[one]}" for one in _ROLES], talk)]
@@ -228,7 +229,7 @@ def _with_role(tool: DescribedTool, talk: Talk) -> DescribedTool:
     return replace(tool, proposal=replace(tool.proposal, arguments=changed))
 
 
-def _choose(lines: list[str], talk: Talk) -> int:
+def _choose(lines: list[str], talk: Dialogue) -> int:
     lines = lines[: len(_KEYS)]
     for key, line in zip(_KEYS, lines, strict=False):
         talk.say(f"  {key}  {line}")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.cli.init_talk import clean
+from ironcurtain_proxy.cli.init_dialogue import clean
 from ironcurtain_proxy.config.annotating.described import DescribedServer, DescribedTool
 from ironcurtain_proxy.config.annotating.proposal import Proposed
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect

@@ -9,7 +9,7 @@ from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 DESCRIPTION: Final = "Approve calls that wait; `ironcurtain-proxy pending` lists them."
 
 EXAMPLES: Final = """\
-`all` leaves out what deletes, rewrites history or sends somewhere: approve that by its id.
+`all` leaves out calls that delete, rewrite history or send data: approve each of these by its id.
 
 examples:
   ironcurtain-proxy approve 7db5443e
@@ -18,7 +18,7 @@ examples:
   ironcurtain-proxy approve all
   ironcurtain-proxy approve 7db5443e --dir ~/review --as night-shift --token-file ~/night.token
 
-exit status: 0 the proxy took every answer, 1 a call was not or no longer pending
+exit status: 0 the proxy took every answer; 1 a call was not pending, or no longer
 """
 
 

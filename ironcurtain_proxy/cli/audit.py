@@ -18,9 +18,10 @@ from ironcurtain_proxy.audit.family import Member, family
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.finding import find_calls
 from ironcurtain_proxy.audit.known_logs import all_logs
-from ironcurtain_proxy.audit.rows import Table
+from ironcurtain_proxy.audit.rows import CallTable
 from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.audit.tailing import Follower, last_calls, last_records
+from ironcurtain_proxy.audit.tailing import LogFollower, last_calls, last_records
+from ironcurtain_proxy.cli.arguments import add_json, add_subcommand
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,
@@ -77,18 +78,18 @@ def export_calls(logs: Logs, options: argparse.Namespace) -> int:
 
 
 DESCRIPTION: Final = """\
-Read, follow and verify the audit log, which has a line for every tool call: the request, the
-decision with its rule, and the outcome. Clients that run at the same time have a log each. All of
-them are read, and those that your proxies wrote in other places, unless a log is named.
+Read, follow and verify the audit log, which records every tool call: the request, the decision with
+its rule, and the outcome. Clients that run at the same time have a log each. Without --log, all
+your logs are read, also those that your proxies wrote in other places.
 """
 
 EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy audit tail              the last 20 calls
-  ironcurtain-proxy audit tail -n 100 -f    the last 100, and what comes
+  ironcurtain-proxy audit tail -n 100 -f    the last 100, and each new call
   ironcurtain-proxy audit tail --denied --since 24h
-  ironcurtain-proxy audit show 17           what `tail` lists as number 17
-  ironcurtain-proxy audit show 75b32e3b     the call whose id begins so
+  ironcurtain-proxy audit show 17           the call that `tail` lists as number 17
+  ironcurtain-proxy audit show 75b32e3b     the call whose id begins with 75b32e3b
   ironcurtain-proxy audit verify            was a line edited, removed or reordered?
   ironcurtain-proxy audit stats --json
   ironcurtain-proxy audit export --format ocsf --since 7d
@@ -97,14 +98,15 @@ exit status: 0; 1 if `verify` found a change, or `show` no such call; 2 if a log
 """
 
 VERIFY_EXAMPLE: Final = """\
-Exit code 0: every line is as it was written. 1: something is wrong. 2: there is no such log.
+A program that can write both the log and its head file can forge both. Keep the digest that
+`verify` prints in another place, and give it with --expect the next time: a log that was cut is
+then found in any case.
 
-example:
+examples:
   ironcurtain-proxy audit verify
   ironcurtain-proxy audit verify --expect "$(cat /media/stick/anchor)"
 
-Whoever can write both the log and its head file can forge both. Keep the digest that `verify`
-prints somewhere else, and name it with --expect the next time: then a cut is found in any case.
+exit status: 0 every line is as it was written; 1 a line is not; 2 there is no such log
 """
 
 _POLL_SECONDS: Final = 0.2
@@ -115,15 +117,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="audit_command", metavar="COMMAND", required=True)
 
     def command(name: str, words: str, epilog: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(
-            name,
-            help=words,
-            description=words[0].upper() + words[1:] + ".",
-            epilog=epilog,
-        )
+        added = add_subcommand(commands, name, words, epilog)
         if name == "show":
             added.add_argument(
-                "reference", metavar="NUMBER|ID", help="as `tail` shows it, or how an id begins"
+                "reference",
+                metavar="NUMBER|ID",
+                help="the number that `tail` shows, or the beginning of an id",
             )
         added.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
         added.add_argument(
@@ -132,25 +131,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="PATH",
             help="the log (default: AUDIT_LOG_PATH, else ~/.ironcurtain/audit.jsonl)",
         )
-        added.add_argument("--json", action="store_true", help="write JSON")
+        add_json(added)
         return added
 
     tail = command(
         "tail", "show the last calls", "example:\n  ironcurtain-proxy audit tail -n 50 -f"
     )
-    tail.add_argument("-n", type=_count, default=20, metavar="N", help="how many (default 20)")
-    tail.add_argument("-f", action="store_true", dest="follow", help="go on with what comes")
+    tail.add_argument(
+        "-n", type=_count, default=20, metavar="N", help="the number of calls (default 20)"
+    )
+    tail.add_argument("-f", action="store_true", dest="follow", help="go on with each new call")
     add_selection(tail)
     command(
         "show",
-        "show all that is recorded of one call",
+        "show everything recorded of one call",
         "example:\n  ironcurtain-proxy audit show 42",
     )
-    check = command("verify", "find out whether the log is as it was written", VERIFY_EXAMPLE)
-    check.add_argument("--expect", metavar="HASH", help="the digest of a line that must be there")
+    check = command(
+        "verify", "check whether a record was changed, removed or reordered", VERIFY_EXAMPLE
+    )
+    check.add_argument(
+        "--expect", metavar="HASH", help="the digest of a line that the log must hold"
+    )
     export = command(
         "export",
-        "write calls in a format of other programs",
+        "write calls in the format of another program",
         "examples:\n"
         "  ironcurtain-proxy audit export --since 7d > week.csv\n"
         "  ironcurtain-proxy audit export --format otlp -o calls.jsonl\n\n"
@@ -158,7 +163,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_export(export)
     command(
-        "stats", "count what was called and decided", "example:\n  ironcurtain-proxy audit stats"
+        "stats", "count the calls and the decisions", "example:\n  ironcurtain-proxy audit stats"
     )
 
 
@@ -224,10 +229,10 @@ def _count(text: str) -> int:
 
 def _tail(logs: Logs, options: argparse.Namespace) -> int:
     members = logs.members()
-    follower = Follower(logs.members) if options.follow else None
+    follower = LogFollower(logs.members) if options.follow else None
     chosen = selection_of(options)
     last = [] if options.json else last_calls(members, options.n, chosen)
-    table = Table(
+    table = CallTable(
         longest_number=max([len(entry.number) for entry in last], default=0),
         width=terminal_width(),
         when=local_time,
@@ -248,7 +253,7 @@ def _tail(logs: Logs, options: argparse.Namespace) -> int:
         time.sleep(_POLL_SECONDS)
 
 
-def _follow(member: Member, raw: bytes, table: Table | None, chosen: Selection) -> None:
+def _follow(member: Member, raw: bytes, table: CallTable | None, chosen: Selection) -> None:
     if table is None and chosen.is_everything:
         say_raw(raw)
         return

@@ -20,6 +20,7 @@ from ironcurtain_proxy.auto_approver.evaluation import (
 )
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
 from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.auto_approve_compare import add_compare, compare_log
 from ironcurtain_proxy.cli.output import say, say_json
 from ironcurtain_proxy.config.extras import require
@@ -27,8 +28,8 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
 
 DESCRIPTION: Final = """\
-Measure the auto-approver, before you switch it on. It lets a model approve escalated calls that the
-user's own message asks for; a target check can object.
+Measure the auto-approver before you switch it on. The auto-approver lets a model approve escalated
+calls that the user's own message asks for, unless a deterministic check objects.
 """
 
 EVAL_EPILOG: Final = """\
@@ -42,7 +43,7 @@ examples:
   ironcurtain-proxy auto-approve eval --model openai:local --api-base http://127.0.0.1:8080/v1
   ironcurtain-proxy auto-approve eval --scenarios mine.jsonl --json
 
-exit status: 0 scored, 1 the model could not be asked, 2 an argument cannot be used
+exit status: 0 scored; 1 the model could not be asked; 2 an argument cannot be used
 """
 
 _KEY_VARIABLE: Final = "AUTO_APPROVE_API_KEY"
@@ -54,7 +55,7 @@ examples:
   ironcurtain-proxy auto-approve eval
   ironcurtain-proxy auto-approve compare
 
-exit status: 0 measured, 1 the model could not be asked, 2 an argument cannot be used
+exit status: 0 measured; 1 the model could not be asked; 2 an argument cannot be used
 """
 
 
@@ -67,19 +68,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Run labelled scenarios and print a scorecard.",
         epilog=EVAL_EPILOG,
     )
-    evaluation.add_argument("--model", metavar="M", help="provider:model (default: none is asked)")
-    evaluation.add_argument("--api-base", metavar="URL", help="where a compatible server listens")
+    evaluation.add_argument(
+        "--model", metavar="M", help="the model, as PROVIDER:MODEL (default: none)"
+    )
+    evaluation.add_argument(
+        "--api-base", metavar="URL", help="the address of an OpenAI-compatible server"
+    )
     evaluation.add_argument(
         "--scenarios",
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="JSON lines (default: those that come along)",
+        help="files of JSON lines (default: the shipped scenarios)",
     )
     evaluation.add_argument(
-        "--deadline", type=float, default=8.0, metavar="S", help="seconds a question (default 8)"
+        "--deadline",
+        type=float,
+        default=8.0,
+        metavar="S",
+        help="the seconds for one question (default 8)",
     )
-    evaluation.add_argument("--json", action="store_true", help="write JSON")
+    add_json(evaluation)
     add_compare(commands)
 
 

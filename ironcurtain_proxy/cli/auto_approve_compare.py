@@ -9,6 +9,7 @@ from typing import Final
 
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.known_logs import all_logs
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.cli.audit_whole import parsed_lines
 from ironcurtain_proxy.cli.output import say, say_json
@@ -17,11 +18,11 @@ from ironcurtain_proxy.errors import ConfigurationError
 
 DESCRIPTION: Final = """\
 Read the audit logs and show, by tool, how often the auto-approver would have decided as a person
-did. It counts calls about which it said something and a person decided: with "autoApprove":
-{"enabled": true, "shadow": true} that is every call that is asked about.
+did. A call counts if the auto-approver gave its opinion and a person decided. With "autoApprove":
+{"enabled": true, "shadow": true}, that is every call that is asked about.
 
-wrong: it would have approved what a person denied. spared: it would have approved what a person
-approved. asked: it passed on what a person approved.
+wrong: a person denied a call that the auto-approver would have approved. spared: both approved the
+call. asked: a person approved a call that the auto-approver passed on.
 """
 
 _OBJECTED: Final = "shadow: recorded, not used"
@@ -70,7 +71,7 @@ def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         metavar="PATH",
         help="the log (default: AUDIT_LOG_PATH, else ~/.ironcurtain/audit.jsonl)",
     )
-    parser.add_argument("--json", action="store_true", help="write JSON")
+    add_json(parser)
 
 
 def compare_log(options: argparse.Namespace) -> int:

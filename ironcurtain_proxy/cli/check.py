@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import orjson
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.check_operations import lint_live_operations
 from ironcurtain_proxy.cli.output import counted, encodable, say
 from ironcurtain_proxy.config.policy.engine_file import gather_engine
@@ -36,22 +37,22 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.sandbox.limits import shown_limits
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.wiring.holding import Holding
+    from ironcurtain_proxy.wiring.containment_report import ContainmentReport
 
 DESCRIPTION: Final = """\
-Read settings, servers, policy, annotations and lists as `serve` would, and show every problem at
-once. Errors are what `serve` refuses to start with: servers, a sandbox or directories that are
-missing count, too. Warnings are rules that can never match or are never reached, lists that are
-missing, and the like. Nothing is started but, once for this machine, an empty sandbox.
+Read settings, servers, policy, annotations and lists as `serve` does, and show every problem at
+once. An error prevents the start of `serve`: a mistake in a file, or a missing server, sandbox or
+directory. A warning does not: a rule that never matches or is never reached, a missing list.
+Nothing is started except, once for this machine, an empty sandbox.
 """
 
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy check                       the configuration that serve would use
+  ironcurtain-proxy check                       the configuration that `serve` uses
   ironcurtain-proxy check --config config.json --live
-  ironcurtain-proxy check --dir ./policy        compiled-policy.json and its neighbours alone
+  ironcurtain-proxy check --dir ./policy        the files of one directory, as for `decide`
 
-exit status: 0 nothing worse than warnings, 1 errors, 2 options that cannot be used
+exit status: 0 no error; 1 errors; 2 if an option cannot be used
 """
 
 LiveLister: TypeAlias = Callable[[Settings, Policy, float | None], LiveTools]
@@ -63,11 +64,14 @@ StartLooker: TypeAlias = Callable[[Settings, LoadedPolicy, Mapping[str, str], Re
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+    add_config(parser)
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="check a directory as `decide --dir` reads it"
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="check the files of DIR alone, as `decide --dir` reads them",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(parser)
     parser.add_argument(
         "--live",
         action="store_true",
@@ -152,21 +156,24 @@ def _start_looker() -> StartLooker:
     return cast("StartLooker", readiness.look_at_the_start)
 
 
-def _held(settings: Settings, loaded: LoadedPolicy) -> "Holding | None":
+def _held(settings: Settings, loaded: LoadedPolicy) -> "ContainmentReport | None":
     if not settings.containment.undo:
         return None
     # As above.
     from ironcurtain_proxy.wiring.confinement import find_sandbox  # noqa: PLC0415
-    from ironcurtain_proxy.wiring.holding import holding  # noqa: PLC0415
+    from ironcurtain_proxy.wiring.containment_report import containment_report  # noqa: PLC0415
 
     # What is missing has been said.
     asking = replace(settings, sandbox_policy="warn")
     sandbox = find_sandbox(asking, os.environ, lambda _text: None)
-    return holding(settings, loaded, os.environ, sandbox)
+    return containment_report(settings, loaded, os.environ, sandbox)
 
 
 def _text(
-    loaded: LoadedPolicy, settings: Settings | None, held: "Holding | None", report: Report
+    loaded: LoadedPolicy,
+    settings: Settings | None,
+    held: "ContainmentReport | None",
+    report: Report,
 ) -> Iterator[str]:
     for layer, what, count in layers(loaded):
         yield f"policy       {layer}: {what} ({counted(count, 'rule')})"
@@ -197,7 +204,10 @@ def counted_problems(problems: tuple[Problem, ...]) -> str:
 
 
 def _json(
-    loaded: LoadedPolicy, settings: Settings | None, held: "Holding | None", report: Report
+    loaded: LoadedPolicy,
+    settings: Settings | None,
+    held: "ContainmentReport | None",
+    report: Report,
 ) -> Iterator[str]:
     answer: dict[str, Json] = {
         "ok": not report.has_errors,

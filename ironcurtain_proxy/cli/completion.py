@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 DESCRIPTION: Final = """\
-Print a script with which a shell completes commands, options and file names. It stands alone: no
-Tab starts the proxy. Print it anew after an upgrade.
+Print a script with which a shell completes commands, options and file names. The script never
+starts the proxy. Print it again after an upgrade.
 """
 
 EXAMPLES: Final = """\

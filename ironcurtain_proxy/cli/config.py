@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_config
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.migration.migration import MigrationPlan, migrate, plan_of
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -18,17 +19,17 @@ from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.own_process.clocks import SystemClock
 
 DESCRIPTION: Final = """\
-Bring the configuration file of an older version up to date. It means the same before and after.
+Bring the configuration file of an older version up to date. Its meaning stays the same.
 """
 
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy config migrate --dry-run      what would change
-  ironcurtain-proxy config migrate                change it, and keep the file as it was
+  ironcurtain-proxy config migrate --dry-run      show the changes
+  ironcurtain-proxy config migrate                change the file, and keep a copy of the old one
   ironcurtain-proxy config migrate --config config.json
 
-exit status: 0 if nothing is left to do; 1 if something is (with --dry-run: would be changed;
-without: could not be written); 2 if the configuration cannot be used
+exit status: 0 if the file is up to date; 1 if it is not: with --dry-run it would be changed,
+without it the change could not be written; 2 if the configuration cannot be used
 """
 
 
@@ -37,12 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     action = actions.add_parser(
         "migrate",
-        help="write down what older settings stand for",
+        help="replace older settings by their present form",
         description=DESCRIPTION,
         epilog=EXAMPLES,
     )
-    action.add_argument("--dry-run", action="store_true", help="show the difference, write nothing")
-    action.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+    action.add_argument(
+        "--dry-run", action="store_true", help="show the changes, and write nothing"
+    )
+    add_config(action)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,21 +3,23 @@
 import argparse
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_subcommand
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.wiring.containment import Ended, sessions_ended
+from ironcurtain_proxy.wiring.containment import EndedContainment, sessions_ended
 
 DESCRIPTION: Final = """\
-Show in which sessions containment has ended, after which call, and what was put back then. Every
-call is asked about there. `resume` says that you have looked: calls are contained again.
+List the sessions in which containment has ended, each with the call after which it ended and the
+files that were put back. Such a session asks about every call. Look at the files, then `resume`:
+calls are contained again.
 """
 
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy containment                   where it has ended, and why
-  ironcurtain-proxy containment resume            in the one session where it has ended
+  ironcurtain-proxy containment                   the sessions, and the reason in each
+  ironcurtain-proxy containment resume            the only session in which it has ended
   ironcurtain-proxy containment resume SESSION
 
 exit status: 0; 1 if there is nothing to resume; 2 if the session is ambiguous
@@ -27,8 +29,14 @@ exit status: 0; 1 if there is nothing to resume; 2 if the session is ambiguous
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    resume = actions.add_parser("resume", help="confirm that you have looked")
-    resume.add_argument("session", nargs="?", help="needed where it has ended in several")
+    example = "example:\n  ironcurtain-proxy containment resume"
+    resume = add_subcommand(actions, "resume", "contain the calls of a session again", example)
+    resume.add_argument(
+        "session",
+        nargs="?",
+        metavar="SESSION",
+        help="the session (default: the only one in which containment has ended)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     return _resume(found, options.session)
 
 
-def _resume(found: list[Ended], session: str | None) -> int:
+def _resume(found: list[EndedContainment], session: str | None) -> int:
     chosen = [one for one in found if session in (None, one.session)]
     if not chosen:
         complain("containment has ended in no such session")
@@ -61,6 +69,6 @@ def _resume(found: list[Ended], session: str | None) -> int:
     return 0
 
 
-def _shown(one: Ended) -> str:
+def _shown(one: EndedContainment) -> str:
     after = f" after call {one.call}" if one.call else ""
     return visible(f"session {one.session}: containment has ended{after}: {one.why}")

@@ -13,7 +13,7 @@ examples:
   ironcurtain-proxy deny 7db5443e --note "use the copy in /srv/data"
   ironcurtain-proxy deny all
 
-exit status: 0 the proxy took every answer, 1 a call was not or no longer pending
+exit status: 0 the proxy took every answer; 1 a call was not pending, or no longer
 """
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final, assert_never
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.check import counted_problems
 from ironcurtain_proxy.cli.doctor_checks import (
     PROC_SYS,
@@ -45,8 +46,9 @@ from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
 from ironcurtain_proxy.sandbox.limits import shown_limits
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
+from ironcurtain_proxy.shell.launchers import container_image
 from ironcurtain_proxy.wiring.confinement import machine_of
-from ironcurtain_proxy.wiring.holding import holding
+from ironcurtain_proxy.wiring.containment_report import containment_report
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
 
 _REMEDIES: Final[Mapping[str, str]] = {
@@ -66,10 +68,10 @@ _MAKE_TOKEN: Final = "(umask 077; openssl rand -hex 32 > FILE)"  # noqa: S105  a
 
 
 DESCRIPTION: Final = """\
-Check this machine and show what is missing, each with the command that helps: the programs that
-a sandbox is made of, a sandbox that really runs, the configuration, the program of each server,
-whose calls can be contained, the directories that are written to, the engine's store, and the
-clock. No server is started and nothing is changed.
+Check this machine, and name a remedy for each missing part. The checks: the programs of a sandbox,
+the start of a sandbox, the configuration, the program of each server, the servers whose calls can
+be contained, the directories that are written to, the engine's store, and the clock. No server is
+started and nothing is changed.
 
 A missing sandbox is a failure only where sandboxPolicy is "enforce" and a server is not
 "sandbox": false; elsewhere it is a warning.
@@ -77,11 +79,11 @@ A missing sandbox is a failure only where sandboxPolicy is "enforce" and a serve
 
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy doctor                        for the configuration that serve would use
+  ironcurtain-proxy doctor                        the configuration that `serve` uses
   ironcurtain-proxy doctor --config config.json
   ironcurtain-proxy doctor --json                 a list of {name, state, found, remedy}
 
-exit status: 0 nothing worse than warnings, 1 something that the configuration needs is missing
+exit status: 0 no failure; 1 a part that the configuration needs is missing
 """
 
 _WORDS: Final = {"ok": "ok", "warn": "warn", "fail": "FAIL"}
@@ -91,8 +93,8 @@ _NARROWEST_NAME: Final = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
-    parser.add_argument("--json", action="store_true", help="print one JSON list")
+    add_config(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -172,7 +174,7 @@ def containment(
 ) -> Iterator[CheckResult]:
     """The servers whose calls can be contained; nothing where containment is off."""
     sandbox = probed if isinstance(probed, Available) else None
-    found = holding(settings, loaded, os.environ, sandbox)
+    found = containment_report(settings, loaded, os.environ, sandbox)
     if found is None:
         return
     remedies = [one.remedy for one in found.asked]
@@ -229,6 +231,9 @@ def _model(name: str, spec: ReviewerSpec, settings: Settings) -> CheckResult:
     return CheckResult(name, "fail", f"no API key for {provider}", remedy)
 
 
+_TRUST: Final = 'add "sandbox": false to its entry, if the container is boundary enough'
+
+
 def servers(
     settings: Settings, environ: Mapping[str, str], trouble: CheckState
 ) -> Iterator[CheckResult]:
@@ -251,6 +256,10 @@ def _server(
     if where is None:
         remedy = _REMEDIES.get(spec.command, _OTHER_REMEDY)
         return CheckResult(name, "fail", f"{spec.command} not found", remedy)
+    image = container_image(spec.command, spec.args)
+    if image is not None and spec.sandbox is None:
+        what = f"starts a container of {image}, which no sandbox here can hold"
+        return CheckResult(name, trouble, what, _TRUST)
     if isinstance(found, NotInstalled):
         but = f" ({found.why})" if found.why else ""
         what = f"{spec.command} fetches its package, and a sandbox has no network for that{but}"

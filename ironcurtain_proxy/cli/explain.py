@@ -9,6 +9,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.explain_json import as_json
 from ironcurtain_proxy.cli.explain_names import (
     about_unknown_tool,
@@ -73,10 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_operation_arguments(parser)
     parser.add_argument("--args", default="{}", metavar="JSON", help="its arguments (default {})")
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="use a directory as `decide` does (default: yours)"
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="the files of DIR alone, as `decide` reads them: without your configuration and the "
+        "shipped annotations; DIR/engine.json names the workspace",
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
-    parser.add_argument("--json", action="store_true", help="write JSON")
+    add_config(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from ironcurtain_proxy.mediation.rehearsal import RehearsedCall
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 
@@ -94,7 +94,7 @@ def _in_the_sandbox(outcome: RehearsedCall) -> list[str]:
     ]
 
 
-def _lines(found: Judged, asked: NamedCall) -> list[str]:
+def _lines(found: Judgement, asked: NamedCall) -> list[str]:
     names = ", ".join([described(name) for name in sorted(found.capabilities)])
     lines = [f"  the call needs: {names or 'nothing that is known'}"]
     asking = [reason for reason in found.reasons if reason.origin != "policy"]
@@ -144,7 +144,7 @@ def as_json(found: ExplainedCall, asked: NamedCall) -> Mapping[str, Json]:
     return fields
 
 
-def _fields(found: Judged, asked: NamedCall) -> dict[str, Json]:
+def _fields(found: Judgement, asked: NamedCall) -> dict[str, Json]:
     return {
         "decision": effect_of(found.decision),
         "rule": found.decision.ground.rule,

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_json, add_subcommand
 from ironcurtain_proxy.cli.grants_trying import add_trying, try_families
 from ironcurtain_proxy.cli.grants_void import Validity
 from ironcurtain_proxy.cli.output import complain, counted, say, say_json
@@ -34,13 +35,13 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 
 DESCRIPTION: Final = """\
-List, revoke or clear remembered approvals, those of running sessions and those that are kept
-beyond them. With --dir, only those of the sessions in that directory.
+List, revoke or clear grants, which are remembered approvals: those of running sessions, and those
+that are kept beyond their session. With --dir, only those of the sessions in that directory.
 """
 
 EXAMPLES: Final = """\
 Grants end with their session, unless `grants.persist` keeps them. A grant is void when its tool's
-definition changes; one that is kept also when the policy or its server's configuration does.
+definition changes. A kept grant is also void when the policy or its server's configuration changes.
 
 examples:
   ironcurtain-proxy grants list
@@ -56,28 +57,31 @@ exit status: 0; 1 if the approval does not exist or was not revoked
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser(
+    listing = add_subcommand(
+        actions,
         "list",
-        help="list the remembered approvals",
-        description="List the remembered approvals.",
-        epilog="example:\n  ironcurtain-proxy grants list --unused 14",
+        "list the remembered approvals",
+        "example:\n  ironcurtain-proxy grants list --unused 14",
     )
-    listing.add_argument("--json", action="store_true", help="write JSON")
+    add_json(listing)
     listing.add_argument(
-        "--unused", type=_days, metavar="DAYS", help="only those not used for so many days"
+        "--unused",
+        type=_days,
+        metavar="DAYS",
+        help="only grants that were not used for this many days",
     )
-    revoking = actions.add_parser(
+    revoking = add_subcommand(
+        actions,
         "revoke",
-        help="revoke one approval",
-        description="Revoke one remembered approval, at once.",
-        epilog="example:\n  ironcurtain-proxy grants revoke 3f2a",
+        "revoke one remembered approval, at once",
+        "example:\n  ironcurtain-proxy grants revoke 3f2a",
     )
-    revoking.add_argument("id", metavar="ID", help="its id, or the beginning of it")
-    clearing = actions.add_parser(
+    revoking.add_argument("id", metavar="ID", help="the id of the grant, or its beginning")
+    clearing = add_subcommand(
+        actions,
         "clear",
-        help="revoke all approvals",
-        description="Revoke all remembered approvals, at once.",
-        epilog="example:\n  ironcurtain-proxy grants clear",
+        "revoke all remembered approvals, at once",
+        "example:\n  ironcurtain-proxy grants clear",
     )
     for action in (listing, revoking, clearing):
         add_directories(action)

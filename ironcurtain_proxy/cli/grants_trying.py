@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.cli.output import complain, say
-from ironcurtain_proxy.facts.commands import Grounds, observed
+from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
 from ironcurtain_proxy.grants.patterns import EscalatedCall
@@ -26,8 +26,8 @@ from ironcurtain_proxy.shell.families import sought
 from ironcurtain_proxy.shell.parse import parse_command
 
 _EXAMPLE: Final = """\
-With --jsonl each line of the input is {"approved": COMMAND, "then": COMMAND}, with "workspace" and
-"cwd" where these are others; each line of the output {"covered": true, "family": WORDS}. Files and
+With --jsonl each line of the input is {"approved": COMMAND, "then": COMMAND}, and may have
+"workspace" and "cwd". Each line of the output is {"covered": true, "family": WORDS}. Files and
 remotes are read as they are now.
 
 examples:
@@ -43,15 +43,20 @@ def add_trying(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     trying = actions.add_parser(
         "try",
         help="show what a remembered approval of a command would cover",
-        description="Say whether an approval of one shell command, remembered with the first of\n"
-        "what is offered, would cover another one. Nothing is run or remembered.",
+        description="Say whether a remembered approval of one shell command would cover a second\n"
+        "command. The approval is remembered with the first candidate that a question would\n"
+        "offer. Nothing is run or remembered.",
         epilog=_EXAMPLE,
     )
     trying.add_argument("approved", nargs="?", metavar="APPROVED", help="the approved command")
     trying.add_argument("then", nargs="?", metavar="THEN", help="the command that comes later")
     trying.add_argument("--jsonl", action="store_true", help="read and write JSON lines")
     trying.add_argument(
-        "--workspace", type=Path, default=None, metavar="DIR", help="default: this directory"
+        "--workspace",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="the workspace (default: this directory)",
     )
 
 
@@ -130,7 +135,7 @@ def _call(command: Json, workspace: str, directory: str) -> EscalatedCall:
         # A directory that is not there is taken for a new repository: nothing could run there.
         has_repository=os.path.isdir(f"{real}/.git") or not os.path.lexists(real),  # noqa: PTH112
     )
-    grounds = Grounds(sought=sought, remotes=lambda _server: GitRemotes(os.environ))
+    grounds = CommandContext(sought=sought, remotes=lambda _server: GitRemotes(os.environ))
     parsed: ParsedCommand = parse_command(command)
     return EscalatedCall(
         server="shell",

@@ -5,8 +5,10 @@ import os
 from pathlib import Path
 from typing import Final, assert_never
 
-from ironcurtain_proxy.cli.init_clients import Wish, set_up
+from ironcurtain_proxy.cli.init_clients import SetupOptions, set_up
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.init_files import planned_files, write_files
+from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
 from ironcurtain_proxy.cli.init_servers import (
     SECONDS,
     described,
@@ -15,8 +17,12 @@ from ironcurtain_proxy.cli.init_servers import (
     settings_for,
 )
 from ironcurtain_proxy.cli.init_showing import short
-from ironcurtain_proxy.cli.init_talk import Talk, clean
-from ironcurtain_proxy.config.clients.journal import Undone, only_one, read_journal, undo
+from ironcurtain_proxy.config.clients.undo_record import (
+    UndoneFile,
+    only_one,
+    read_undo_record,
+    undo,
+)
 from ironcurtain_proxy.config.presets.preset import PRESETS, preset
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
@@ -73,7 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file with servers, which is read and not changed",
     )
     source.add_argument("--undo", action="store_true", help="restore the clients' files")
-    add("--workspace", type=Path, metavar="DIR", help="default: the repository, or this directory")
+    add(
+        "--workspace",
+        type=Path,
+        metavar="DIR",
+        help="the workspace (default: the repository, else this directory)",
+    )
     add("--home", type=Path, metavar="DIR", help="default: your home")
     add("--yes", action="store_true", help="accept every proposal without a question")
     add("--dry-run", action="store_true", help="start and change nothing; show the differences")
@@ -101,13 +112,13 @@ def run(options: argparse.Namespace) -> int:
     home = (options.home or Path(os.environ.get("HOME") or "/")).expanduser().resolve()
     # From here on everything is as it will be when this user starts the proxy.
     os.environ["HOME"] = str(home)
-    talk = Talk(yes=options.yes, as_json=options.json)
+    talk = Dialogue(yes=options.yes, as_json=options.json)
     if options.undo:
         return put_back(talk, home, home / STATE_DIRECTORY)
     workspace, why = proposed_workspace(options.workspace, Path.cwd(), home)
     if options.servers is not None:
         return _without_client(talk, options, home, workspace)
-    wish = Wish(
+    wish = SetupOptions(
         preset=options.preset,
         home=home,
         workspace=workspace,
@@ -120,7 +131,9 @@ def run(options: argparse.Namespace) -> int:
     return set_up(talk, wish)
 
 
-def _without_client(talk: Talk, options: argparse.Namespace, home: Path, workspace: Path) -> int:
+def _without_client(
+    talk: Dialogue, options: argparse.Namespace, home: Path, workspace: Path
+) -> int:
     """A configuration for the servers of a file that stays as it is."""
     report = Report()
     client = read_client_file(options.servers.expanduser(), report)
@@ -132,6 +145,7 @@ def _without_client(talk: Talk, options: argparse.Namespace, home: Path, workspa
         talk.say(f"note: {note}")
     if options.dry_run or not options.yes:
         return _would(talk, settings, is_asked=options.dry_run)
+    install_packages(talk, settings, own_machine(settings), options.seconds)
     servers = read_servers(settings, options.seconds)
     entries = lasting_entries(client.entries, settings, servers, Path.cwd())
     state = home / STATE_DIRECTORY
@@ -147,7 +161,7 @@ def _without_client(talk: Talk, options: argparse.Namespace, home: Path, workspa
     return talk.end(int(not written or bool(silent)))
 
 
-def _would(talk: Talk, settings: Settings, *, is_asked: bool) -> int:
+def _would(talk: Dialogue, settings: Settings, *, is_asked: bool) -> int:
     for spec in settings.servers:
         talk.say(f"would start {spec.name}: {' '.join([spec.command, *spec.args])}")
     talk.say(f"would write below {settings.state_dir}")
@@ -180,18 +194,18 @@ def _is_fit(place: Path, home: Path) -> bool:
 _NEVER: Final = "nothing to undo: `init` has changed no client's file, or everything is put back"
 
 
-def put_back(talk: Talk, home: Path, state: Path) -> int:
+def put_back(talk: Dialogue, home: Path, state: Path) -> int:
     """Restore all clients' files. 1 if a file could not be restored.
 
     Raises:
         ConfigurationError: the record cannot be read, or another `init` is running.
     """
-    if not read_journal(state).entries:
+    if not read_undo_record(state).entries:
         talk.say(_NEVER)
         talk.answer["undone"] = []
         return talk.end(0)
     with only_one(state):
-        results, _ = undo(state, read_journal(state))
+        results, _ = undo(state, read_undo_record(state))
     for result in results:
         talk.say(_line(result, home))
     talk.answer["undone"] = [
@@ -204,7 +218,7 @@ def put_back(talk: Talk, home: Path, state: Path) -> int:
     return talk.end(int(any(one.state == "refused" for one in results)))
 
 
-def _line(result: Undone, home: Path) -> str:
+def _line(result: UndoneFile, home: Path) -> str:
     file = short(result.entry.file, home)
     match result.state:
         case "restored":

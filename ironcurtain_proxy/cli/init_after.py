@@ -10,7 +10,7 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.cli.init_talk import Talk, clean
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.json import Json
@@ -20,12 +20,12 @@ _PLAIN: Final = re.compile(r"[\w@./=<>~^ -]+", re.ASCII)
 """A command without quotes, so that its words can stand in another one."""
 _SEVERAL: Final = ("sudo apt-get install -y ", "npm install -g ", "pip install ")
 """Commands that take several packages."""
-_ONE: Final = ("uv tool install ", "pipx install ")
+_ONE: Final = ("uv tool install ", "pipx install ", "uv sync ", "npx --yes ")
 """Commands that take one package."""
 
 
 def look_after(
-    talk: Talk,
+    talk: Dialogue,
     secrets: Mapping[str, Mapping[str, str]] | None = None,
     installs: Collection[str] = (),
 ) -> bool:

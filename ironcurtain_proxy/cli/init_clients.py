@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from ironcurtain_proxy.cli.init_after import look_after
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
 from ironcurtain_proxy.cli.init_files import digests, planned_files, write_files
+from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
 from ironcurtain_proxy.cli.init_logins import wanting_login, with_logins
 from ironcurtain_proxy.cli.init_servers import (
     lasting_entries,
@@ -26,30 +28,30 @@ from ironcurtain_proxy.cli.init_showing import (
     diff_lines,
     found_json,
     found_lines,
+    installations,
     short,
     unconfined,
 )
-from ironcurtain_proxy.cli.init_talk import Talk, clean, require_terminal
 from ironcurtain_proxy.cli.output import counted
-from ironcurtain_proxy.config.clients.finding import ClientFile, Found, find
-from ironcurtain_proxy.config.clients.journal import (
-    Journal,
-    change,
-    only_one,
-    read_journal,
-    write_journal,
-)
+from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients, find
 from ironcurtain_proxy.config.clients.own_command import own_command
 from ironcurtain_proxy.config.clients.plan import (
     FileChange,
-    Moving,
+    MovingServer,
     OwnStart,
-    behind,
     changes,
     credentials,
     movings,
     origin_of,
+    servers_behind_proxy,
     startable,
+)
+from ironcurtain_proxy.config.clients.undo_record import (
+    UndoRecord,
+    change,
+    only_one,
+    read_undo_record,
+    write_undo_record,
 )
 from ironcurtain_proxy.config.extras import missing
 from ironcurtain_proxy.config.presets.preset import PresetName, preset
@@ -72,7 +74,7 @@ _NOTHING: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SetupOptions:
     """The options of the command line."""
 
     preset: PresetName
@@ -90,7 +92,7 @@ class Wish:
         return self.home / STATE_DIRECTORY
 
 
-def set_up(talk: Talk, wish: Wish) -> int:
+def set_up(talk: Dialogue, wish: SetupOptions) -> int:
     """Find the clients, ask, read the servers and write. 1 if the work is incomplete.
 
     Raises:
@@ -99,7 +101,7 @@ def set_up(talk: Talk, wish: Wish) -> int:
     talk.say(f"workspace  {short(wish.workspace, wish.home)}  ({wish.why_workspace})")
     found = find(wish.home, wish.workspace, os.environ, wish.given)
     present = _present(wish.state)
-    origins = read_journal(wish.state).origins
+    origins = read_undo_record(wish.state).origins
     moving = _reachable(talk, movings(found.files, present, origins))
     _show(talk, wish, found, moving, present)
     if not moving:
@@ -117,15 +119,16 @@ def set_up(talk: Talk, wish: Wish) -> int:
 
 
 def _carry_out(
-    talk: Talk,
-    wish: Wish,
-    moving: Sequence[Moving],
+    talk: Dialogue,
+    wish: SetupOptions,
+    moving: Sequence[MovingServer],
     present: Mapping[str, Mapping[str, Json]],
     start: OwnStart,
 ) -> int:
-    entries = behind(moving, present)
+    entries = servers_behind_proxy(moving, present)
     secrets = credentials(moving, os.environ)
     settings = settings_for(startable(moving, entries, os.environ), wish.workspace, secrets)
+    install_packages(talk, settings, own_machine(settings), wish.seconds)
     talk.say(
         f"\nreading the tools of {counted(len(entries), 'server')} (up to {wish.seconds:g} s) …"
     )
@@ -151,7 +154,7 @@ def _carry_out(
     origins = {one.name: origin_of(one.taken.entry) for one in moving if one.name not in silent}
     if not _write(talk, wish, answering, kept, changed, origins):
         return talk.end(1)
-    is_right = look_after(talk, secrets, unconfined(settings, os.environ).values())
+    is_right = look_after(talk, secrets, installations(settings))
     for name in later:
         talk.say(f"{clean(name)} wants a login: run `ironcurtain-proxy login {clean(name)}`, then "
                  f"`ironcurtain-proxy annotate {clean(name)}`")  # fmt: skip
@@ -159,7 +162,7 @@ def _carry_out(
     return talk.end(int(bool(silent) or bool(refused) or bool(later) or not is_right))
 
 
-def _reachable(talk: Talk, moving: Sequence[Moving]) -> list[Moving]:
+def _reachable(talk: Dialogue, moving: Sequence[MovingServer]) -> list[MovingServer]:
     """The servers that the installed libraries can start or reach. Prints the others."""
     lack = missing("http", "a server with a url")
     far = [one for one in moving if "url" in one.taken.entry]
@@ -168,7 +171,7 @@ def _reachable(talk: Talk, moving: Sequence[Moving]) -> list[Moving]:
     return [one for one in moving if not lack or one not in far]
 
 
-def _beginning(moving: Sequence[Moving]) -> str:
+def _beginning(moving: Sequence[MovingServer]) -> str:
     """The step that reads the tools, in words: `Start 2 servers and connect to 1`."""
     far = {one.name for one in moving if "url" in one.taken.entry}
     near = {one.name for one in moving} - far
@@ -189,7 +192,7 @@ def _present(state: Path) -> dict[str, dict[str, Json]]:
     return client.entries
 
 
-def _start(wish: Wish) -> OwnStart:
+def _start(wish: SetupOptions) -> OwnStart:
     command, args = own_command(os.environ)
     configured = _workspace_of(wish.state / CONFIG_NAME)
     other = configured is not None and Path(configured).resolve() != wish.workspace
@@ -208,21 +211,21 @@ def _workspace_of(config: Path) -> str | None:
 
 
 def _show(
-    talk: Talk,
-    wish: Wish,
-    found: Found,
-    moving: Sequence[Moving],
+    talk: Dialogue,
+    wish: SetupOptions,
+    found: FoundClients,
+    moving: Sequence[MovingServer],
     present: Mapping[str, Mapping[str, Json]],
 ) -> None:
-    entries = startable(moving, behind(moving, present), os.environ)
-    open_ones = unconfined(settings_for(entries, wish.workspace), os.environ) if moving else {}
+    entries = startable(moving, servers_behind_proxy(moving, present), os.environ)
+    open_ones = unconfined(settings_for(entries, wish.workspace)) if moving else {}
     for line in found_lines(found, moving, open_ones, wish.home):
         talk.say(line)
     talk.say()
     talk.answer |= {"workspace": str(wish.workspace), "found": found_json(found, moving)}
 
 
-def _nothing(talk: Talk, found: Found) -> int:
+def _nothing(talk: Dialogue, found: FoundClients) -> int:
     if any(table.ours for file in found.files for table in file.tables):
         talk.say("nothing to do: every server that the proxy can start is behind it already")
         return talk.end(0)
@@ -231,7 +234,9 @@ def _nothing(talk: Talk, found: Found) -> int:
     raise ConfigurationError(_NOTHING)
 
 
-def _dry_run(talk: Talk, wish: Wish, moving: Sequence[Moving], start: OwnStart) -> int:
+def _dry_run(
+    talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer], start: OwnStart
+) -> int:
     changed, refused = changes(moving, start)
     for one in changed:
         for line in diff_lines(one, wish.home):
@@ -247,7 +252,7 @@ def _dry_run(talk: Talk, wish: Wish, moving: Sequence[Moving], start: OwnStart) 
     return talk.end(0)
 
 
-def _chosen(talk: Talk, wish: Wish, moving: Sequence[Moving]) -> list[ClientFile]:
+def _chosen(talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer]) -> list[ClientFile]:
     files = {id(one.file): one.file for one in moving}
     chosen: list[ClientFile] = []
     for key, file in files.items():
@@ -258,7 +263,7 @@ def _chosen(talk: Talk, wish: Wish, moving: Sequence[Moving]) -> list[ClientFile
     return chosen
 
 
-def _agreed(talk: Talk, wish: Wish, changed: Sequence[FileChange]) -> bool:
+def _agreed(talk: Dialogue, wish: SetupOptions, changed: Sequence[FileChange]) -> bool:
     names = ", ".join(short(one.file.path, wish.home) for one in changed)
     question = (
         f"\nWrite {short(wish.state, wish.home)} and change {names}? (d shows the difference)"
@@ -271,8 +276,8 @@ def _agreed(talk: Talk, wish: Wish, changed: Sequence[FileChange]) -> bool:
 
 
 def _write(
-    talk: Talk,
-    wish: Wish,
+    talk: Dialogue,
+    wish: SetupOptions,
     servers: Sequence["ReadServer"],
     entries: Mapping[str, Json],
     changed: Sequence[FileChange],
@@ -283,16 +288,16 @@ def _write(
     workspace = wish.workspace if configured is None else Path(configured)
     files = planned_files(wish.state, preset(wish.preset), servers, entries, workspace)
     with only_one(wish.state):
-        journal = read_journal(wish.state)
+        journal = read_undo_record(wish.state)
         if not write_files(files, talk.say, force=wish.force, own=journal.written):
             return False
-        journal = Journal(
+        journal = UndoRecord(
             entries=journal.entries,
             written=digests(files, journal.written),
             origins={**origins, **journal.origins},
         )
         try:
-            write_journal(wish.state, journal)
+            write_undo_record(wish.state, journal)
             done = _change_files(talk, wish, journal, changed)
         except KeyboardInterrupt:
             talk.say("stopped: `ironcurtain-proxy init --undo` restores the changed files")
@@ -307,7 +312,7 @@ def _write(
 
 
 def _change_files(
-    talk: Talk, wish: Wish, journal: Journal, changed: Sequence[FileChange]
+    talk: Dialogue, wish: SetupOptions, journal: UndoRecord, changed: Sequence[FileChange]
 ) -> list[Json]:
     done: list[Json] = []
     for one in changed:
@@ -325,7 +330,7 @@ def _change_files(
     return done
 
 
-def _last_words(talk: Talk, changed: Sequence[FileChange]) -> None:
+def _last_words(talk: Dialogue, changed: Sequence[FileChange]) -> None:
     clients = ", ".join(dict.fromkeys(one.file.client.name for one in changed))
     talk.say(f"\nRestart {clients}: from then on every tool call passes the proxy.")
     talk.say("Run `ironcurtain-proxy review` in a terminal: it asks you what the policy leaves "

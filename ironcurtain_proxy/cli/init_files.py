@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer
-from ironcurtain_proxy.config.clients.journal import digest
+from ironcurtain_proxy.config.clients.undo_record import digest
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME
 from ironcurtain_proxy.config.presets.compose import compose
 from ironcurtain_proxy.config.presets.preset import Preset

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.init_servers import read_servers
-from ironcurtain_proxy.cli.init_talk import Talk, clean
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import IronCurtainError
 
@@ -26,7 +26,7 @@ def wanting_login(settings: Settings, servers: "Sequence[ReadServer]") -> list[s
 
 
 def with_logins(
-    talk: Talk, settings: Settings, servers: "Sequence[ReadServer]", seconds: float
+    talk: Dialogue, settings: Settings, servers: "Sequence[ReadServer]", seconds: float
 ) -> "list[ReadServer]":
     """The servers. Those to which the person has now logged in are read again.
 
@@ -43,7 +43,7 @@ def with_logins(
     return [read.get(one.name, one) for one in servers]
 
 
-def _logged_in(talk: Talk, settings: Settings, name: str) -> bool:
+def _logged_in(talk: Dialogue, settings: Settings, name: str) -> bool:
     # Joins the SDK: half a second to import, and an extra's.
     from ironcurtain_proxy.cli.login import logged_in  # noqa: PLC0415
     from ironcurtain_proxy.cli.remote_server import server_of  # noqa: PLC0415

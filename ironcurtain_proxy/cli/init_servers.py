@@ -31,7 +31,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.launchers import launched
+from ironcurtain_proxy.shell.launchers import launched
 
 SECONDS: Final = 60.0
 """The limit for all servers together: the first start of `npx` or `uvx` fetches a package."""

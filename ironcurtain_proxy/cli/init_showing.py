@@ -9,21 +9,23 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.cli.init_talk import clean
-from ironcurtain_proxy.config.clients.finding import ClientFile, Found
-from ironcurtain_proxy.config.clients.plan import FileChange, Moving
+from ironcurtain_proxy.cli.init_dialogue import clean
+from ironcurtain_proxy.cli.init_installing import own_machine
+from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
+from ironcurtain_proxy.config.clients.plan import FileChange, MovingServer
 from ironcurtain_proxy.config.clients.remote_entries import ADDRESSES
 from ironcurtain_proxy.config.clients.text_format import table_at
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.installed import NotInstalled
-from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
+from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, is_confined, look_up
+from ironcurtain_proxy.shell.launchers import container_image
 
 _SHORTEST_SECRET: Final = 6
 
 
 def found_lines(
-    found: Found, moving: Sequence[Moving], unconfined: Mapping[str, str], home: Path
+    found: FoundClients, moving: Sequence[MovingServer], unconfined: Mapping[str, str], home: Path
 ) -> Iterator[str]:
     """A paragraph for each file: the servers that move behind the proxy, and those that stay."""
     for file in found.files:
@@ -45,7 +47,7 @@ def found_lines(
         yield f"{short(unusable.path, home)}: {clean(unusable.why)}: stays as it is"
 
 
-def _server_lines(moving: Moving, unconfined: Mapping[str, str]) -> Iterator[str]:
+def _server_lines(moving: MovingServer, unconfined: Mapping[str, str]) -> Iterator[str]:
     entry = moving.taken.entry
     renamed = "" if moving.name == moving.taken.name else f" (as {clean(moving.name)})"
     yield f"  {clean(moving.taken.name)}{renamed}: {clean(_place(entry))}"
@@ -59,7 +61,7 @@ def _server_lines(moving: Moving, unconfined: Mapping[str, str]) -> Iterator[str
     if moving.taken.unused:
         yield f"    means nothing to the proxy: {clean(', '.join(moving.taken.unused))}"
     if remedy := unconfined.get(moving.name):
-        yield f"    runs without a sandbox until it is installed: {clean(remedy, 200)}"
+        yield f"    {clean(remedy, 300)}"
 
 
 def _place(entry: Mapping[str, Json]) -> str:
@@ -72,17 +74,30 @@ def _place(entry: Mapping[str, Json]) -> str:
     return shlex.join(words)
 
 
-def unconfined(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
-    """The servers that cannot run in a sandbox, each with a remedy."""
-    # Joins all folders: long to import.
-    from ironcurtain_proxy.wiring.confinement import machine_of  # noqa: PLC0415
+def unconfined(settings: Settings) -> dict[str, str]:
+    """The servers that cannot start in a sandbox as they are, each with a text on what helps."""
+    machine = own_machine(settings)
+    found: dict[str, str] = {}
+    for spec in settings.servers:
+        if spec.remote is not None:
+            continue
+        image = container_image(spec.command, spec.args)
+        if image is not None:
+            found[spec.name] = f"runs in a container of {image}, in no sandbox of the proxy"
+        elif isinstance(look_up(spec, machine), NotInstalled):
+            held = "starts in no" if is_confined(spec) else "runs without a"
+            found[spec.name] = f"{held} sandbox until it is installed: {installation_of(spec)}"
+    return found
 
-    machine = machine_of(settings, environ)
-    return {
-        spec.name: installation_of(spec)
+
+def installations(settings: Settings) -> list[str]:
+    """The commands that install servers, so that a sandbox can hold them."""
+    machine = own_machine(settings)
+    return [
+        installation_of(spec)
         for spec in settings.servers
         if spec.remote is None and isinstance(look_up(spec, machine), NotInstalled)
-    }
+    ]
 
 
 def diff_lines(change: FileChange, home: Path) -> Iterator[str]:
@@ -132,14 +147,14 @@ def _texts(value: Json) -> Iterator[str]:
             pass
 
 
-def found_json(found: Found, moving: Sequence[Moving]) -> Json:
+def found_json(found: FoundClients, moving: Sequence[MovingServer]) -> Json:
     """The findings of `found_lines` as JSON."""
     files: list[Json] = [_file_json(file, moving) for file in found.files]
     unusable: list[Json] = [{"file": str(one.path), "why": one.why} for one in found.unusable]
     return files + unusable
 
 
-def _file_json(file: ClientFile, moving: Sequence[Moving]) -> Json:
+def _file_json(file: ClientFile, moving: Sequence[MovingServer]) -> Json:
     here = [one for one in moving if one.file is file]
     return {
         "client": file.client.id,

@@ -26,7 +26,7 @@ from ironcurtain_proxy.facts.unknown_tools import as_unknown, guessed
 from ironcurtain_proxy.model.asked import on_the_wire, operation_of
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Ground
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.operation import QUESTION_METHODS, Asked, Operation, RequestId
+from ironcurtain_proxy.model.operation import QUESTION_METHODS, Operation, ParsedRequest, RequestId
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 
 
@@ -105,7 +105,7 @@ class Kernel:
         asked = on_the_wire(server, method, params)
         return Deny(asked) if isinstance(asked, Ground) else self._decide_operation(asked)
 
-    def _decide_operation(self, asked: Asked) -> Decision:
+    def _decide_operation(self, asked: ParsedRequest) -> Decision:
         gathered = self.gather_operation(operation_of(asked, RequestId("decided")))
         if not isinstance(gathered, Facts):
             return Deny(gathered.ground)

@@ -15,9 +15,9 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 
 DESCRIPTION: Final = """\
-Log in to a server that is reached over HTTP and wants OAuth. A browser opens the page of its
-authorization server, and comes back to this machine. The token is kept in ~/.ironcurtain/logins,
-for this user alone; running sessions use it at once.
+Log in to a server that is reached over HTTP and asks for OAuth. A browser opens the page of its
+authorization server, which then sends the browser back to this machine. The token is kept in
+~/.ironcurtain/logins, readable by this user alone; running sessions use it at once.
 """
 
 EXAMPLES: Final = """\
@@ -26,7 +26,7 @@ examples:
   ironcurtain-proxy login tracker --no-browser      prints the address of the page
   ironcurtain-proxy login tracker --no-browser --port 8123      for a tunnel: ssh -L 8123:...
 
-exit status: 0; 1 if there is no login; 2 if the server cannot be logged in to
+exit status: 0; 1 if the login failed; 2 if the server takes no login
 """
 
 

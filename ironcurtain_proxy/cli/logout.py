@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.downstream.remote.logins import Login
 
 DESCRIPTION: Final = """\
-Forget the login to a server, and tell its authorization server so if it can be told. Running
-sessions stop using the token.
+Forget the login to a server, and revoke its token where the authorization server supports that.
+Running sessions stop using the token.
 """
 
 EXAMPLES: Final = """\

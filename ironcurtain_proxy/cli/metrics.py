@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.output import say, say_json
-from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, opened_store
+from ironcurtain_proxy.cli.stored import add_since, begin_of, opened_store
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
@@ -25,14 +26,14 @@ examples:
   ironcurtain-proxy metrics --since 24h --json
   ironcurtain-proxy metrics --prometheus > /var/lib/node_exporter/ironcurtain.prom
 
-exit status: 0, whatever the figures; 2 if the configuration cannot be used
+exit status: 0, whatever the values; 2 if the configuration cannot be used
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="write JSON")
+    add_json(form)
     form.add_argument("--prometheus", action="store_true", help="write Prometheus' text format")
     add_since(parser)
     add_config(parser)

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json, add_subcommand
 from ironcurtain_proxy.cli.output import complain, counted, say, say_json
-from ironcurtain_proxy.cli.stored import add_config, opened_store
+from ironcurtain_proxy.cli.stored import opened_store
 from ironcurtain_proxy.mailbox.display import visible
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.auto_confirm.store.rows import PatternRow, Proposal
+    from ironcurtain_proxy.auto_confirm.store.rows import PatternProposal, PatternRow
     from ironcurtain_proxy.auto_confirm.store.store import Store
 
 _EVIDENCE: Final = 4
@@ -23,7 +24,9 @@ _EVIDENCE: Final = 4
 
 DESCRIPTION: Final = "Propose, list, promote or disable the engine's approval patterns."
 
-EXAMPLES: Final = """\
+_EXIT_STATUS: Final = "exit status: 0; 1 if there is no such pattern, or it cannot be promoted"
+
+EXAMPLES: Final = f"""\
 A pattern lets the engine approve an operation whose path matches as a whole. The engine never
 approves a call of high risk, and never overrides the policy.
 
@@ -33,17 +36,23 @@ examples:
   ironcurtain-proxy patterns list --json
   ironcurtain-proxy patterns disable 'file_edit in /srv/app/docs'
 
-exit status: 0; 1 if there is no such pattern, or it cannot be promoted
+{_EXIT_STATUS}
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    proposing = actions.add_parser("propose", help="propose patterns from reviewers' approvals")
-    listing = actions.add_parser("list", help="show all patterns")
-    promoting = actions.add_parser("promote", help="let a proposal or a disabled pattern approve")
-    disabling = actions.add_parser("disable", help="stop a pattern from approving")
+
+    def action_of(name: str, words: str, arguments: str = "") -> argparse.ArgumentParser:
+        epilog = f"example:\n  ironcurtain-proxy patterns {name} {arguments}".rstrip()
+        return add_subcommand(actions, name, words, f"{epilog}\n\n{_EXIT_STATUS}")
+
+    name = "'file_edit in /srv/app/docs'"
+    proposing = action_of("propose", "propose patterns from reviewers' approvals")
+    listing = action_of("list", "list all patterns")
+    promoting = action_of("promote", "let a proposed or a disabled pattern approve", name)
+    disabling = action_of("disable", "stop a pattern from approving", name)
     for action in (proposing, promoting):
         action.add_argument(
             "--min",
@@ -51,14 +60,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             default=_EVIDENCE,
             dest="evidence",
             metavar="N",
-            help=f"how many approvals must speak for it (default {_EVIDENCE})",
+            help=f"the fewest approvals behind a pattern (default {_EVIDENCE})",
         )
     for action in (promoting, disabling):
-        action.add_argument("name", metavar="NAME", help="its whole name, as it is shown")
+        action.add_argument(
+            "name",
+            metavar="NAME",
+            help="the whole name of the pattern, as `list` and `propose` show it",
+        )
     for action in (proposing, listing, promoting, disabling):
-        action.add_argument("--json", action="store_true", help="write JSON")
-        action.epilog = EXAMPLES
-        action.formatter_class = argparse.RawDescriptionHelpFormatter
+        add_json(action)
         add_config(action)
 
 
@@ -81,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
                 return _done(options, "disabled")
 
 
-def _propose(proposals: Sequence["Proposal"], *, as_json: bool) -> None:
+def _propose(proposals: Sequence["PatternProposal"], *, as_json: bool) -> None:
     if as_json:
         say_json([asdict(one) for one in proposals])
         return

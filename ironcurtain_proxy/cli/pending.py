@@ -3,6 +3,7 @@
 import argparse
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.output import say, say_json, terminal_width
 from ironcurtain_proxy.cli.reviewing import add_directories, existing_mailboxes_of, state_directory
 from ironcurtain_proxy.mailbox.changes import changes_of
@@ -18,14 +19,14 @@ examples:
   ironcurtain-proxy pending
   ironcurtain-proxy pending --json | jq '.[].id'
 
-exit status: 0, also if nothing is pending
+exit status: 0, also if no call waits
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_directories(parser)
-    parser.add_argument("--json", action="store_true", help="write JSON")
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

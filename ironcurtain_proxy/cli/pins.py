@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json, add_subcommand
 from ironcurtain_proxy.cli.output import complain, counted, is_confirmed, say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.settings import load_settings
@@ -14,28 +15,34 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import Section
-from ironcurtain_proxy.pins.difference import Change, changes
+from ironcurtain_proxy.pins.difference import PinChange, changes
 from ironcurtain_proxy.pins.pinned import Parts, ServerPins
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
 from ironcurtain_proxy.wiring.pins import pin_store, pinned_servers
 
 DESCRIPTION: Final = """\
-Show what is pinned of each server: its instructions, tools, prompts, templates and views, as they
-were when it was trusted first. A part that is changed, new or renamed is hidden from the agent and
-denied until you accept it. Running sessions follow within a second.
+Show and accept changes in the descriptions of servers. The instructions, tools, prompts, templates
+and views of a server are pinned as they were when it was trusted first. A part that is changed, new
+or renamed is hidden from the agent and denied until you accept it. Running sessions follow within a
+second.
 """
 
-EXAMPLES: Final = """\
+_EXIT_STATUS: Final = (
+    "exit status: 0; 1 if a file cannot be used, or nothing was accepted;"
+    " 2 if no such server is pinned"
+)
+
+EXAMPLES: Final = f"""\
 examples:
-  ironcurtain-proxy pins list                     what is pinned, and what waits
-  ironcurtain-proxy pins diff github              what changed, and signs of an attack in it
-  ironcurtain-proxy pins accept github            show it, ask, and accept it
+  ironcurtain-proxy pins list                     the pinned parts, and the changes that wait
+  ironcurtain-proxy pins diff github              the changes, and signs of an attack in them
+  ironcurtain-proxy pins accept github            show the changes, ask, and accept them
   ironcurtain-proxy pins accept github --part tools/create_issue --yes
-  ironcurtain-proxy pins reset github             trust it anew when it starts next
+  ironcurtain-proxy pins reset github             trust the server anew at its next start
   ironcurtain-proxy pins list --json
 
-exit status: 0; 1 if a file cannot be used, or nothing was accepted; 2 if no such server is pinned
+{_EXIT_STATUS}
 """
 
 _LINES: Final = 60
@@ -46,28 +53,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, help_line in (
-        ("list", "list the servers, and how much waits"),
-        ("diff", "show what waits, line by line"),
-        ("accept", "accept what waits"),
-        ("reset", "forget a server: what it says next is trusted"),
+        ("list", "list the servers, with the number of changes that wait for you"),
+        ("diff", "show the changes that wait for you, line by line"),
+        ("accept", "show the changes of a server, ask, and accept them"),
+        ("reset", "forget the pins of a server: its next description is trusted"),
     ):
-        added = actions.add_parser(name, help=help_line)
+        epilog = f"example:\n  ironcurtain-proxy pins {name} github\n\n{_EXIT_STATUS}"
+        added = add_subcommand(actions, name, help_line, epilog)
         needs_one = name in {"accept", "reset"}
-        added.add_argument("server", nargs=None if needs_one else "?", help="its name")
+        about = "the server, by its name in mcpServers"
+        added.add_argument(
+            "server",
+            metavar="SERVER",
+            nargs=None if needs_one else "?",
+            help=about if needs_one else f"{about} (default: all)",
+        )
         if name in {"list", "diff"}:
-            added.add_argument("--json", action="store_true", help="print JSON")
+            add_json(added)
         if name == "reset":
-            added.add_argument(
-                "--config",
-                type=Path,
-                metavar="FILE",
-                help="the configuration file (default: as `serve` finds it)",
-            )
+            add_config(added)
         if name == "accept":
             added.add_argument(
-                "--part", action="append", metavar="SECTION/NAME", help="only this; may be repeated"
+                "--part",
+                action="append",
+                metavar="SECTION/NAME",
+                help="accept this part alone; may be repeated",
             )
-            added.add_argument("--yes", action="store_true", help="do not ask")
+            added.add_argument("--yes", action="store_true", help="accept without a question")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -133,7 +145,7 @@ def _names(one: ServerPins) -> dict[str, Json]:
     return {section: [*sorted(parts)] for section, parts in one.trusted.items()}
 
 
-def _as_json(change: Change) -> Json:
+def _as_json(change: PinChange) -> Json:
     return {
         "section": change.section,
         "name": change.name,
@@ -233,7 +245,7 @@ def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Nam
     return 0 if done else 1
 
 
-def _is_named(change: Change, parts: Sequence[str] | None) -> bool:
+def _is_named(change: PinChange, parts: Sequence[str] | None) -> bool:
     return not parts or f"{change.section}/{change.name}" in parts
 
 

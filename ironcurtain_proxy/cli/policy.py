@@ -1,10 +1,12 @@
 """`ironcurtain-proxy policy`: show, change, test and replay the policy."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json, add_subcommand
 from ironcurtain_proxy.cli.policy_change import change
 from ironcurtain_proxy.cli.policy_judging import replay, test
 from ironcurtain_proxy.cli.policy_show import export, show
@@ -15,7 +17,25 @@ Show the rules of all layers, add a rule to yours, test the policy with scenario
 calls again by other rules, or have rules proposed. Nothing is started or forwarded.
 """
 
-EXAMPLES: Final = """\
+_EXIT_STATUS: Final = (
+    "exit status: 0; 1 if a scenario fails; 2 if an argument or a file cannot be used"
+)
+
+_USES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "show": "",
+        "allow": "filesystem/write_file --path ~/notes",
+        "ask": "fetch/fetch --host '*.org' --dry-run",
+        "deny": "'github/*'",
+        "test": "scenarios.yaml",
+        "replay": "--candidate new.yaml",
+        "suggest": "--apply",
+        "export": "./policy",
+    }
+)
+"""The arguments of each sub-command's example."""
+
+EXAMPLES: Final = f"""\
 examples:
   ironcurtain-proxy policy show                             the rules of all layers, in order
   ironcurtain-proxy policy allow sqlite/read_query          add a rule to ~/.ironcurtain/policy.yaml
@@ -25,7 +45,7 @@ examples:
   ironcurtain-proxy policy suggest --apply                  rules for what you approve often
   ironcurtain-proxy policy export DIR                       the shipped files, for reading
 
-exit status: 0; 1 if a scenario fails; 2 if an argument or a file cannot be used
+{_EXIT_STATUS}
 """
 
 
@@ -34,27 +54,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="policy_command", metavar="COMMAND", required=True)
 
     def command(name: str, words: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=words, description=words[0].upper() + words[1:])
+        epilog = f"example:\n  ironcurtain-proxy policy {name} {_USES[name]}".rstrip()
+        added = add_subcommand(commands, name, words, f"{epilog}\n\n{_EXIT_STATUS}")
         if name != "export":
-            added.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+            add_config(added)
         return added
 
     shown = command("show", "show the rules of all layers, in the order in which they are asked")
-    shown.add_argument("--json", action="store_true", help="write one JSON object")
+    add_json(shown)
     for verb in ("allow", "ask", "deny"):
         what = "ask about" if verb == "ask" else verb
         changed = command(verb, f"add a rule to your layer: {what} a tool")
-        changed.add_argument("tool", metavar="SERVER/TOOL", help="a tool, or SERVER/* for all")
+        changed.add_argument(
+            "tool", metavar="SERVER/TOOL", help="a tool; SERVER/* for all tools of a server"
+        )
         add = changed.add_argument
-        add("--path", action="append", default=[], metavar="P", help="only below this directory")
-        add("--host", action="append", default=[], metavar="H", help="only for this host")
-        add("--sql", choices=("reads", "writes", "destroys"), help="only SQL that does this")
+        add(
+            "--path",
+            action="append",
+            default=[],
+            metavar="DIR",
+            help="only below this directory; may be repeated",
+        )
+        add(
+            "--host",
+            action="append",
+            default=[],
+            metavar="HOST",
+            help="only for this host; may be repeated",
+        )
+        add(
+            "--sql",
+            choices=("reads", "writes", "destroys"),
+            help="only SQL that does no more than this",
+        )
         add("--dry-run", action="store_true", help="show the change, and write nothing")
         if verb == "allow":
-            add("--secrets", action="store_true", help="also files like .env, which hold secrets")
+            add(
+                "--secrets", action="store_true", help="also files such as .env, which hold secrets"
+            )
     _add_judging(command)
     exported = command("export", "write the shipped policy and annotations into a directory")
-    exported.add_argument("directory", type=Path, metavar="DIR")
+    exported.add_argument("directory", type=Path, metavar="DIR", help="the directory to write")
 
 
 def _add_judging(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
@@ -62,15 +103,19 @@ def _add_judging(command: Callable[[str, str], argparse.ArgumentParser]) -> None
     tested = command("test", "test the policy with files of scenarios")
     tested.add_argument("files", nargs="+", type=Path, metavar="FILE", help="scenarios, as YAML")
     replayed = command("replay", "decide recorded calls again, by another file of rules")
-    replayed.add_argument("--candidate", type=Path, required=True, metavar="FILE")
-    replayed.add_argument("--log", type=Path, metavar="PATH", help="default: your audit log")
-    replayed.add_argument("--json", action="store_true", help="write one JSON object")
+    replayed.add_argument(
+        "--candidate", type=Path, required=True, metavar="FILE", help="the other rules"
+    )
+    replayed.add_argument("--log", type=Path, metavar="PATH", help="the audit log (default: yours)")
+    add_json(replayed)
     suggested = command("suggest", "propose rules that would have avoided questions")
-    suggested.add_argument("--log", type=Path, metavar="PATH", help="default: all your audit logs")
+    suggested.add_argument(
+        "--log", type=Path, metavar="PATH", help="an audit log (default: all of yours)"
+    )
     least = "the fewest questions that a rule spares (default 2)"
     suggested.add_argument("--least", type=int, default=2, metavar="N", help=least)
-    suggested.add_argument("--json", action="store_true", help="write one JSON object")
-    applied = "show the change of policy.yaml, and ask before it is written"
+    add_json(suggested)
+    applied = "show the change of policy.yaml, ask, and write it"
     suggested.add_argument("--apply", action="store_true", help=applied)
 
 

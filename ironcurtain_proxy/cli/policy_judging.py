@@ -22,7 +22,7 @@ from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
-from ironcurtain_proxy.wiring.replaying import Replayed, Replaying, Tally
+from ironcurtain_proxy.wiring.replaying import Replayed, Replaying, ReplayTally
 
 _WORDS = ("allow", "ask", "deny")
 _MOST_SHOWN = 100
@@ -100,7 +100,7 @@ def replay(options: argparse.Namespace) -> int:
     report = Report()
     candidate = load_candidate(settings, options.candidate, report)
     report.raise_errors()
-    tally = Tally()
+    tally = ReplayTally()
     replaying = Replaying(settings, loaded, os.environ, candidate.policy)
     gc.disable()  # what is kept holds no cycles, and to look through it takes a third of the time
     try:
@@ -133,7 +133,7 @@ def _line(one: Replayed) -> str:
     return f"{one.count:>6} x {name} {arguments}: {old} by {before} → {new} by {after}"
 
 
-def _as_json(found: Sequence[Replayed], tally: Tally) -> dict[str, object]:
+def _as_json(found: Sequence[Replayed], tally: ReplayTally) -> dict[str, object]:
     return {
         "lines": tally.lines,
         "calls": tally.calls,

@@ -28,7 +28,12 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.wiring.replaying import Replaying
-from ironcurtain_proxy.wiring.suggesting import Asked, Found, Suggesting, Suggestion
+from ironcurtain_proxy.wiring.suggesting import (
+    RepeatedQuestion,
+    Suggesting,
+    Suggestion,
+    SuggestionReport,
+)
 
 _CALLS_SHOWN: Final = 3
 _LONGEST: Final = 100
@@ -78,7 +83,7 @@ def _apply(settings: Settings, suggestions: list[Suggestion]) -> int:
     return 0
 
 
-def _as_text(found: Found) -> Iterator[str]:
+def _as_text(found: SuggestionReport) -> Iterator[str]:
     for one in found.suggestions:
         yield f"{one.spared} questions spared by: {visible(one.rule.command)}"
         for call in one.calls[:_CALLS_SHOWN]:
@@ -100,12 +105,12 @@ def _as_text(found: Found) -> Iterator[str]:
         yield f"never used: tools {visible(', '.join(found.unused_tools))}"
 
 
-def _told(asked: Asked) -> str:
+def _told(asked: RepeatedQuestion) -> str:
     arguments = shortened(visible(orjson.dumps(asked.call.arguments).decode()), _LONGEST)
     return f"{asked.questions} x {visible(f'{asked.call.server}/{asked.call.tool}')} {arguments}"
 
 
-def _as_json(found: Found) -> dict[str, Json]:
+def _as_json(found: SuggestionReport) -> dict[str, Json]:
     return {
         "questions": found.questions,
         "neverGeneral": found.never_general,

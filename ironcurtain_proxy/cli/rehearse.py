@@ -7,6 +7,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
@@ -20,11 +21,12 @@ from ironcurtain_proxy.rehearsal.text import lines_of
 from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
 
 DESCRIPTION: Final = """\
-Read transcripts of agents and count how often each preset would have asked about their calls. The
+Read transcripts of agents, and count how often each preset would have asked about their calls. The
 calls are judged as `serve` judges them; nothing is started, asked or carried out.
 
-Read are transcripts of Claude Code, rollouts of Codex CLI, chats of Gemini CLI, and lines
-{"session", "cwd", "branch", "tool", "input"}; files (.jsonl, .jsonl.gz, .json) and directories.
+The formats: transcripts of Claude Code, rollouts of Codex CLI, chats of Gemini CLI, and JSON lines
+{"session", "cwd", "branch", "tool", "input"}. A path is a file (.jsonl, .jsonl.gz, .json) or a
+directory.
 """
 
 EXAMPLES: Final = """\
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of every session (default: the first directory that each one names)",
     )
     add("--examples", type=int, default=5, metavar="N", help="of each kind of question (default 5)")
-    add("--json", action="store_true", help="write one JSON object")
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

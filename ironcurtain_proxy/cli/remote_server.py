@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ironcurtain_proxy.cli.arguments import add_config
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.options import LOGINS
@@ -34,13 +35,8 @@ class RemoteServer:
 
 def add_arguments_of_server(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name the server."""
-    parser.add_argument("server", metavar="SERVER", help="its name in mcpServers")
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="the configuration file (default: as `serve` finds it)",
-    )
+    parser.add_argument("server", metavar="SERVER", help="the server, by its name in mcpServers")
+    add_config(parser)
 
 
 def remote_server(name: str, config: Path | None) -> RemoteServer:

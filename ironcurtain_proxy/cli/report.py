@@ -10,21 +10,23 @@ from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
+from ironcurtain_proxy.cli.arguments import add_config
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain, say
-from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, store_of
+from ironcurtain_proxy.cli.stored import add_since, begin_of, store_of
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_files import write_whole
 from ironcurtain_proxy.report.calls_part import calls_part
 from ironcurtain_proxy.report.day import count_calls
-from ironcurtain_proxy.report.page import Part, page
+from ironcurtain_proxy.report.page import ReportPart, page
 
 DESCRIPTION: Final = """\
-Write an HTML page about the calls of all your clients: how many, how many questions, what was
-refused and why. With the auto-confirm engine, its decisions stand on the same page.
+Write an HTML page about the calls of all your clients: the numbers of calls and questions, and the
+refusals with their reasons. The page also shows the decisions of the auto-confirm engine, if it is
+on.
 """
 
 EXAMPLES: Final = """\
@@ -77,7 +79,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _engine_part(options: argparse.Namespace, now: datetime, since: datetime | None) -> Part | None:
+def _engine_part(
+    options: argparse.Namespace, now: datetime, since: datetime | None
+) -> ReportPart | None:
     settings = load_settings(os.environ.copy(), options.config)
     if settings.auto_confirm is None and not (settings.state_dir / STORE_NAME).exists():
         return None

@@ -72,10 +72,10 @@ def run(options: argparse.Namespace) -> int:
             return _review_lines(mailboxes, credential)
         # A second to import, and only this command needs it.
         from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen  # noqa: PLC0415
-        from ironcurtain_proxy.cli.review_screen.screen_sources import History, ScreenSources  # noqa: PLC0415
+        from ironcurtain_proxy.cli.review_screen.screen_sources import CallHistory, ScreenSources  # noqa: PLC0415
         from ironcurtain_proxy.cli.rule_offer import explanation_of, rule_for  # noqa: PLC0415
 
-        history = History(logs_to_read(None).members, local_time)
+        history = CallHistory(logs_to_read(None).members, local_time)
         sources = ScreenSources(rule=rule_for, explain=explanation_of, history=history)
         ReviewScreen(mailboxes, credential, sources).run()
         return 0

@@ -4,6 +4,7 @@ import argparse
 import os
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.rollback_timeline import (
     dropped_json,
@@ -14,19 +15,18 @@ from ironcurtain_proxy.cli.rollback_timeline import (
     take_back,
     tell,
 )
-from ironcurtain_proxy.cli.stored import add_config
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError
 from ironcurtain_proxy.snapshots.timeline.history import Point
-from ironcurtain_proxy.snapshots.timeline.rewinding import Kept, RollbackRequest, find, kept
+from ironcurtain_proxy.snapshots.timeline.rewinding import KeptTimeline, RollbackRequest, find, kept
 from ironcurtain_proxy.wiring.timeline import TIMELINES, limits_of
 
 DESCRIPTION: Final = "Undo the changes of a call, or all changes since it, in the workspace."
 
 EXAMPLES: Final = """\
-ID is the id of the request in the audit log, or the beginning of it. Files that changed
-since the call are only overwritten with --force. A rollback can be undone by another rollback.
+ID is the id of the request in the audit log, or its beginning. A file that changed after the call
+is overwritten with --force alone. A rollback can be undone by another rollback.
 
 examples:
   ironcurtain-proxy rollback --list
@@ -34,7 +34,7 @@ examples:
   ironcurtain-proxy rollback 3f2a              this call alone
   ironcurtain-proxy rollback --to 3f2a         this call and all that came after it
 
-exit status: 0 done, or nothing to do; 1 not done or not completely, or the id is not known
+exit status: 0 done, or nothing to do; 1 not done, not done completely, or unknown id
 """
 
 _MOST_SHOWN: Final = 50
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="overwrite later changes of the same files"
     )
-    parser.add_argument("--json", action="store_true", help="write JSON")
+    add_json(parser)
     add_config(parser)
 
 
@@ -73,7 +73,9 @@ def run(options: argparse.Namespace) -> int:
     return _take_back(options, found, settings)
 
 
-def _take_back(options: argparse.Namespace, found: tuple[Kept, Point], settings: Settings) -> int:
+def _take_back(
+    options: argparse.Namespace, found: tuple[KeptTimeline, Point], settings: Settings
+) -> int:
     timeline, point = found
     request = RollbackRequest(
         directory=timeline.directory,
@@ -96,7 +98,7 @@ def _take_back(options: argparse.Namespace, found: tuple[Kept, Point], settings:
     return 0 if is_done or options.dry_run else 1
 
 
-def _list(timelines: list[Kept], *, as_json: bool) -> None:
+def _list(timelines: list[KeptTimeline], *, as_json: bool) -> None:
     if as_json:
         say_json(
             {

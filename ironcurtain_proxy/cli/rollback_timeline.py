@@ -14,8 +14,8 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.history import Point
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import (
-    Kept,
-    Listed,
+    KeptTimeline,
+    ListedPoint,
     RollbackOutcome,
     RollbackRequest,
     roll_back,
@@ -101,7 +101,7 @@ def _some(lines: list[str]) -> None:
         say(f"and {len(lines) - _MOST_SHOWN} more (--json shows all)")
 
 
-def lines(timelines: list[Kept]) -> Iterator[str]:
+def lines(timelines: list[KeptTimeline]) -> Iterator[str]:
     """The lines of the points that can be undone, and of those that cannot."""
     several = len({one.workspace for one in timelines}) > 1
     for one in timelines:
@@ -115,7 +115,7 @@ def lines(timelines: list[Kept]) -> Iterator[str]:
             yield f"not held: {_named(map(visible, one.not_held))}{place}"
 
 
-def _line(listed: Listed) -> str:
+def _line(listed: ListedPoint) -> str:
     point = listed.point
     changes = _named(f"{one.kind} {visible(one.path)}" for one in listed.changes)
     what = changes or ("nothing changed" if listed.is_settled else "is under way")
@@ -139,7 +139,7 @@ def _when(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def listed_json(timelines: list[Kept]) -> Iterator[dict[str, Json]]:
+def listed_json(timelines: list[KeptTimeline]) -> Iterator[dict[str, Json]]:
     """The points as JSON."""
     for one in timelines:
         for listed in one.points:
@@ -157,7 +157,7 @@ def listed_json(timelines: list[Kept]) -> Iterator[dict[str, Json]]:
             }
 
 
-def dropped_json(timelines: list[Kept]) -> list[Json]:
+def dropped_json(timelines: list[KeptTimeline]) -> list[Json]:
     """The points that are no longer kept, by workspace."""
     return [
         {
@@ -170,7 +170,7 @@ def dropped_json(timelines: list[Kept]) -> list[Json]:
     ]
 
 
-def not_held_json(timelines: list[Kept]) -> list[Json]:
+def not_held_json(timelines: list[KeptTimeline]) -> list[Json]:
     """The files that could not be restored."""
     return [
         {"workspace": visible(str(one.workspace)), "paths": [visible(p) for p in one.not_held]}

@@ -23,7 +23,7 @@ from ironcurtain_proxy.cli.policy_change import (
 from ironcurtain_proxy.cli.review_screen.screen_sources import OfferedRule
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.policy.proposing import Proposal, is_directory, proposal_for
+from ironcurtain_proxy.config.policy.proposing import RuleProposal, is_directory, proposal_for
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.messages import Request
@@ -32,8 +32,8 @@ from ironcurtain_proxy.model.operation import METHODS
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.sessions.configuration import (
     SessionConfiguration,
+    command_prefix,
     configuration_of,
-    said_before_commands,
 )
 from ironcurtain_proxy.wiring.replaying import Replaying
 
@@ -56,7 +56,7 @@ def rule_for(one: PendingRequest) -> OfferedRule | None:
     after = checked(settings, file, new)
     before = load_policy(settings)
     return OfferedRule(
-        command=said_before_commands(asking, os.environ) + proposal.command,
+        command=command_prefix(asking, os.environ) + proposal.command,
         change=[
             *changed_lines(file, old, new),
             *consequences(before, after, after.policy.rules[0]),
@@ -74,7 +74,7 @@ def rule_command(one: PendingRequest) -> str:
     """
     asking = _asking(one)
     found = offered_rule(one.request, asking)
-    return "" if found is None else said_before_commands(asking, os.environ) + found.command
+    return "" if found is None else command_prefix(asking, os.environ) + found.command
 
 
 def explanation_of(one: PendingRequest) -> list[str]:
@@ -115,7 +115,7 @@ def _write(file: Path, old: str, new: str) -> None:
     replace_policy(file, new)
 
 
-def offered_rule(request: Request, asking: SessionConfiguration) -> Proposal | None:
+def offered_rule(request: Request, asking: SessionConfiguration) -> RuleProposal | None:
     """The narrowest rule that would allow a call; None: its kind is asked about each time.
 
     Blocks, and runs an event loop of its own: call it in a thread.

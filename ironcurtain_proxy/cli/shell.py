@@ -9,6 +9,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.json import Json
@@ -41,10 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("command_line", nargs="?", metavar="COMMAND", help="the command")
     parser.add_argument("--jsonl", action="store_true", help="read and write JSON lines")
-    parser.add_argument("--json", action="store_true", help="write JSON")
-    parser.add_argument("--then", metavar="COMMAND", help="whether an approval would cover this")
+    add_json(parser)
     parser.add_argument(
-        "--workspace", type=Path, default=None, metavar="DIR", help="default: this directory"
+        "--then",
+        metavar="COMMAND",
+        help="a second command: show whether an approval of the first covers it",
+    )
+    parser.add_argument(
+        "--workspace",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="the workspace (default: this directory)",
     )
 
 

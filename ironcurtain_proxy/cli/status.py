@@ -3,11 +3,11 @@
 import argparse
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
+from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.doctor_checks import store
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings
@@ -23,16 +23,15 @@ from ironcurtain_proxy.wiring.overlay import isolation_of
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
 DESCRIPTION: Final = """\
-Show what decides and who is asked, as the configuration and this machine have it: the workspace,
-the approval policy, the profile, the isolation, the automatic approvers, and which servers run in
-a sandbox. What would stop `serve` is said as well, and what running sessions use, which clients may
-start with files and variables of their own. Nothing is started but, once for this machine,
-an empty sandbox.
+Show the settings in force on this machine: the workspace, the approval mode, the profile, the
+isolation, the automatic approvers, and the servers that run in a sandbox. Also shown are the faults
+that prevent the start of `serve`, and the settings of running sessions, whose clients may use files
+and variables of their own. Nothing is started except, once for this machine, an empty sandbox.
 """
 
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy status                        for the configuration that serve would use
+  ironcurtain-proxy status                        the configuration that `serve` uses
   ironcurtain-proxy status --config config.json
   ironcurtain-proxy status --json
 
@@ -45,8 +44,8 @@ _HEARS: Final = "the user's words, where a program sends them; see docs/embeddin
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_config(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 import argparse
 import os
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ironcurtain_proxy.cli.selecting import span
@@ -13,11 +12,6 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.store import Store
-
-
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add `--config`."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
 
 
 def add_since(parser: argparse.ArgumentParser) -> None:

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     # Only this command needs a web server.
     from ironcurtain_proxy.web.app import PageSources, ReviewPage  # noqa: PLC0415
     from ironcurtain_proxy.web.guard import Access  # noqa: PLC0415
-    from ironcurtain_proxy.web.record import Record  # noqa: PLC0415
+    from ironcurtain_proxy.web.record import UserLogs  # noqa: PLC0415
     from ironcurtain_proxy.web.server import loopback_socket, origins_of, serve_page  # noqa: PLC0415
 
     credential = credential_of(options)
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
         page = ReviewPage(
             mailboxes,
-            Record(logs.members, local_time),
+            UserLogs(logs.members, local_time),
             access,
             credential,
             PageSources(

@@ -12,8 +12,9 @@ from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.mailbox.requests import utc_now
 
 DESCRIPTION: Final = """\
-Open or close a window. During a testing window the auto-confirm engine approves what is of low
-risk without further evidence; during a deployment it holds everything for a reviewer.
+Open, close or show a window of the auto-confirm engine. During a testing window, the engine
+approves calls of low risk without further evidence. During a deployment, it leaves every call to a
+reviewer.
 """
 
 EXAMPLES: Final = """\
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_span,
         default=timedelta(hours=1),
         metavar="SPAN",
-        help="its length, such as 30m or 2h (default 1h)",
+        help="the length of the window, such as 30m or 2h (default 1h)",
     )
 
 

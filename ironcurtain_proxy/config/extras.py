@@ -33,7 +33,7 @@ distributions."""
 _POSTGRESQL: Final = "postgres"
 
 
-class Lack(Struct, frozen=True):
+class MissingExtra(Struct, frozen=True):
     """A setting whose library is not installed."""
 
     setting: str
@@ -67,19 +67,19 @@ def missing(extra: Extra, who: str) -> str:
     return _sentence(who, extra) if _absent(extra) else ""
 
 
-def lacks(settings: Settings) -> Iterator[Lack]:
+def lacks(settings: Settings) -> Iterator[MissingExtra]:
     """The settings whose libraries are not installed."""
     # A missing model leaves escalations to people. A missing store would leave the engine without a
     # record, and a missing reviewer or notification is one that the operator relies on.
     if settings.auto_approve.enabled and _absent("llm"):
-        yield Lack("autoApprove", "llm", stops=False)
+        yield MissingExtra("autoApprove", "llm", stops=False)
     if any(spec.remote is not None for spec in settings.servers) and _absent("http"):
-        yield Lack("a server with a url", "http", stops=True)
+        yield MissingExtra("a server with a url", "http", stops=True)
     if settings.telemetry.enabled and _absent("otel"):
-        yield Lack("telemetry", "otel", stops=True)
+        yield MissingExtra("telemetry", "otel", stops=True)
     for setting, extra in _of_engine(settings):
         if _absent(extra):
-            yield Lack(setting, extra, stops=True)
+            yield MissingExtra(setting, extra, stops=True)
 
 
 def store_extra(url: str | None) -> Extra:
@@ -95,7 +95,7 @@ def _of_engine(settings: Settings) -> Iterator[tuple[str, Extra]]:
     for spec in config.reviewers:
         if spec.kind == "model":
             yield f'auto_confirm.reviewers: "{spec.name}"', "llm"
-    if config.notifications.kind == "webhook":
+    if any(one.kind == "webhook" for one in config.notifications.channels):
         yield "auto_confirm.notifications: webhook", "http"
 
 

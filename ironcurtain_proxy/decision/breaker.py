@@ -6,24 +6,22 @@ and can be taken back is given back (`forgive`): the same edit in two files, the
 each edit are work.
 Memory is bounded: calls outside the window are forgotten, and of a flood only the newest are
 remembered.
+
+Theory of operation: calls are remembered in two generations, by the hash of their key. A call that
+comes again moves to the newer one. Once the newer one is as old as the window, no call of the older
+one is inside it, and it is dropped as a whole.
 """
 
-from collections import deque
+import math
 from typing import Final
 
 from msgspec import Struct, field
 
 from ironcurtain_proxy.model.decision import Ground
 
-MAX_REMEMBERED: Final = 100_000
-"""The largest number of remembered calls, about 10 MiB. To make the breaker forget one, an agent
-needs as many different calls within one window."""
-
-
-class _Call(Struct, eq=False):
-    at: float
-    key: str
-    counts: bool = True
+MAX_REMEMBERED: Final = 20_000
+"""The largest number of different calls of a generation; both take less than 10 MiB. To make the
+breaker forget one, an agent needs as many different calls within one window."""
 
 
 class Breaker(Struct):
@@ -33,8 +31,12 @@ class Breaker(Struct):
     """The number of identical calls that pass within a window; the next one is refused."""
     window: float = 60.0
     """Seconds."""
-    _calls: deque[_Call] = field(default_factory=deque)
-    _counts: dict[str, list[_Call]] = field(default_factory=dict)
+    _newer: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    """The times of identical calls, oldest first, by the hash of their key: two keys with one hash
+    are refused together, which never lets a call pass."""
+    _older: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    _began: float = -math.inf
+    """The beginning of the newer generation."""
 
     def trips(self, key: str, now: float) -> bool:
         """Whether this call exceeds the threshold; if not, it is counted.
@@ -43,38 +45,32 @@ class Breaker(Struct):
             key: what makes two calls identical: server, tool and a digest of the arguments.
             now: seconds on a clock that never goes back.
         """
-        calls = self._calls
-        while calls and calls[0].at <= now - self.window:
-            self._forget_oldest()
-        alike = self._counts.get(key)
-        if alike is not None and len(alike) >= self.threshold:
-            return True
-        call = _Call(now, key)
-        if alike is None:
-            self._counts[key] = [call]
-        else:
-            alike.append(call)
-        calls.append(call)
-        if len(calls) > MAX_REMEMBERED:
-            self._forget_oldest()
-        return False
+        if now - self._began >= self.window or len(self._newer) >= MAX_REMEMBERED:
+            self._begin_generation(now)
+        number = hash(key)
+        before = self._newer.get(number) or self._older.pop(number, None)
+        if before is None:
+            self._newer[number] = (now,)
+            return False
+        alike = tuple([at for at in before if at > now - self.window])
+        is_too_often = len(alike) >= self.threshold
+        self._newer[number] = alike if is_too_often else (*alike, now)
+        return is_too_often
 
     def forgive(self, key: str) -> None:
         """Count one call of this key no longer: it was done, and can be taken back."""
-        if found := self._counts.get(key):
-            self._drop(found[-1])
+        number = hash(key)
+        for generation in (self._newer, self._older):
+            if alike := generation.pop(number, None):
+                if len(alike) > 1:
+                    generation[number] = alike[:-1]
+                return
 
-    def _forget_oldest(self) -> None:
-        self._drop(self._calls.popleft())
-
-    def _drop(self, call: _Call) -> None:
-        if not call.counts:
-            return
-        call.counts = False
-        left = self._counts[call.key]
-        left.remove(call)
-        if not left:
-            del self._counts[call.key]
+    def _begin_generation(self, now: float) -> None:
+        # After a pause, the newer generation is out of the window, too.
+        is_over = now - self._began >= 2 * self.window
+        self._older, self._newer = {} if is_over else self._newer, {}
+        self._began = now
 
     def ground(self, server: str, tool: str) -> Ground:
         """The ground of a refusal by the breaker."""

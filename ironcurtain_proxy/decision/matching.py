@@ -34,29 +34,18 @@ from ironcurtain_proxy.model.request import (
     Value,
 )
 from ironcurtain_proxy.model.sql import SqlEffect, is_at_most
+from ironcurtain_proxy.model.vocabulary import words
 
 _IP_V4: Final = re.compile(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
 _NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*", re.ASCII)
 _AMBIGUOUS: Final = re.compile(r"(?:^|[/:])\.\.?(?:[/?#]|$)|%(?:2[ef]|5c|00|25)|\\", re.IGNORECASE)
 _LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
 
-SPECIAL_ENDINGS: Final = frozenset(
-    {
-        "corp",
-        "home",
-        "home.arpa",
-        "internal",
-        "intranet",
-        "invalid",
-        "lan",
-        "local",
-        "localdomain",
-        "localhost",
-        "onion",
-        "private",
-        "svc",
-        "test",
-    }
+SPECIAL_ENDINGS: Final = words(
+    """
+    corp home home.arpa internal intranet invalid lan local localdomain localhost onion private svc
+    test
+    """
 )
 """Names that lead to this machine, this network or nowhere (RFC 6761, RFC 6762, RFC 8375, the
 metadata hosts of clouds under `.internal`, services of clusters under `.svc`)."""
@@ -301,7 +290,7 @@ def applies_to_call(rule: Rule, request: AccessRequest, role: ArgumentRole | Non
         return False
     if rule.sql is not None and not sql_holds(rule.sql, request):
         return False
-    return all(list_holds(condition, request, role) for condition in rule.lists)
+    return not rule.lists or all(list_holds(one, request, role) for one in rule.lists)
 
 
 def _has_any_role(request: AccessRequest, roles: frozenset[ArgumentRole]) -> bool:

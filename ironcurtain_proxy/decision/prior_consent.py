@@ -7,12 +7,12 @@ from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
 from ironcurtain_proxy.decision.matching import is_named, resource_roles
 from ironcurtain_proxy.decision.rules import answering_rules
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.decision import Allow, Decision, Standing
+from ironcurtain_proxy.model.decision import Allow, Decision, PriorConsent
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest
 
 
-def standing_of(request: AccessRequest, policy: Policy, decision: Decision) -> Standing:
+def prior_consent_of(request: AccessRequest, policy: Policy, decision: Decision) -> PriorConsent:
     """The earlier consent behind a decision.
 
     Args:
@@ -22,14 +22,14 @@ def standing_of(request: AccessRequest, policy: Policy, decision: Decision) -> S
     """
     contained = contained_roles(request, policy)
     if not isinstance(decision, Allow) or _is_settled_early(request, policy):
-        return Standing(contained=contained)
+        return PriorConsent(contained=contained)
     answers: dict[ArgumentRole | None, tuple[Rule, ...]] = {
         role: answering_rules(request, policy, role)
         for role in (resource_roles(request) or (None,))
         if role not in contained
     }
     rules = [rule for found in answers.values() for rule in found]
-    return Standing(
+    return PriorConsent(
         contained=contained,
         # INVARIANT: no rule at all is not a rule that names the tool.
         names_tool=bool(rules) and all(rule.tools is not None for rule in rules),

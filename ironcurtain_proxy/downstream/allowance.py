@@ -74,7 +74,7 @@ class Allowance:
         return True
 
 
-class Notices:
+class NotificationLimits:
     """The notifications of one server, across all its processes."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Notices:
         return left_out
 
 
-class Ration:
+class OutputLimit:
     """The output limit of one server, across all its processes. Thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -136,7 +136,7 @@ class Ration:
             return False, f"(more than {self._most >> 20} MiB in this session: no more is kept)"
 
     def spend(self, size: int) -> None:
-        """Take note of what was written."""
+        """Count bytes that the server wrote."""
         with self._lock:
             self._kept += size
             self._allowed.spend(size)

@@ -17,7 +17,7 @@ SMALL: Final = 64 * 1024
 
 _SUM: Final = 96 << 20
 _LOOK_AGAIN: Final = 0.01
-"""Seconds. Nobody tells of bytes that leave a pipe."""
+"""Seconds between two looks: no event reports bytes that leave a pipe."""
 
 
 class AnswerCapacity:

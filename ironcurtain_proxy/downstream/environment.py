@@ -9,34 +9,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.vocabulary import words
 
 BASE: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TERM", "SHELL", "TMPDIR"}
 )
 """The variables for every server, besides `LC_*`."""
 
-CERTIFICATES: Final = frozenset(
-    {
-        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
-        *("NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "GIT_SSL_CAINFO", "AWS_CA_BUNDLE"),
-        *("UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_OFFLINE", "UV_NO_INDEX", "UV_INDEX_STRATEGY"),
-        *("PIP_CERT", "PIP_NO_INDEX"),
-        *("NPM_CONFIG_CAFILE", "NPM_CONFIG_CA", "NPM_CONFIG_STRICT_SSL"),
-        *("NPM_CONFIG_OFFLINE", "NPM_CONFIG_PREFER_OFFLINE", "NODE_USE_ENV_PROXY"),
-    }
+CERTIFICATES: Final = words(
+    """
+    SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS
+    NODE_USE_SYSTEM_CA GIT_SSL_CAINFO AWS_CA_BUNDLE UV_NATIVE_TLS UV_SYSTEM_CERTS UV_OFFLINE
+    UV_NO_INDEX UV_INDEX_STRATEGY PIP_CERT PIP_NO_INDEX NPM_CONFIG_CAFILE NPM_CONFIG_CA
+    NPM_CONFIG_STRICT_SSL NPM_CONFIG_OFFLINE NPM_CONFIG_PREFER_OFFLINE NODE_USE_ENV_PROXY
+    """
 )
 """Variables on certificates and network availability: no secrets."""
 
-NETWORK: Final = frozenset(
-    {
-        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
-        *("UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_DEFAULT_INDEX", "UV_FIND_LINKS"),
-        *("UV_INSECURE_HOST", "UV_PYTHON_INSTALL_MIRROR"),
-        *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_TRUSTED_HOST"),
-        "PIP_PROXY",
-        *("NPM_CONFIG_REGISTRY", "NPM_CONFIG_PROXY", "NPM_CONFIG_HTTPS_PROXY"),
-        "NPM_CONFIG_NOPROXY",
-    }
+NETWORK: Final = words(
+    """
+    HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY UV_INDEX UV_INDEX_URL UV_EXTRA_INDEX_URL
+    UV_DEFAULT_INDEX UV_FIND_LINKS UV_INSECURE_HOST UV_PYTHON_INSTALL_MIRROR PIP_INDEX_URL
+    PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_TRUSTED_HOST PIP_PROXY NPM_CONFIG_REGISTRY
+    NPM_CONFIG_PROXY NPM_CONFIG_HTTPS_PROXY NPM_CONFIG_NOPROXY
+    """
 )
 """Variables on network proxies. A URL with credentials in it is a secret."""
 
@@ -72,7 +68,7 @@ def child_environment(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, 
 
 
 def _network(parent: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Certificates and the way to the network, apart from what the server's entry says of them."""
+    """Variables for certificates and proxies, except those that the server's entry sets."""
     said = {_known_as(name) for name in own}
     return {
         name: value

@@ -20,7 +20,7 @@ ROOTS: Final[Mapping[str, Json]] = {"roots": {"listChanged": True}}
 _METHOD_NOT_FOUND: Final = -32601
 
 
-class Greeted(Struct, frozen=True):
+class ServerDescription(Struct, frozen=True):
     """A server's description of itself; untrusted."""
 
     capabilities: Mapping[str, Json] = field(default_factory=dict)
@@ -33,7 +33,7 @@ async def greet(
     server: str,
     ask: Callable[[Mapping[str, Json]], Awaitable[ToolResult]],
     offered: Mapping[str, Json],
-) -> Greeted:
+) -> ServerDescription:
     """Initialize a server, in a version that both sides support.
 
     Args:
@@ -53,7 +53,7 @@ async def greet(
     check_version(server, answer.result)
     capabilities = answer.result.get("capabilities")
     instructions, info = answer.result.get("instructions"), answer.result.get("serverInfo")
-    return Greeted(
+    return ServerDescription(
         capabilities if isinstance(capabilities, dict) else {},
         instructions if isinstance(instructions, str) else "",
         info if isinstance(info, dict) else {},

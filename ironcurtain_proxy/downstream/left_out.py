@@ -6,7 +6,7 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.downstream.allowance import Notices, counted
+from ironcurtain_proxy.downstream.allowance import NotificationLimits, counted
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.model.json import Json
 
@@ -36,7 +36,7 @@ class LeftOut:
             log: the session log.
             pass_on: sends a log message to the agent.
         """
-        self.notices = Notices()
+        self.notices = NotificationLimits()
         self.log_level: str | None = None
         """The agent's log level; None: it has set none."""
         self._server = server

@@ -5,10 +5,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from ironcurtain_proxy.downstream.allowance import Notices
+from ironcurtain_proxy.downstream.allowance import NotificationLimits
 from ironcurtain_proxy.downstream.answer_capacity import AnswerCapacity
 from ironcurtain_proxy.downstream.greeting import ROOTS
-from ironcurtain_proxy.downstream.open_questions import Asker
+from ironcurtain_proxy.downstream.open_questions import QuestionHandler
 from ironcurtain_proxy.model.json import Json
 
 PASSED_ON: Final = frozenset(
@@ -40,7 +40,7 @@ class Listeners(Struct, frozen=True):
     """Gives the `roots` to answer `roots/list` with."""
     noticed: Callable[[str, Mapping[str, Json]], Awaitable[None]] = _not_passed_on
     """Is handed the method and the raw `params` of the notifications in `PASSED_ON`."""
-    asked: Asker | None = None
+    asked: QuestionHandler | None = None
     """Decides on the server's own questions and answers them; None: all are refused."""
     capabilities: Callable[[], Awaitable[Mapping[str, Json]]] = _roots_only
     """Gives the client capabilities for the server."""
@@ -48,5 +48,5 @@ class Listeners(Struct, frozen=True):
     """Called for each hidden tool, at every listing."""
     capacity: AnswerCapacity = field(default_factory=AnswerCapacity)
     """The capacity that large answers of all servers share."""
-    notices: Notices = field(default_factory=Notices)
+    notices: NotificationLimits = field(default_factory=NotificationLimits)
     """The limit on notifications; answers always pass."""

@@ -65,7 +65,7 @@ class Load(Struct, eq=False):
     _news: str = ""
 
     def look(self) -> float:
-        """End what is too much. Returns the seconds until the next look. Blocks."""
+        """Kill processes beyond a limit. Returns the seconds until the next look. Blocks."""
         short = [reserve for reserve in self.reserves if _left(reserve) < 0]
         if short:
             self._end(

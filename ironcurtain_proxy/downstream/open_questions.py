@@ -1,4 +1,4 @@
-"""The open requests of one server: elicitation, sampling, and what nobody serves.
+"""The open requests of one server: elicitation, sampling, and methods that are not served.
 
 A question belongs to the server's operations in progress. A question without an operation is
 refused, and questions that are open when the last operation ends are withdrawn.
@@ -16,7 +16,9 @@ from ironcurtain_proxy.model.json import Json
 
 _log: Final = logging.getLogger(__name__)
 
-Asker: TypeAlias = Callable[[str, Mapping[str, Json], int], Awaitable[Mapping[str, object]]]
+QuestionHandler: TypeAlias = Callable[
+    [str, Mapping[str, Json], int], Awaitable[Mapping[str, object]]
+]
 """Decides on a question, sends it, and gives the `result` or `error` for the server. The last
 argument is the number of operations in progress, one of which the question belongs to."""
 
@@ -32,10 +34,10 @@ NOT_OFFERED: Final[Mapping[str, object]] = {
 _DEFECT: Final = {"error": {"code": -32603, "message": "Internal error"}}
 
 
-class OpenQuestions:
+class OpenServerQuestions:
     """The questions of one connection."""
 
-    def __init__(self, ask: Asker | None) -> None:
+    def __init__(self, ask: QuestionHandler | None) -> None:
         self._ask = ask
         self._under_way = 0
         self._open: set[anyio.CancelScope] = set()
@@ -71,7 +73,7 @@ class OpenQuestions:
 
     async def _answer(
         self,
-        ask: Asker,
+        ask: QuestionHandler,
         scope: anyio.CancelScope,
         method: str,
         params: Mapping[str, Json],

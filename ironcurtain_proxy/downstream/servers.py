@@ -1,7 +1,7 @@
 """All servers behind the proxy, and the forwarding of authorized calls to them."""
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,7 @@ from anyio.abc import TaskStatus
 from msgspec import structs
 
 from ironcurtain_proxy.downstream.gate import Gate
-from ironcurtain_proxy.downstream.greeting import Greeted
+from ironcurtain_proxy.downstream.greeting import ServerDescription
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
 from ironcurtain_proxy.downstream.orphans import become_subreaper
 from ironcurtain_proxy.downstream.resending import send_again_if_forgotten
@@ -30,7 +30,7 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
@@ -145,7 +145,7 @@ class DownstreamServers:
         but a call that is refused is lost.
 
         Returns:
-            What the agent is told when the server has not started; empty: it has.
+            The message for the agent if the server has not started; empty: it has.
 
         Raises:
             ServerUnavailableError: there is no such server.
@@ -170,7 +170,7 @@ class DownstreamServers:
         with anyio.CancelScope(deadline=self._first_wait + seconds):
             await supervisor.settled.wait()
 
-    async def introductions(self, seconds: float) -> Mapping[str, Greeted]:
+    async def introductions(self, seconds: float) -> Mapping[str, ServerDescription]:
         """The descriptions of the servers that start within some seconds."""
         with anyio.move_on_after(seconds):
             for supervisor in self._supervisors.values():
@@ -201,14 +201,14 @@ class DownstreamServers:
             return await connection.list_entries(method, keys, self._options.list_timeout)
         raise CallTimedOutError(f'server "{server}" takes too long to answer {method}')
 
-    async def forward(
+    def forward(
         self,
         call: AuthorizedCall,
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
-        opening: Opening | None = None,
-    ) -> ToolResult:
+        opening: SandboxOpening | None = None,
+    ) -> Awaitable[ToolResult]:
         """Send the call to its server and wait for the answer, which is returned unchanged.
 
         Args:
@@ -223,14 +223,24 @@ class DownstreamServers:
             DownstreamError: the server is not there, failed, or took too long.
         """
         first = self._supervisor(call.server)
-        if opening is None:
-            confinement = self._options.confinements.get(call.server)
-            if roots:
-                return await self._send_to(first, confinement, call, on_progress, roots)
-            if first.spec.remote is None:
-                return await self._send(first, confinement, call, on_progress)
-            send = partial(self._send, first, confinement, call, on_progress)
-            return await send_again_if_forgotten(first, call, send)
+        if opening is not None:
+            return self._send_to_twin(first, opening, call, on_progress, roots)
+        confinement = self._options.confinements.get(call.server)
+        if roots:
+            return self._send_to(first, confinement, call, on_progress, roots)
+        if first.spec.remote is None:
+            return self._send(first, confinement, call, on_progress)
+        send = partial(self._send, first, confinement, call, on_progress)
+        return send_again_if_forgotten(first, call, send)
+
+    async def _send_to_twin(
+        self,
+        first: Supervisor,
+        opening: SandboxOpening,
+        call: AuthorizedCall,
+        on_progress: ProgressListener | None,
+        roots: Sequence[str],
+    ) -> ToolResult:
         async with self.twins.use(first, opening) as twin:
             return await self._send_to(twin.supervisor, twin.confinement, call, on_progress, roots)
 
@@ -303,11 +313,11 @@ class DownstreamServers:
         request: AccessRequest,
         hosts: Sequence[str] = (),
         paths: Sequence[RealPath] = (),
-    ) -> Opening | str | None:
+    ) -> SandboxOpening | str | None:
         """The opening that a call needs in its server's sandbox.
 
-        None: it needs none, or the server is not confined. A text: what no approval opens, and the
-        setting that does.
+        None: it needs none, or the server is not confined. A text: access that no approval opens,
+        and the setting that does.
         """
         confinement, supervisor = self._options.confinements.get(server), self._supervisor(server)
         if confinement is None:

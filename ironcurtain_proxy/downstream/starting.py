@@ -14,7 +14,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from msgspec import Struct, field
 
-from ironcurtain_proxy.downstream.allowance import Ration
+from ironcurtain_proxy.downstream.allowance import OutputLimit
 from ironcurtain_proxy.downstream.environment import (
     child_environment,
     missing_container_variables,
@@ -37,7 +37,7 @@ from ironcurtain_proxy.sandbox.launch import Launch, confine
 _LOGGER: Final = logging.getLogger(__name__)
 
 _SAY_AGAIN: Final = 60.0
-"""Seconds between two warnings of what was ended; the session log has them all."""
+"""Seconds between two warnings of killed processes; the session log has all of them."""
 
 _DRAIN: Final = 0.5
 """Seconds to wait for the last words of a server that has ended."""
@@ -148,7 +148,7 @@ class Started(Struct, frozen=True):
 
 
 def start_server(
-    spec: ServerSpec, options: DownstreamOptions, log: SessionLog, ration: Ration
+    spec: ServerSpec, options: DownstreamOptions, log: SessionLog, ration: OutputLimit
 ) -> Started:
     """Start one server.
 

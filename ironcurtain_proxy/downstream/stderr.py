@@ -8,7 +8,7 @@ import os
 import threading
 from typing import Final
 
-from ironcurtain_proxy.downstream.allowance import Ration
+from ironcurtain_proxy.downstream.allowance import OutputLimit
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 
@@ -24,7 +24,7 @@ class StderrDrain:
     """Reads until the server and all it has started have closed their standard error."""
 
     def __init__(
-        self, server: str, fd: int, masker: Masker, log: SessionLog, ration: Ration
+        self, server: str, fd: int, masker: Masker, log: SessionLog, ration: OutputLimit
     ) -> None:
         self._server = server
         self._fd = fd

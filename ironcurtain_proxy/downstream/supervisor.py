@@ -15,10 +15,10 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.downstream.allowance import Allowance, Ration
+from ironcurtain_proxy.downstream.allowance import Allowance, OutputLimit
 from ironcurtain_proxy.downstream.connection import Connection
 from ironcurtain_proxy.downstream.environment import secrets_of
-from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted
+from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription
 from ironcurtain_proxy.downstream.left_out import LeftOut
 from ironcurtain_proxy.downstream.listeners import Listeners
 from ironcurtain_proxy.downstream.load import Load
@@ -88,13 +88,15 @@ class Supervisor:
         self._dropped = UnusableMessages(spec.name, secrets_of(spec), log)
         # Across all processes: a restart does not reset the limits.
         self._left_out = LeftOut(spec.name, log, self._pass_on_log)
-        self._ration = Ration()
+        self._ration = OutputLimit()
         self._listings = Allowance(1 / _SLOW, _LISTINGS)
         self._state: ServerState = "starting"
         self._error = ""
         self._starts = 0
         self._ready_since = math.inf
         self._started: Life | None = None
+        self.is_sandboxed = False
+        """Whether the running process is confined."""
         self._prober = Prober(spec, options)
         self._connection: Connection | None = None
         self._tools_changed = anyio.Event()
@@ -117,14 +119,9 @@ class Supervisor:
         return self._connection
 
     @property
-    def greeted(self) -> Greeted:
+    def greeted(self) -> ServerDescription:
         """The running server's description of itself; empty: it does not run."""
-        return Greeted() if self._connection is None else self._connection.greeted
-
-    @property
-    def is_sandboxed(self) -> bool:
-        """Whether the running process is confined."""
-        return self._started is not None and self._started.sandboxed
+        return ServerDescription() if self._connection is None else self._connection.greeted
 
     @property
     def load(self) -> Load | None:
@@ -162,6 +159,7 @@ class Supervisor:
         """
         if self._started is None:
             self._started = self._begin()
+            self.is_sandboxed = self._started.sandboxed
             self._starts += 1
         return self._started
 
@@ -267,6 +265,7 @@ class Supervisor:
             with anyio.CancelScope(shield=True):
                 await started.close()
             self._started = None
+            self.is_sandboxed = False
         self._last_words = self._repeated(started)
         if has_ended or not trouble:
             return f'server "{self.spec.name}" ended: {started.ending()}'

@@ -30,7 +30,7 @@ from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.supervisor import Supervisor
 from ironcurtain_proxy.downstream.working_directory import make_private
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.twin import widened
@@ -42,7 +42,7 @@ _START: Final = 60.0
 _MOST: Final = 4
 """The most second instances at a time: each needs the memory of a whole sandbox."""
 
-_TwinKey: TypeAlias = tuple[str, Opening]
+_TwinKey: TypeAlias = tuple[str, SandboxOpening]
 
 
 class Twin(Struct, eq=False):
@@ -96,7 +96,7 @@ class Twins:
             self._retire(key)
 
     @asynccontextmanager
-    async def use(self, first: Supervisor, opening: Opening) -> AsyncIterator[Twin]:
+    async def use(self, first: Supervisor, opening: SandboxOpening) -> AsyncIterator[Twin]:
         """The second instance of a server for an opening, for the time of a call.
 
         Raises:
@@ -153,7 +153,7 @@ class Twins:
             raise ServerUnavailableError(f"no second instance for the approved call: {why}")
         return twin
 
-    def _made(self, spec: ServerSpec, opening: Opening) -> Twin:
+    def _made(self, spec: ServerSpec, opening: SandboxOpening) -> Twin:
         options, state = self._options, self._options.state
         first = options.confinements.get(spec.name)
         if first is None or state is None:

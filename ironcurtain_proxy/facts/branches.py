@@ -72,9 +72,33 @@ def is_worktree(directory: str, workspace: str | None) -> bool:
     return (
         is_ours
         and os.path.realpath(target) == target
-        and _first_line(f"{target}/gitdir") == file
+        and _joined(target, _first_line(f"{target}/gitdir") or "") == file
         and _first_line(f"{target}/commondir") == "../.."
     )
+
+
+def repository_of(workspace: str) -> str | None:
+    """The `.git` directory that all worktrees of a workspace's repository share; None: unknown.
+
+    A worktree of `git worktree add` counts where both sides say so: its `.git` file leads into the
+    repository, and the repository names the file. Only who can write in the repository makes the
+    second; grants given for it cover what such a program does in the repository anyway.
+
+    Args:
+        workspace: real, absolute. A directory below the top of a worktree has none.
+    """
+    own = f"{workspace}/.git"
+    try:
+        if not stat.S_ISDIR(os.lstat(own).st_mode):
+            shared = posixpath.dirname(
+                posixpath.dirname(_git_directory(RealPath.from_text(workspace)))
+            )
+            return shared if is_worktree(workspace, workspace) else None
+    except (OSError, ValueError):
+        return None
+    # With `commondir` git would take another directory for the shared one.
+    is_whole = os.path.lexists(f"{own}/HEAD") and not os.path.lexists(f"{own}/commondir")
+    return own if is_whole else None
 
 
 def _git_directory(root: RealPath) -> str:

@@ -14,12 +14,13 @@ from typing import Final
 from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
-from ironcurtain_proxy.facts.branches import is_worktree
+from ironcurtain_proxy.facts.branches import is_worktree, repository_of
 from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.git_credentials import shows_credentials
 from ironcurtain_proxy.facts.meanings import settled
 from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks
 from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.family import Sought
+from ironcurtain_proxy.model.family import DiskLookups
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import Facts, PathValue
@@ -32,22 +33,22 @@ def _no_directory(_server: str) -> str | None:
     return None
 
 
-def _nothing_sought(_command: ParsedCommand, _place: Place) -> Sought:
-    return Sought()
+def _nothing_sought(_command: ParsedCommand, _place: Place) -> DiskLookups:
+    return DiskLookups()
 
 
 def _no_remotes(_server: str) -> GitRemotes | None:
     return None
 
 
-class Grounds(Struct, frozen=True, kw_only=True):
+class CommandContext(Struct, frozen=True, kw_only=True):
     """The environment of a session's commands."""
 
     workspace: str | None = None
     home: str | None = None
     directory: Callable[[str], str | None] = _no_directory
     """Gives the working directory of a server, by the operator's name; None: unknown."""
-    sought: Callable[[ParsedCommand, Place], Sought] = _nothing_sought
+    sought: Callable[[ParsedCommand, Place], DiskLookups] = _nothing_sought
     """The files that give a command its meaning."""
     remotes: Callable[[str], GitRemotes | None] = _no_remotes
     """Gives git as a server would run it, by the operator's name."""
@@ -59,7 +60,7 @@ class Grounds(Struct, frozen=True, kw_only=True):
     """Gives the paths in that directory that are the machine's, and not writable."""
 
 
-def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> Facts:
+def with_command(facts: Facts, argument: str, server: str, grounds: CommandContext) -> Facts:
     """The facts of a call with the command in an argument of it.
 
     Args:
@@ -76,7 +77,7 @@ def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> 
     return structs.replace(facts, command=command, place=place)
 
 
-def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str) -> Place:
+def observed(command: ParsedCommand, place: Place, grounds: CommandContext, server: str) -> Place:
     """A place, completed by what the disk shows about a command there."""
     remotes = grounds.remotes(server)
     if place.has_repository and place.directory is not None and place.branch is None:
@@ -124,19 +125,24 @@ def _changes_the_command(arguments: Arguments, command: str) -> str | None:
     return None
 
 
-def _place(facts: Facts, server: str, grounds: Grounds) -> Place:
+def _place(facts: Facts, server: str, grounds: CommandContext) -> Place:
     directory, own = _directory(facts, server, grounds), _real(grounds.own.get(server))
+    workspace = _real(grounds.workspace)
     return Place(
-        workspace=_real(grounds.workspace),
+        workspace=workspace,
         directory=directory,
         home=_real(grounds.home),
         writable=(*(() if own is None else (own,)), *grounds.own_tmp.get(server, ())),
         closed=grounds.shown.get(server, ()),
         has_repository=directory is not None and _has_repository(directory, grounds.workspace),
+        repository=None if workspace is None else repository_of(workspace),
+        shows_credentials=any(
+            shows_credentials(place) for place in {workspace, directory} if place is not None
+        ),
     )
 
 
-def _directory(facts: Facts, server: str, grounds: Grounds) -> str | None:
+def _directory(facts: Facts, server: str, grounds: CommandContext) -> str | None:
     """The directory of a command: the call's only working directory, else the server's."""
     said = [
         name

@@ -13,11 +13,10 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct, field
 
 from ironcurtain_proxy.facts.spelling import Refusal
-from ironcurtain_proxy.model.annotation import ArgumentRole, RoleSpec
+from ironcurtain_proxy.model.annotation import Roles, RoleSpec
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import ArgumentFact, TextValue, Value
 
-Roles: TypeAlias = tuple[ArgumentRole, ...]
 ReadText: TypeAlias = Callable[[str, Roles], tuple[tuple[Value, ...], str] | Refusal]
 """Reads a text by its roles. Returns its values, and the text to send."""
 

@@ -132,9 +132,9 @@ class FactReader:
         plan = self._plan(annotation)
         for argument in plan.arguments(arguments):
             value = arguments.get(argument.name)
-            if argument.reading == "git-remote":
-                awaiting.append(len(facts))
-            if argument.reading == "git-remote" or value is None:
+            if value is None or argument.reading == "git-remote":
+                if argument.reading == "git-remote":
+                    awaiting.append(len(facts))
                 facts += argument.absent
                 continue
             outcome = self._one(annotation, argument, value)

@@ -26,7 +26,7 @@ from ironcurtain_proxy.facts.entries import (
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.hosts import hosts_of
 from ironcurtain_proxy.facts.pushes import where_git_leads
-from ironcurtain_proxy.model.family import Family, Sought
+from ironcurtain_proxy.model.family import DiskLookups, Family
 from ironcurtain_proxy.model.place import Place
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
@@ -47,6 +47,9 @@ class _UnclearError(Exception):
 class _Reading(Struct):
     """The files of one digest."""
 
+    root: str | None = None
+    """The workspace, below which paths are relative in the digest: equal files of another worktree
+    are the same meaning."""
     seen: dict[str, str] = field(default_factory=dict)
     """The relevant part of each file, by path."""
 
@@ -73,23 +76,30 @@ class _Reading(Struct):
 
     def digest(self) -> str:
         """The digest."""
-        said = "\0".join(f"{path}\0{counts}" for path, counts in sorted(self.seen.items()))
+        seen = sorted([(self._relative(path), counts) for path, counts in self.seen.items()])
+        said = "\0".join(f"{path}\0{counts}" for path, counts in seen)
         return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
 
+    def _relative(self, path: str) -> str:
+        below = None if self.root is None else f"{self.root.rstrip('/')}/"
+        # No absolute path begins with a dot.
+        return f"./{path.removeprefix(below)}" if below and path.startswith(below) else path
 
-def meaning_of(family: Family, remotes: GitRemotes | None) -> str | None:
+
+def meaning_of(family: Family, remotes: GitRemotes | None, root: str | None = None) -> str | None:
     """The meaning of a family; None: unknown. Blocks; never raises.
 
     Args:
         family: one whose meaning lies in files.
         remotes: git as the server would run it.
+        root: the workspace.
     """
     try:
         if family.directory is None or os.path.realpath(family.directory) != family.directory:
             return None
         if family.defined_in[0].endswith("/.git/config"):
             return None if remotes is None else where_git_leads(family, remotes)
-        reading = _Reading()
+        reading = _Reading(root=root)
         read = _READERS.get(os.path.basename(family.defined_in[0]), _whole)  # noqa: PTH119  a text
         if read is not _whole and family.program[0].rpartition("/")[2] not in _RUNNERS[read]:
             return None
@@ -357,9 +367,11 @@ def _blocks(descriptor: int) -> Iterator[bytes]:
         yield block
 
 
-def settled(place: Place, sought: Sought, remotes: GitRemotes | None) -> Place:
+def settled(place: Place, sought: DiskLookups, remotes: GitRemotes | None) -> Place:
     """A place with the meanings of families."""
-    found = tuple([(family, meaning_of(family, remotes)) for family in sought.families])
+    found = tuple(
+        [(family, meaning_of(family, remotes, place.workspace)) for family in sought.families]
+    )
     hosts: dict[Family, tuple[str, ...]] = {}
     for family, directory in sought.reaching:
         reached = hosts_of(family, directory, place.home, remotes)

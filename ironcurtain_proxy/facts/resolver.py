@@ -26,7 +26,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
-from ironcurtain_proxy.facts.commands import Grounds, with_command
+from ironcurtain_proxy.facts.commands import CommandContext, with_command
 from ironcurtain_proxy.facts.context import NO_WORKING_DIRECTORY, ServerContexts, lacks_path
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
 from ironcurtain_proxy.facts.fingerprint import fingerprint
@@ -92,7 +92,7 @@ class ToolSource(Struct, frozen=True, kw_only=True):
     """Gives git as a server would run it, by the operator's name."""
     command_argument: Callable[[str, str], str | None] = _no_command
     """Gives the argument that holds a shell command, if the operator names one."""
-    grounds: Grounds = field(default_factory=Grounds)
+    grounds: CommandContext = field(default_factory=CommandContext)
     """The environment of commands."""
     asks_about_unknown: bool = False
     """Whether calls of tools without an annotation are read by the form of their arguments."""
@@ -235,7 +235,8 @@ class Resolver:
                 return unresolvable(problem)
         if needs_directory and arguments is call.arguments:
             return unresolvable(NO_WORKING_DIRECTORY, "git-path-enrichment-failed")
-        gathered = await self._read(call, annotation, arguments)
+        gathered = self._read_at_once(call, annotation, arguments)
+        gathered = gathered or await self._read_in_thread(call, annotation, arguments)
         context = self._contexts.of(call.server)
         return (
             replace(gathered, context=context)
@@ -295,9 +296,21 @@ class Resolver:
     async def _read(
         self, call: Operation, annotation: ToolAnnotation, arguments: Arguments
     ) -> Gathered:
+        found = self._read_at_once(call, annotation, arguments)
+        return found or await self._read_in_thread(call, annotation, arguments)
+
+    def _read_at_once(
+        self, call: Operation, annotation: ToolAnnotation, arguments: Arguments
+    ) -> Gathered | None:
+        """The facts; None: to find them may take long."""
+        if self._may_block(annotation, arguments):
+            return None
+        return self._facts.read(annotation, arguments, self._tools.remotes(call.server))
+
+    async def _read_in_thread(
+        self, call: Operation, annotation: ToolAnnotation, arguments: Arguments
+    ) -> Gathered:
         remotes = self._tools.remotes(call.server)
-        if not self._may_block(annotation, arguments):
-            return self._facts.read(annotation, arguments, remotes)
         with anyio.move_on_after(self._deadline):
             return await anyio.to_thread.run_sync(
                 self._facts.read,

@@ -55,7 +55,12 @@ class SchemaChecker:
         if validator is None:
             return compiled.problem
         given = arguments if isinstance(arguments, dict) else dict(arguments)
-        if not _fits(validator, given):
+        try:
+            fits = validator.is_valid(given)
+        except (ValueError, RecursionError):
+            # It cannot read them; `_first_problem` names the argument.
+            fits = False
+        if not fits:
             return _first_problem(validator, compiled.closed, given)
         if not annotation.arguments.keys() >= given.keys():
             return _not_annotated(annotation, given)
@@ -120,14 +125,6 @@ def _first_problem(
         said = sorted(arguments, key=lambda name: not _cannot_be_written(name, arguments[name]))
         return f'Argument "{_name(said[0])}" is nested too deeply, or holds half a character.'
     return "The arguments do not fit the tool's input schema."
-
-
-def _fits(validator: Validator, arguments: dict[str, Json]) -> bool:
-    try:
-        return validator.is_valid(arguments)
-    except (ValueError, RecursionError):
-        # It cannot read them; `_first_problem` names the argument.
-        return False
 
 
 def _cannot_be_written(name: str, value: Json) -> bool:

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ironcurtain_proxy.agent.handshake import VERSIONS
-from ironcurtain_proxy.agent.messages import Complaint, read
+from ironcurtain_proxy.agent.messages import ErrorReply, read
 from ironcurtain_proxy.front.events import MEDIA_TYPE, accepts, event_place, event_stream
-from ironcurtain_proxy.front.guard import JSON, Guard, RefusalError
+from ironcurtain_proxy.front.guard import JSON, RefusalError, RequestGuard
 from ironcurtain_proxy.front.messages import SESSION, deliver, initialize
 from ironcurtain_proxy.front.session import OWN, AgentSession
 from ironcurtain_proxy.front.sessions import Sessions
@@ -29,7 +29,7 @@ _METHODS: Final = ("GET", "POST", "DELETE")
 class Front:
     """The ASGI application."""
 
-    def __init__(self, guard: Guard, sessions: Sessions, limit: int) -> None:
+    def __init__(self, guard: RequestGuard, sessions: Sessions, limit: int) -> None:
         """Keep the parts. No session is started.
 
         Args:
@@ -91,7 +91,7 @@ class Front:
         large = self._first_large if session is None else session.reading_large
         body = await read_body(request, self._limit, large)
         found = read(body)
-        if isinstance(found, Complaint):
+        if isinstance(found, ErrorReply):
             raise RefusalError(400, found.text, code=found.code, request_id=found.id)
         if session is None:
             return await initialize(self._sessions, principal, found, body)

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
 from ironcurtain_proxy.front.guard import JSON
-from ironcurtain_proxy.front.stream import Follower, Stream
+from ironcurtain_proxy.front.stream import Stream, StreamReader
 
 MEDIA_TYPE: Final = "text/event-stream"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -47,7 +47,7 @@ def prefers_events(headers: Headers) -> bool:
 
 def event_stream(
     stream: Stream,
-    follower: Follower,
+    follower: StreamReader,
     version: str,
     headers: dict[str, str],
     first: bytes | None = None,
@@ -69,7 +69,7 @@ def event_stream(
     )
 
 
-def whole_answer(line: bytes, follower: Follower) -> Response:
+def whole_answer(line: bytes, follower: StreamReader) -> Response:
     """The response of one message, as JSON."""
     if len(line) <= _PIECE:
         follower.leave()
@@ -92,7 +92,7 @@ def _parts(line: bytes) -> Iterator[bytes]:
 
 
 async def _events(
-    stream: Stream, follower: Follower, first: bytes | None, *, is_primed: bool
+    stream: Stream, follower: StreamReader, first: bytes | None, *, is_primed: bool
 ) -> AsyncIterator[bytes]:
     last = follower.number - 1 - (first is not None)
     try:

@@ -49,7 +49,7 @@ class RefusalError(Exception):
 _NAMES: Final = (LOOPBACK, "localhost")
 
 
-class Guard:
+class RequestGuard:
     """Checks requests, and gives their principals."""
 
     def __init__(self, principals: Principals, hosts: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, GivenAnswer, Messag
 from ironcurtain_proxy.front.events import event_stream, prefers_events, whole_answer
 from ironcurtain_proxy.front.guard import JSON, RefusalError
 from ironcurtain_proxy.front.session import AgentSession
-from ironcurtain_proxy.front.sessions import Sessions, TooManyError
+from ironcurtain_proxy.front.sessions import Sessions, TooManySessionsError
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, message_id
 from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 
@@ -42,7 +42,7 @@ async def initialize(
         raise RefusalError(400, f"{SESSION} is missing: initialize first")
     try:
         session = await sessions.begin(principal)
-    except TooManyError:
+    except TooManySessionsError:
         raise _unavailable("too many sessions: end one first", found.id) from None
     except OSError:
         raise _unavailable("a session cannot be started now", found.id) from None

@@ -23,7 +23,7 @@ from ironcurtain_proxy.downstream.descriptors import raise_limit
 from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
 from ironcurtain_proxy.front.app import PATH, Front
 from ironcurtain_proxy.front.connections import FrontConnection
-from ironcurtain_proxy.front.guard import Guard, hosts_of
+from ironcurtain_proxy.front.guard import RequestGuard, hosts_of
 from ironcurtain_proxy.front.listening import LOOPBACK, listening, port_of
 from ironcurtain_proxy.front.process import ProxyProcess, command_of
 from ironcurtain_proxy.front.sessions import Sessions
@@ -98,7 +98,7 @@ async def _live(
     sessions = Sessions(
         start, max_waiting=limit + limit // 2, patience=settings.drain_seconds + _MARGIN
     )
-    guard = Guard(front.principals, hosts_of(sockets, front.public_names))
+    guard = RequestGuard(front.principals, hosts_of(sockets, front.public_names))
     server = _Server(
         uvicorn.Config(
             Front(guard, sessions, limit),

@@ -30,7 +30,7 @@ Starter = Callable[[str], Awaitable[ProxyProcess]]
 """Starts the proxy of the session of this name."""
 
 
-class TooManyError(Exception):
+class TooManySessionsError(Exception):
     """A principal has as many sessions as it may have."""
 
 
@@ -77,13 +77,13 @@ class Sessions:
         """Begin a session.
 
         Raises:
-            TooManyError: its principal has too many, or the front ends.
+            TooManySessionsError: its principal has too many, or the front ends.
             OSError: its proxy cannot be started.
         """
         own = sum(one.principal == principal for one in self._sessions.values())
         tasks = self._tasks
         if tasks is None or own + self._starting.get(principal, 0) >= MOST:
-            raise TooManyError
+            raise TooManySessionsError
         name = f"{principal}-{secrets.token_hex(16)}"
         self._starting[principal] = self._starting.get(principal, 0) + 1
         try:
@@ -92,7 +92,7 @@ class Sessions:
             self._starting[principal] -= 1
         if self._tasks is not tasks:  # the front has begun to end meanwhile
             await process.end(0)
-            raise TooManyError
+            raise TooManySessionsError
         session = AgentSession(name, principal, process, self._max_waiting)
         self._sessions[name] = session
         tasks.start_soon(self._live, session)

@@ -36,7 +36,7 @@ class Stream:
         self._sent = 0
         self._kept = 0
         self._news = anyio.Event()
-        self._follower: Follower | None = None
+        self._follower: StreamReader | None = None
 
     @property
     def sent(self) -> int:
@@ -74,7 +74,7 @@ class Stream:
         self._sent = self._first - 1
         self.end()
 
-    def follow(self, after: int = 0) -> "Follower":
+    def follow(self, after: int = 0) -> "StreamReader":
         """Take messages from now on, in place of the previous follower.
 
         Args:
@@ -82,7 +82,7 @@ class Stream:
                 counts for nothing: what was not sent follows.
         """
         after = after if after <= self.last else self._sent
-        self._follower = Follower(self, max(after + 1, self._first))
+        self._follower = StreamReader(self, max(after + 1, self._first))
         self._wake()
         return self._follower
 
@@ -92,13 +92,13 @@ class Stream:
             self._follower = None
             self._wake()
 
-    def leave(self, follower: "Follower") -> None:
+    def leave(self, follower: "StreamReader") -> None:
         """Stop taking messages."""
         self._settle(follower)
         if self._follower is follower:
             self._follower = None
 
-    async def take(self, follower: "Follower") -> bytes | None:
+    async def take(self, follower: "StreamReader") -> bytes | None:
         """The next message; None: there is no more, or another follower takes them now."""
         self._settle(follower)
         while self._follower is follower:
@@ -114,7 +114,7 @@ class Stream:
             await self._news.wait()
         return None
 
-    def _settle(self, follower: "Follower") -> None:
+    def _settle(self, follower: "StreamReader") -> None:
         """Note that a message has gone out: who took it asks for the next, or for no more."""
         number = follower.number - 1
         if number <= self._sent:
@@ -131,7 +131,7 @@ class Stream:
         self._news.set()
 
 
-class Follower:
+class StreamReader:
     """One connection that takes the messages of a stream."""
 
     def __init__(self, stream: Stream, number: int) -> None:

@@ -11,9 +11,9 @@ from msgspec import Struct
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import Budget, BudgetBook
 from ironcurtain_proxy.grants.grant_settlement import (
-    Remembering,
-    discharge,
+    NewGrantTerms,
     remembered,
+    settle_by_grants,
     tool_candidate,
 )
 from ironcurtain_proxy.grants.patterns import EscalatedCall
@@ -52,7 +52,7 @@ class Approvals(Struct, frozen=True):
 
     def look(self, claim: Claim, now: datetime) -> Cover:
         """The approvals that a call would use now: grants first, then a budget."""
-        left = discharge(claim.reasons, claim.call, self.grants, now)
+        left = settle_by_grants(claim.reasons, claim.call, self.grants, now)
         missing = frozenset([name for reason in left.open for name in reason.capabilities])
         tool = (claim.call.server, claim.call.tool)
         budget = self.budgets.find(tool, missing, now, claim.run) if missing else None
@@ -72,7 +72,7 @@ class Approvals(Struct, frozen=True):
         return cover
 
     def remember(
-        self, question: Escalation, approved: Approved, call: EscalatedCall, how: Remembering
+        self, question: Escalation, approved: Approved, call: EscalatedCall, how: NewGrantTerms
     ) -> None:
         """Remember an approval for later calls."""
         for grant in remembered(question, approved, tool_candidate(call), how):

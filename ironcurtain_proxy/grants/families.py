@@ -8,11 +8,17 @@ their meanings in files are part of the command's place, read with its facts.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from typing import Final
 
 from msgspec import Struct
 
 from ironcurtain_proxy.grants.matching import is_of
 from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall, short_path
+from ironcurtain_proxy.grants.worktrees import (
+    holds_in_worktrees,
+    in_worktree,
+    is_same_repository,
+)
 from ironcurtain_proxy.model.annotation import same_scalar
 from ironcurtain_proxy.model.family import ONLY_READS, Family
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, SameFlag
@@ -53,6 +59,7 @@ def command_candidates(
     if needed is not None and call.place.workspace is not None and _is_about_the_project(call):
         general = tuple(filter(_may_be_general, needed))
         workspace = RealPath.from_text(call.place.workspace)
+        shared = call.place.repository
         chosen = [general] if general or not needed else []
         if 1 < len(general) <= _MOST_PARTS:
             chosen += [(one,) for one in general]
@@ -62,8 +69,13 @@ def command_candidates(
                 tool=call.tool,
                 definition=call.definition,
                 workspace=workspace,
+                repository=None if shared is None else RealPath.from_text(shared),
                 families=families,
-                phrases=(phrases := described(families, workspace, home)),
+                phrases=(
+                    phrases := described(
+                        families, workspace, home, has_worktrees=shared is not None
+                    )
+                ),
                 beside=beside(call),
                 description=" and ".join(phrases) + (f" {ending}" if ending else ""),
             )
@@ -124,13 +136,18 @@ def covering(grants: Sequence[Grant], call: EscalatedCall) -> tuple[Grant, ...] 
     given = [(grant, one) for grant, one in given if _is_called_alike(one, call)]
     if not needed:
         return next(
-            ((grant,) for grant, one in given if not one.families and _is_here(one, call)), None
+            (
+                (grant,)
+                for grant, one in given
+                if not one.families and is_same_repository(one, call.place)
+            ),
+            None,
         )
     approved = {
         family: grant
         for grant, one in reversed(given)
-        for family in one.families
-        if family.is_of_remote or _is_here(one, call)
+        for said in one.families
+        if (family := in_worktree(said, one, call.place)) is not None
     }
     used = [approved.get(one) or _by_a_wider(one, approved) for one in needed]
     found = {grant.id: grant for grant in used if grant is not None}
@@ -149,11 +166,6 @@ def _by_a_wider(family: Family, approved: Mapping[Family, Grant]) -> Grant | Non
 def _may_be_general(family: Family) -> bool:
     """Whether a family may cover another command, by its meaning on the disk."""
     return family.is_general and family.meaning is not None
-
-
-def _is_here(pattern: FamilyPattern, call: EscalatedCall) -> bool:
-    """Whether a pattern was given for this project."""
-    return str(pattern.workspace) == call.place.workspace
 
 
 def _is_called_alike(pattern: FamilyPattern, call: EscalatedCall) -> bool:
@@ -242,7 +254,11 @@ def digest_of(call: EscalatedCall) -> str:
 
 
 def described(
-    families: Sequence[Family], workspace: RealPath, home: RealPath | None = None
+    families: Sequence[Family],
+    workspace: RealPath,
+    home: RealPath | None = None,
+    *,
+    has_worktrees: bool = False,
 ) -> tuple[str, ...]:
     """Families in words, a line for each: "`go test` in ~/project".
 
@@ -250,36 +266,50 @@ def described(
         families: those of one approval; none: commands that only read.
         workspace: the project.
         home: is written `~`.
+        has_worktrees: whether the approval also holds in other worktrees of its repository.
     """
-    said = [_phrase(one, str(workspace), home) for one in families]
-    return tuple(said or [f"commands that only read in {short_path(str(workspace), home)}"])
+    said = [
+        _phrase(one, _place_phrase(one, workspace, home, has_worktrees=has_worktrees))
+        for one in families
+    ]
+    where = f"{short_path(str(workspace), home)}{_WORKTREES if has_worktrees else ''}"
+    return tuple(said or [f"commands that only read in {where}"])
 
 
-def _phrase(family: Family, workspace: str, home: RealPath | None) -> str:
+_WORKTREES: Final = " and other worktrees of its repository"
+
+
+def _phrase(family: Family, place: str) -> str:
     words = [*family.program, *family.kept]
     target = ""
     if family.program[-1:] == (ONLY_READS,):
-        return _reading_phrase(family, workspace, home)
+        return _reading_phrase(family, place)
     if words[:2] in (["git", "push"], ["git", "fetch"], ["git", "pull"]):
         named = [word for word in words[2:] if not word.startswith("-")]
         target = f" to {'/'.join(named)}" if words[1] == "push" else f" from {' '.join(named)}"
         target = target if named else ""
         words = [word for word in words if word not in named]
-    place = _place_phrase(family, workspace, home)
     return f"`{_plain(family.spelled(words))}`{_plain(target)} {place}{_reach_phrase(family)}"
 
 
-def _reading_phrase(family: Family, workspace: str, home: RealPath | None) -> str:
+def _reading_phrase(family: Family, place: str) -> str:
     """`gh` commands that only read other/app (reaches api.github.com)."""
     named = [one.removeprefix("--repo=") for one in family.kept]
-    place = _plain(named[0]) if named else _place_phrase(family, workspace, home)
+    place = _plain(named[0]) if named else place
     program = family.spelled(family.program[:-1])
     return f"`{_plain(program)}` {ONLY_READS} {place}{_reach_phrase(family)}"
 
 
-def _place_phrase(family: Family, workspace: str, home: RealPath | None) -> str:
-    place = _plain(short_path(family.directory or workspace, home))
-    return f"in {place} and other clones of its remote" if family.is_of_remote else f"in {place}"
+def _place_phrase(
+    family: Family, workspace: RealPath, home: RealPath | None, *, has_worktrees: bool
+) -> str:
+    directory = family.directory or str(workspace)
+    place = f"in {_plain(short_path(directory, home))}"
+    if family.is_of_remote:
+        return f"{place} and other clones of its remote"
+    is_inside = RealPath.from_text(directory).is_within(workspace)
+    is_shared = has_worktrees and is_inside and holds_in_worktrees(family, workspace)
+    return f"{place}{_WORKTREES}" if is_shared else place
 
 
 def _reach_phrase(family: Family) -> str:

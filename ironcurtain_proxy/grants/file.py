@@ -19,7 +19,13 @@ from ironcurtain_proxy.grants.format import (
     read_grants_file,
 )
 from ironcurtain_proxy.private_directory import UnacceptableFileError, content
-from ironcurtain_proxy.private_files import held_lock, make_private_directory, write_whole
+from ironcurtain_proxy.private_files import (
+    Stamp,
+    held_lock,
+    make_private_directory,
+    stamp_of,
+    write_whole,
+)
 
 KEPT_NAME: Final = "grants.json"
 """The name of the file in the state directory."""
@@ -28,9 +34,6 @@ MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOCK_SECONDS: Final = 2.0
-
-Stamp: TypeAlias = tuple[int, ...]
-"""A stamp that changes when the file is replaced; empty: there is no file."""
 
 GrantsUpdate: TypeAlias = Callable[[tuple[KeptGrant, ...]], Iterable[KeptGrant]]
 """Gets the content of the file, and returns the new content."""
@@ -67,7 +70,7 @@ class GrantsFile:
             GrantsFileError: the disk does not answer.
         """
         try:
-            return _stamp(self.path.lstat())
+            return stamp_of(self.path.lstat())
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -97,7 +100,7 @@ class GrantsFile:
             raise self._unusable(str(error)) from None
         finally:
             os.close(descriptor)
-        return GrantsContent(read_grants_file(raw), _stamp(found))
+        return GrantsContent(read_grants_file(raw), stamp_of(found))
 
     def update(self, change: GrantsUpdate) -> GrantsContent:
         """Change the content under the lock, in a few milliseconds.
@@ -155,7 +158,3 @@ class GrantsFile:
 
     def _unusable(self, what: str) -> GrantsFileError:
         return GrantsFileError(f"remembered approvals: {self.path} {what}")
-
-
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -5,29 +5,32 @@ its content, so that entries changed by a torn write, a failing disk or an edito
 digest is no secret: a program that may write the file can add grants.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
-from math import isfinite
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import Final, assert_never
 
 import orjson
+from msgspec import UNSET, ValidationError, convert, to_builtins
 
 from ironcurtain_proxy.grants.book import Remembered
-from ironcurtain_proxy.grants.family_format import families_of, family_fields
-from ironcurtain_proxy.grants.fields import (
-    MalformedError,
-    any_text,
-    line_of,
-    moment_of,
-    object_of,
-    path_of,
-    text_of,
+from ironcurtain_proxy.grants.entry import (
+    ExactForm,
+    FamiliesForm,
+    FamilyForm,
+    FlagForm,
+    HostForm,
+    KeptEntry,
+    KeptScope,
+    PatternForm,
+    ToolForm,
+    WithinForm,
 )
 from ironcurtain_proxy.grants.patterns import HISTORY
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, RoleCategory
-from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
+from ironcurtain_proxy.model.boot_moment import BootMoment
+from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import (
     CallPattern,
     CapabilityPattern,
@@ -47,28 +50,8 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.strict_json import strict_json
 
-KeptScope: TypeAlias = Literal["project", "user"]
-"""The scope: sessions of one workspace, or all sessions of this user."""
-
 VERSION: Final = 1
 _FILE_KEYS: Final = frozenset({"version", "grants"})
-_ENTRY_KEYS: Final = frozenset(
-    {"id", "scope", "workspace", "policyVersion", "serverDigest", "createdAt", "expiresAt"}
-    | {"uses", "lastUsed", "source", "reason", "pattern", "digest"}
-)
-_ENDS: Final = "expiresInBoot"
-_BASIS: Final = "basis"
-_LATER_KEYS: Final = frozenset({_ENDS, _BASIS})
-"""Keys that are left out for unknown values, as by earlier versions."""
-_TOOL_KEYS: Final = frozenset({"kind", "server", "tool", "definition", "description"})
-_PATTERN_KEYS: Final = _TOOL_KEYS | {"constraints"}
-_FAMILY_PATTERN_KEYS: Final = _TOOL_KEYS | {"workspace", "families", "phrases", "beside"}
-_CONSTRAINT_KEYS: Final[Mapping[str, frozenset[str]]] = {
-    "within": frozenset({"kind", "role", "directory"}),
-    "host": frozenset({"kind", "role", "domain"}),
-    "exact": frozenset({"kind", "role", "value"}),
-    "flag": frozenset({"kind", "argument", "value"}),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +92,11 @@ class ReadGrants:
     """Whether another version of this program wrote it: it is neither read nor replaced."""
 
 
+def _digest(fields: Mapping[str, Json]) -> str:
+    said = {name: value for name, value in fields.items() if name != "digest"}
+    return sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
 # --- writing -------------------------------------------------------------------------------------
 
 
@@ -118,7 +106,10 @@ def grants_file_bytes(grants: Iterable[KeptGrant]) -> bytes:
     Raises:
         TypeError: a grant cannot be written; see `can_be_kept`.
     """
-    entries = [_entry(kept) for kept in grants]
+    entries = []
+    for kept in grants:
+        fields = to_builtins(_entry(kept))
+        entries.append({**fields, "digest": _digest(fields)})
     return orjson.dumps({"version": VERSION, "grants": entries}, option=orjson.OPT_INDENT_2)
 
 
@@ -133,77 +124,90 @@ def can_be_kept(kept: KeptGrant) -> bool:
         return False
 
 
-def _entry(kept: KeptGrant) -> dict[str, Json]:
-    grant = kept.remembered.grant
-    fields: dict[str, Json] = {
-        "id": grant.id,
-        "scope": kept.scope,
-        "workspace": None if kept.workspace is None else str(kept.workspace),
-        "policyVersion": kept.policy_version,
-        "serverDigest": kept.server_digest,
-        "createdAt": grant.created.isoformat(),
-        "expiresAt": None if grant.expires is None else grant.expires.isoformat(),
-        "uses": kept.remembered.uses,
-        "lastUsed": _moment_text(kept.remembered.last_used),
-        "source": grant.source,
-        "reason": grant.reason,
-        "pattern": _pattern_fields(grant.pattern),
-    }
-    if kept.ends is not None:
-        fields[_ENDS] = kept.ends.as_json()
-    if kept.basis:
-        fields[_BASIS] = kept.basis
-    return {**fields, "digest": _digest(fields)}
+def _entry(kept: KeptGrant) -> KeptEntry:
+    grant, last_used = kept.remembered.grant, kept.remembered.last_used
+    if grant.expires is None:
+        raise TypeError("it ends with its session")
+    return KeptEntry(
+        id=grant.id,
+        scope=kept.scope,
+        workspace=None if kept.workspace is None else str(kept.workspace),
+        policy_version=kept.policy_version,
+        server_digest=kept.server_digest,
+        created_at=grant.created.isoformat(),
+        expires_at=grant.expires.isoformat(),
+        uses=kept.remembered.uses,
+        last_used=None if last_used is None else last_used.isoformat(),
+        source=grant.source,
+        reason=grant.reason,
+        pattern=_pattern_form(grant.pattern),
+        expires_in_boot=UNSET if kept.ends is None else kept.ends,
+        basis=kept.basis or UNSET,
+    )
 
 
-def _moment_text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
-
-
-def _digest(fields: Mapping[str, Json]) -> str:
-    said = {name: value for name, value in fields.items() if name != "digest"}
-    return sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
-def _pattern_fields(pattern: Pattern) -> dict[str, Json]:
+def _pattern_form(pattern: Pattern) -> ToolForm | PatternForm | FamiliesForm:
     if isinstance(pattern, CapabilityPattern | CallPattern):
         # Both are approved for a session, whatever the settings say.
         raise TypeError("it is not kept")
-    fields: dict[str, Json] = {
-        "kind": _KINDS[type(pattern)],
-        "server": pattern.server,
-        "tool": pattern.tool,
-        "definition": pattern.definition,
-        "description": pattern.description,
-    }
-    if isinstance(pattern, GrantPattern):
-        fields["constraints"] = [_constraint_fields(found) for found in pattern.constraints]
-    if isinstance(pattern, FamilyPattern):
-        fields["workspace"] = str(pattern.workspace)
-        fields["families"] = [family_fields(one) for one in pattern.families]
-        fields["phrases"] = [*pattern.phrases]
-        fields["beside"] = [_constraint_fields(found) for found in pattern.beside]
-    return fields
+    tool = _tool(pattern)
+    match pattern:
+        case ToolPattern():
+            return ToolForm(**tool)
+        case GrantPattern():
+            return PatternForm(
+                **tool, constraints=[_constraint_form(c) for c in pattern.constraints]
+            )
+        case FamilyPattern():
+            return FamiliesForm(
+                **tool,
+                workspace=str(pattern.workspace),
+                repository=UNSET if pattern.repository is None else str(pattern.repository),
+                families=[_family_form(one) for one in pattern.families],
+                phrases=[*pattern.phrases],
+                beside=[
+                    FlagForm(argument=f.argument, value=_single(f.value)) for f in pattern.beside
+                ],
+            )
+        case _:
+            assert_never(pattern)
 
 
-_KINDS: Final[Mapping[type, str]] = {
-    GrantPattern: "pattern", ToolPattern: "tool", FamilyPattern: "family",
-}  # fmt: skip
+def _tool(one: ToolForm | ToolPattern | GrantPattern | FamilyPattern) -> dict[str, str]:
+    return {key: getattr(one, key) for key in ("server", "tool", "definition", "description")}
 
 
-def _constraint_fields(constraint: Constraint) -> dict[str, Json]:
+def _constraint_form(constraint: Constraint) -> WithinForm | HostForm | ExactForm | FlagForm:
     match constraint:
         case WithinDirectory(role=role, directory=directory):
-            return {"kind": "within", "role": role, "directory": str(directory)}
+            return WithinForm(role=role, directory=str(directory))
         case OnHost(role=role, domain=domain):
-            return {"kind": "host", "role": role, "domain": domain}
+            return HostForm(role=role, domain=domain)
         case ExactValue(role=role, value=value):
-            return {"kind": "exact", "role": role, "value": value}
+            return ExactForm(role=role, value=value)
         case SameFlag(argument=argument, value=flag):
-            return {"kind": "flag", "argument": argument, "value": flag}
+            return FlagForm(argument=argument, value=_single(flag))
+        case _:
+            assert_never(constraint)
+
+
+def _single(value: Json) -> str | float | bool | None:
+    if isinstance(value, list | dict):
+        raise TypeError("an argument is no single value")
+    return value
+
+
+def _family_form(family: Family) -> FamilyForm:
+    if not family.is_general or family.meaning is None or family.defined_in:
+        raise TypeError("it is not kept")
+    return convert(family, FamilyForm, from_attributes=True)
 
 
 # --- reading -------------------------------------------------------------------------------------
+
+
+class _MalformedError(ValueError):
+    """An invalid entry, with the reason."""
 
 
 def read_grants_file(raw: bytes) -> ReadGrants:
@@ -231,7 +235,7 @@ def _read_entries(entries: list[Json]) -> ReadGrants:
     for number, entry in enumerate(entries, 1):
         try:
             kept = _kept(entry)
-        except MalformedError as error:
+        except _MalformedError as error:
             problems.append(f"grant {number} is ignored: {error}")
             continue
         if found.setdefault(kept.id, kept) is not kept:
@@ -239,148 +243,116 @@ def _read_entries(entries: list[Json]) -> ReadGrants:
     return ReadGrants(tuple(found.values()), tuple(problems))
 
 
-def _kept(entry: Json) -> KeptGrant:
-    later = _LATER_KEYS & entry.keys() if isinstance(entry, dict) else frozenset()
-    fields = object_of(entry, _ENTRY_KEYS | later)
-    if _digest(fields) != fields["digest"]:
-        raise MalformedError("it was changed")
-    scope = fields["scope"]
-    if scope not in get_args(KeptScope):
-        raise MalformedError("its scope is unknown")
-    created, expires = moment_of(fields["createdAt"]), moment_of(fields["expiresAt"])
-    if expires < created:
-        raise MalformedError("it expires before it was given")
-    return KeptGrant(
-        remembered=_remembered(fields, created, expires),
-        scope=cast("KeptScope", scope),
-        workspace=_workspace(fields["workspace"], of_project=scope == "project"),
-        policy_version=text_of(fields["policyVersion"]),
-        server_digest=text_of(fields["serverDigest"]),
-        ends=_ends(fields[_ENDS]) if _ENDS in fields else None,
-        basis=text_of(fields[_BASIS]) if _BASIS in fields else "",
+def _kept(value: Json) -> KeptGrant:
+    if not isinstance(value, dict) or _digest(value) != value.get("digest"):
+        raise _MalformedError("it was changed")
+    try:
+        entry = convert({**value, "digest": ""}, KeptEntry)
+    except ValidationError as error:
+        raise _MalformedError(f"it is not of the form of a grant: {error}") from None
+    if (entry.scope == "project") != (entry.workspace is not None):
+        raise _MalformedError("its scope and its workspace contradict each other")
+    kept = KeptGrant(
+        remembered=_remembered(entry),
+        scope=entry.scope,
+        workspace=None if entry.workspace is None else _path(entry.workspace),
+        policy_version=entry.policy_version,
+        server_digest=entry.server_digest,
+        ends=entry.expires_in_boot or None,
+        basis=entry.basis or "",
     )
+    # One way to write it: paths without empty names, times in UTC in our own letters.
+    if _entry(kept) != entry:
+        raise _MalformedError("it is not written as grants are")
+    return kept
 
 
-def _ends(value: Json) -> BootMoment:
-    found = boot_moment(value)
-    if found is None:
-        raise MalformedError("its end in this boot is none")
-    return found
-
-
-def _remembered(fields: Mapping[str, Json], created: datetime, expires: datetime) -> Remembered:
-    uses, last = fields["uses"], fields["lastUsed"]
-    if not isinstance(uses, int) or isinstance(uses, bool) or uses < 0:
-        raise MalformedError("its uses are no number")
-    if (uses == 0) != (last is None):
-        raise MalformedError("its uses and its last use contradict each other")
+def _remembered(entry: KeptEntry) -> Remembered:
+    created, expires = _moment(entry.created_at), _moment(entry.expires_at)
+    if expires < created:
+        raise _MalformedError("it expires before it was given")
+    if (entry.uses == 0) != (entry.last_used is None):
+        raise _MalformedError("its uses and its last use contradict each other")
     grant = Grant(
-        id=GrantId(text_of(fields["id"])),
-        pattern=_pattern(fields["pattern"]),
+        id=GrantId(entry.id),
+        pattern=_pattern(entry.pattern),
         created=created,
-        source=text_of(fields["source"]),
-        reason=any_text(fields["reason"]),
+        source=entry.source,
+        reason=entry.reason,
         expires=expires,
     )
-    return Remembered(grant=grant, uses=uses, last_used=None if last is None else moment_of(last))
+    last_used = None if entry.last_used is None else _moment(entry.last_used)
+    return Remembered(grant=grant, uses=entry.uses, last_used=last_used)
 
 
-def _workspace(value: Json, *, of_project: bool) -> RealPath | None:
-    if not of_project:
-        if value is not None:
-            raise MalformedError("a grant for the user names a workspace")
-        return None
-    return path_of(value)
-
-
-def _pattern(value: Json) -> GrantPattern | ToolPattern | FamilyPattern:
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if kind == "tool":
-        fields = object_of(value, _TOOL_KEYS)
-        return ToolPattern(
-            server=text_of(fields["server"]),
-            tool=text_of(fields["tool"]),
-            definition=text_of(fields["definition"]),
-            description=line_of(fields["description"]),
-        )
-    if kind == "family":
-        fields = object_of(value, _FAMILY_PATTERN_KEYS)
-        families, phrases = families_of(fields)
-        beside = fields["beside"]
-        return FamilyPattern(
-            server=text_of(fields["server"]),
-            tool=text_of(fields["tool"]),
-            definition=text_of(fields["definition"]),
-            workspace=path_of(fields["workspace"]),
-            families=families,
-            phrases=phrases,
-            beside=tuple([_flag_of(one) for one in beside] if isinstance(beside, list) else ()),
-            description=line_of(fields["description"]),
-        )
-    if kind != "pattern":
-        raise MalformedError("its kind is unknown")
-    fields = object_of(value, _PATTERN_KEYS)
-    return GrantPattern(
-        server=text_of(fields["server"]),
-        tool=text_of(fields["tool"]),
-        definition=text_of(fields["definition"]),
-        constraints=_constraints(fields["constraints"]),
-        description=line_of(fields["description"]),
+def _pattern(form: ToolForm) -> GrantPattern | ToolPattern | FamilyPattern:
+    tool = _tool(form) | {"description": _line(form.description)}
+    if isinstance(form, PatternForm):
+        # INVARIANT: without a role it would speak of every call.
+        if all(isinstance(one, FlagForm) for one in form.constraints):
+            raise _MalformedError("it names nothing")
+        return GrantPattern(**tool, constraints=tuple([_constraint(c) for c in form.constraints]))
+    if not isinstance(form, FamiliesForm):
+        return ToolPattern(**tool)
+    if len(form.phrases) != max(len(form.families), 1):
+        raise _MalformedError("its families and their words differ")
+    return FamilyPattern(
+        **tool,
+        workspace=_path(form.workspace),
+        repository=_path(form.repository) if form.repository else None,
+        families=tuple([_family(one) for one in form.families]),
+        phrases=tuple([_line(one) for one in form.phrases]),
+        beside=tuple([SameFlag(one.argument, one.value) for one in form.beside]),
     )
 
 
-def _constraints(value: Json) -> tuple[Constraint, ...]:
-    found = tuple([_constraint(one) for one in value]) if isinstance(value, list) else ()
-    # INVARIANT: without a role it would speak of every call.
-    if all(isinstance(one, SameFlag) for one in found):
-        raise MalformedError("it names nothing")
-    return found
+def _constraint(form: WithinForm | HostForm | ExactForm | FlagForm) -> Constraint:
+    match form:
+        case WithinForm():
+            directory = _path(form.directory)
+            if not directory.parts:
+                raise _MalformedError("it speaks of everything")
+            return WithinDirectory(_role(form.role, "path"), directory)
+        case HostForm():
+            return OnHost(_role(form.role, "url"), form.domain)
+        case ExactForm():
+            return ExactValue(_role(form.role, "path", "identifier"), form.value)
+        case FlagForm():
+            return SameFlag(form.argument, form.value)
+        case _:
+            assert_never(form)
 
 
-def _constraint(value: Json) -> Constraint:
-    kind = value.get("kind") if isinstance(value, dict) else None
-    read = _READERS.get(kind) if isinstance(kind, str) else None
-    if read is None or not isinstance(kind, str):
-        raise MalformedError("a condition is of no known kind")
-    return read(object_of(value, _CONSTRAINT_KEYS[kind]))
+def _family(form: FamilyForm) -> Family:
+    if form.directory is not None and str(_path(form.directory)) != form.directory:
+        raise _MalformedError("a path is not a real one")
+    return convert(form, Family, from_attributes=True)
 
 
-def _within(fields: Mapping[str, Json]) -> Constraint:
-    directory = path_of(fields["directory"])
-    if not directory.parts:
-        raise MalformedError("it speaks of everything")
-    return WithinDirectory(_role(fields["role"], "path"), directory)
+def _role(role: ArgumentRole, *categories: RoleCategory) -> ArgumentRole:
+    if role in HISTORY or ROLE_TRAITS[role].category not in categories:
+        raise _MalformedError("a role cannot be remembered so")
+    return role
 
 
-def _host(fields: Mapping[str, Json]) -> Constraint:
-    return OnHost(_role(fields["role"], "url"), text_of(fields["domain"]))
+def _path(text: str) -> RealPath:
+    path = RealPath.from_text(text)
+    if not {".", ".."}.isdisjoint(path.parts):
+        raise _MalformedError("a path is not a real one")
+    return path
 
 
-def _exact(fields: Mapping[str, Json]) -> Constraint:
-    return ExactValue(_role(fields["role"], "path", "identifier"), text_of(fields["value"]))
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise _MalformedError("its description is no line")
+    return text
 
 
-def _flag_of(value: Json) -> SameFlag:
-    return _flag(object_of(value, _CONSTRAINT_KEYS["flag"]))
-
-
-def _flag(fields: Mapping[str, Json]) -> SameFlag:
-    value = fields["value"]
-    if isinstance(value, list | dict) or (isinstance(value, float) and not isfinite(value)):
-        raise MalformedError("an argument is no single value")
-    return SameFlag(any_text(fields["argument"]), value)
-
-
-_READERS: Final[Mapping[str, Callable[[Mapping[str, Json]], Constraint]]] = {
-    "within": _within,
-    "host": _host,
-    "exact": _exact,
-    "flag": _flag,
-}
-
-
-def _role(value: Json, *categories: RoleCategory) -> ArgumentRole:
-    for role, traits in ROLE_TRAITS.items():
-        if role == value and role not in HISTORY and traits.category in categories:
-            return role
-    raise MalformedError("a role cannot be remembered so")
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise _MalformedError("a time is no time") from None
+    if moment.utcoffset() != timedelta(0):
+        raise _MalformedError("a time is not in UTC")
+    return moment

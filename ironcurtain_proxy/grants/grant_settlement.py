@@ -31,19 +31,19 @@ from ironcurtain_proxy.model.grant import (
 from ironcurtain_proxy.model.question import visible
 
 
-class Discharged(Struct, frozen=True):
+class SettledByGrants(Struct, frozen=True):
     """The remaining reasons, and the grants that settled the others."""
 
     open: tuple[OriginReason, ...]
     grants: tuple[Grant, ...]
 
 
-def discharge(
+def settle_by_grants(
     reasons: Iterable[OriginReason],
     call: EscalatedCall,
     book: GrantBook,
     now: datetime,
-) -> Discharged:
+) -> SettledByGrants:
     """Remove the settled reasons. Of several capabilities, the missing ones remain.
 
     Args:
@@ -55,27 +55,27 @@ def discharge(
     reasons = tuple(reasons)
     if any(reason.origin == "secrets" for reason in reasons):
         # INVARIANT: nobody who approved such calls before saw this secret.
-        return Discharged(reasons, ())
+        return SettledByGrants(reasons, ())
     if call.command is not None:
         covered = book.find_command(call, now)
         if covered is not None:
-            return Discharged((), covered)
+            return SettledByGrants((), covered)
         if is_never_general(call):
             # INVARIANT: a grant of a whole tool does not cover a forced push.
-            return Discharged(reasons, ())
+            return SettledByGrants(reasons, ())
     if is_never_remembered(call):
         # INVARIANT: a call that deletes unnamed things is asked about each time.
-        return Discharged(reasons, ())
+        return SettledByGrants(reasons, ())
     whole = book.find_call(call, now)
     if whole is not None:
-        return Discharged((), (whole,))
+        return SettledByGrants((), (whole,))
     still_open: list[OriginReason] = []
     used: dict[GrantId, Grant] = {}
     for reason in reasons:
         left, found = _settled(reason, call, book, now)
         still_open += left
         used.update({grant.id: grant for grant in found})
-    return Discharged(tuple(still_open), tuple(used.values()))
+    return SettledByGrants(tuple(still_open), tuple(used.values()))
 
 
 def _settled(
@@ -109,7 +109,7 @@ def _less(reason: OriginReason, settled: Collection[Capability]) -> list[OriginR
     return [asked_before(reason.profile, missing)] if missing else []
 
 
-def without(
+def reasons_left(
     reasons: Iterable[OriginReason], approved: Sequence[OriginReason]
 ) -> tuple[OriginReason, ...]:
     """The reasons of a call that are not approved; empty: all are."""
@@ -138,7 +138,7 @@ def tool_candidate(call: EscalatedCall) -> ToolPattern | None:
     )
 
 
-class Remembering(Struct, frozen=True, kw_only=True):
+class NewGrantTerms(Struct, frozen=True, kw_only=True):
     """The values of new grants besides their patterns."""
 
     new_id: Callable[[], str]
@@ -149,7 +149,7 @@ class Remembering(Struct, frozen=True, kw_only=True):
 
 
 def remembered(
-    question: Escalation, approved: Approved, tool: ToolPattern | None, how: Remembering
+    question: Escalation, approved: Approved, tool: ToolPattern | None, how: NewGrantTerms
 ) -> tuple[Grant, ...]:
     """The grants that follow from an approval, each origin by its own rule.
 
@@ -181,7 +181,7 @@ def remembered(
 
 
 def _grants(
-    patterns: Mapping[Pattern, str], question: Escalation, how: Remembering
+    patterns: Mapping[Pattern, str], question: Escalation, how: NewGrantTerms
 ) -> tuple[Grant, ...]:
     """A grant for each pattern, with the reason of the question."""
     return tuple(

@@ -14,9 +14,10 @@ import anyio
 from anyio import to_thread
 
 from ironcurtain_proxy.grants.book import Remembered
+from ironcurtain_proxy.grants.entry import KeptScope
 from ironcurtain_proxy.grants.families import is_of_remote
-from ironcurtain_proxy.grants.file import GrantsContent, GrantsFile, GrantsFileError, Stamp
-from ironcurtain_proxy.grants.format import KeptGrant, KeptScope, can_be_kept
+from ironcurtain_proxy.grants.file import GrantsContent, GrantsFile, GrantsFileError
+from ironcurtain_proxy.grants.format import KeptGrant, can_be_kept
 from ironcurtain_proxy.model.boot_moment import BootMoment
 from ironcurtain_proxy.model.grant import (
     CallPattern,
@@ -27,6 +28,7 @@ from ironcurtain_proxy.model.grant import (
 )
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.private_files import Stamp
 from ironcurtain_proxy.steady_clock import TOLERANCE, in_this_boot, on_the_wall
 from ironcurtain_proxy.steady_clock import seconds_left as until
 
@@ -51,6 +53,8 @@ class Circumstances:
     """SHA-256 of each server's start, by the operator's name."""
     lifetime: timedelta
     """The scope of kept grants."""
+    repository: RealPath | None = None
+    """The `.git` directory that the workspace shares with other worktrees."""
 
     def kept(self, remembered: Remembered) -> KeptGrant | None:
         """The kept form of a grant; None: it ends with the session.
@@ -80,9 +84,8 @@ class Circumstances:
         here = kept.workspace == self.workspace and self.workspace is not None
         grant = kept.remembered.grant
         pattern = grant.pattern
-        if isinstance(pattern, FamilyPattern) and is_of_remote(pattern):
-            # Its project is the remote repository: whether it is this one is compared with a call.
-            here = self.workspace is not None
+        if isinstance(pattern, FamilyPattern):
+            here = here or self._is_of_this_project(pattern)
         fits = here if kept.scope == "project" else self.scope == "user"
         return (
             fits
@@ -103,10 +106,14 @@ class Circumstances:
         return kept.basis == self.basis(pattern.server, pattern.tool)
 
     def _is_of_this_project(self, pattern: Pattern) -> bool:
-        # Families speak of files of one project, whatever the scope.
-        if not isinstance(pattern, FamilyPattern) or is_of_remote(pattern):
+        # Families speak of files of one project, whatever the scope. The project of some is the
+        # remote repository: whether it is this one is compared with a call.
+        if not isinstance(pattern, FamilyPattern):
             return True
-        return pattern.workspace == self.workspace
+        if is_of_remote(pattern):
+            return self.workspace is not None
+        is_worktree = pattern.repository is not None and pattern.repository == self.repository
+        return pattern.workspace == self.workspace or is_worktree
 
     def restored(self, kept: KeptGrant) -> Remembered:
         """A kept grant for the book, with the shorter of its own and the configured lifetime."""

@@ -6,20 +6,23 @@ a timer for each as much again.
 
 import asyncio  # noqa: TID251  futures and timers, see above
 import math
-from typing import Generic, TypeVar
+from collections.abc import Awaitable
+from typing import Final, Generic, TypeVar
 
-from ironcurtain_proxy.jsonrpc.batch import Prompt
+from ironcurtain_proxy.jsonrpc.batch import PromptFuture
 
 _Answer = TypeVar("_Answer")
+
+_NOBODY: Final = (None, 0.0)
 
 
 class Answers(Generic[_Answer]):
     """The unanswered requests."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, asyncio.Future[_Answer]] = {}
+        self._waiting: dict[int, tuple[PromptFuture[_Answer], float]] = {}
+        """The wait for each answer, and the time of its deadline."""
         self._last_id = 0
-        self._deadlines: dict[int, float] = {}
         self._looks_at = math.inf
         """The time of the next check for passed deadlines."""
 
@@ -34,36 +37,30 @@ class Answers(Generic[_Answer]):
         """The id of the only waiting request; None if there are several or none."""
         return next(iter(self._waiting)) if len(self._waiting) == 1 else None
 
-    def expect(self) -> int:
-        """Register a fresh id. The caller must call `wait` afterwards."""
-        self._last_id += 1
-        self._waiting[self._last_id] = Prompt(loop=asyncio.get_running_loop())
-        return self._last_id
+    def expect(self, seconds: float) -> tuple[int, Awaitable[_Answer]]:
+        """Register a request.
 
-    async def wait(self, request_id: int, seconds: float) -> _Answer:
-        """Wait for the answer. The id is removed afterwards in any case.
-
-        Raises:
-            TimeoutError: no answer came within `seconds`.
-            Exception: the error given to `fail` or `fail_all`.
+        Returns:
+            A fresh id, and its answer. Awaited, the answer raises `TimeoutError` if none came
+            within `seconds`, or the error given to `fail` or `fail_all`. Whoever does not await
+            it to the end calls `forget`.
         """
-        waiter = self._waiting[request_id]
-        loop = waiter.get_loop()
-        self._deadlines[request_id] = deadline = loop.time() + seconds
+        loop = asyncio.get_running_loop()
+        self._last_id = request_id = self._last_id + 1
+        waiter: PromptFuture[_Answer] = PromptFuture(loop=loop)
+        deadline = loop.time() + seconds
+        self._waiting[request_id] = waiter, deadline
         if deadline < self._looks_at:
             self._look_again(loop, deadline)
-        try:
-            return await waiter
-        finally:
-            del self._waiting[request_id], self._deadlines[request_id]
+        return request_id, waiter
 
     def forget(self, request_id: int) -> None:
-        """Remove a request that could not be sent."""
-        del self._waiting[request_id]
+        """Remove a request that could not be sent, or whose wait was cancelled."""
+        self._waiting.pop(request_id, None)
 
     def settle(self, request_id: int, answer: _Answer) -> bool:
         """Give an answer to its waiting task. False: no task waits for it."""
-        waiter = self._waiting.get(request_id)
+        waiter, _ = self._waiting.pop(request_id, _NOBODY)
         if waiter is None or waiter.done():
             return False
         waiter.set_result(answer)
@@ -73,7 +70,7 @@ class Answers(Generic[_Answer]):
         """End one wait with an error. False: no task waits for it."""
         if not isinstance(request_id, int):
             return False
-        waiter = self._waiting.get(request_id)
+        waiter, _ = self._waiting.pop(request_id, _NOBODY)
         if waiter is None or waiter.done():
             return False
         waiter.set_exception(error)
@@ -81,9 +78,8 @@ class Answers(Generic[_Answer]):
 
     def fail_all(self, error: Exception) -> None:
         """End every wait with an error: no answer can come any more."""
-        for waiter in list(self._waiting.values()):
-            if not waiter.done():
-                waiter.set_exception(error)
+        for request_id in list(self._waiting):
+            self.fail(request_id, error)
 
     def _look_again(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         self._looks_at = when
@@ -94,10 +90,10 @@ class Answers(Generic[_Answer]):
         if planned != self._looks_at:
             return
         now = max(loop.time(), planned)
-        passed = [one for one, deadline in self._deadlines.items() if deadline <= now]
+        passed = [one for one, (_, deadline) in self._waiting.items() if deadline <= now]
         for request_id in passed:
             self.fail(request_id, TimeoutError())
-        left = [deadline for deadline in self._deadlines.values() if deadline > now]
+        left = [deadline for _, deadline in self._waiting.values() if deadline > now]
         self._looks_at = math.inf
         if left:
             self._look_again(loop, min(left))

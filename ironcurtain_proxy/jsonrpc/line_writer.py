@@ -14,6 +14,8 @@ _PIECE: Final = 1 << 20
 """The bytes that a pipe takes at once. A transport copies the rest again and again, so it never
 gets more."""
 
+_CLOSED: Final = "the pipe is closed"
+
 _LOOK_AGAIN: Final = 0.01
 """Seconds. asyncio reports space in a pipe before the rest is written."""
 
@@ -48,24 +50,35 @@ class LineWriter(asyncio.Protocol):
             return 0
         return self._transport.get_write_buffer_size() + self._kept_bytes + self._left_bytes
 
-    def write(self, *parts: bytes) -> None:
+    def write(self, line: bytes) -> None:
         """Accept a line (with its newline) without waiting; the caller watches `backlog`.
-
-        Args:
-            parts: the line, in as many parts as it was made of.
 
         Raises:
             BrokenPipeError: the other side has closed the pipe, or we have.
         """
-        transport, batch = self._transport, self._batch
+        batch, transport, size = self._batch, self._transport, len(line)
         if transport is None or transport.is_closing():
-            raise BrokenPipeError("the pipe is closed")
-        if len(parts) == 1 and batch is not None and batch.is_open and len(parts[0]) < _KEPT:
+            raise BrokenPipeError(_CLOSED)
+        if size >= _KEPT:
+            self.write_parts(line)
+        elif batch is not None and batch.is_open:
             if not self._kept:
                 batch.send_at_end(self._send_kept)
-            self._kept += parts
-            self._kept_bytes += len(parts[0])
-            return
+            self._kept.append(line)
+            self._kept_bytes += size
+        elif self._kept or self._left:
+            self.write_parts(line)
+        else:
+            transport.write(line)
+
+    def write_parts(self, *parts: bytes) -> None:
+        """Accept a line, in as many parts as it was made of, and send it before the batch ends.
+
+        Raises:
+            BrokenPipeError: the other side has closed the pipe, or we have.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise BrokenPipeError(_CLOSED)
         if self._kept:
             self._send_kept()
         for part in parts:
@@ -183,4 +196,4 @@ class LineWriter(asyncio.Protocol):
         self._closed.set()
         for waiter in self._waiters:
             if not waiter.done():
-                waiter.set_exception(BrokenPipeError("the pipe is closed"))
+                waiter.set_exception(BrokenPipeError(_CLOSED))

@@ -120,6 +120,8 @@ class LineReader(asyncio.Protocol):
                 self._take(lines)
         else:
             self._take(lines)
+        if not self._lines:
+            return
         if self._transport is not None and not self._paused and self._is_full():
             self._paused = True
             self._transport.pause_reading()
@@ -139,10 +141,14 @@ class LineReader(asyncio.Protocol):
 
     def _take(self, lines: list[bytes]) -> None:
         if len(lines) > 1:
-            self._finish_line(lines[0])
+            if self._size or self._oversize is not None:
+                self._finish_line(lines[0])
+            else:
+                self._put(lines[0])
             for line in filter(None, lines[1:-1]):
                 self._put(line)
-        self._begin_line(lines[-1])
+        if lines[-1]:
+            self._begin_line(lines[-1])
 
     def _begin_line(self, part: bytes) -> None:
         if self._oversize is not None:
@@ -179,30 +185,31 @@ class LineReader(asyncio.Protocol):
         self._parts, self._partial, self._size = [], bytearray(), 0
 
     def _finish_line(self, part: bytes) -> None:
-        if self._size or self._oversize is not None:
-            self._begin_line(part)
-            self._end_partial()
-            part = b"".join(self._parts)
-            self._forget_parts()
-            if self._reads_much:
-                self._read_much(is_large=False)
+        """End the line that earlier reads began."""
+        self._begin_line(part)
+        self._end_partial()
+        line = b"".join(self._parts)
+        self._forget_parts()
+        if self._reads_much:
+            self._read_much(is_large=False)
         if self._oversize is None:
-            self._put(part)
+            self._put(line)
         else:
             self._lines.append(self._oversize.line())
             self._oversize = None
 
     def _put(self, line: bytes) -> None:
-        if len(line) > self._max_line:
+        size, waiter = len(line), self._waiter
+        if size > self._max_line:
             edges = _Edges()
             edges.add(line)
             self._lines.append(edges.line())
         elif line and not line.isspace():
-            is_idle = not self._lines and self._waiter is not None and not self._waiter.done()
+            is_idle = waiter is not None and not self._lines and not waiter.done()
             if is_idle and self._taker is not None and self._taker(line):
                 return
             self._lines.append(line)
-            self._queued_bytes += len(line)
+            self._queued_bytes += size
 
     def _is_full(self) -> bool:
         return len(self._lines) >= _QUEUED_LINES or self._queued_bytes >= _QUEUED_BYTES

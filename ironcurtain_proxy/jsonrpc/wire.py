@@ -54,4 +54,4 @@ class LineSink(Protocol):
         """Accept a line (with its newline) without waiting; raises `BrokenPipeError`."""
 
     def abort(self) -> None:
-        """Close now; what was accepted but not sent is lost."""
+        """Close now; lines that were accepted and not sent are lost."""

@@ -1,15 +1,15 @@
 """The life of a call, from its arrival to its reply.
 
-- `calls`: what the agent's calls are handed to. `mediator`: all steps; begin to read here.
-- `judge`: policy and overlay, asked together. `in_force`: the policy that they ask;
-  `policy_changes`: what becomes of calls on their way when it changes.
+- `calls`: the entry for the agent's calls. `mediator`: all steps of a call; begin to read here.
+- `judge`: the decision of policy and overlay together. `in_force`: the current policy;
+  `policy_changes`: calls in progress are judged again when the policy changes.
 - `journal`: the records.
-- `server_questions`: what servers ask of the user, and requests that nobody serves.
+- `server_questions`: questions of servers to the user, and requests that are not served.
 - `operations`: resources, prompts, completions and subscriptions.
-- `outcome`: answers of servers. `results`: what is changed of them.
-- `escalated`, `question`, `refusals`, `unattended`: a call that somebody is asked about, what is
-  asked, what becomes of a call that is not approved, and who hears that nobody reviews.
-- `containing`: points of the workspace before calls, and the look after them.
+- `outcome`: answers of servers. `results`: the changes of answers that the operator wants.
+- `escalated`: a call with a question. `question`: the question itself. `refusals`: a call that was
+  not approved. `unattended`: a notice that no reviewer can be reached.
+- `containing`: a point of the workspace before a call, and an inspection after it.
 - `plans`, `own_tools`: announced plans, and the proxy's own tools.
 - `session`: these parts, joined for one session. `rehearsal`: the same judgement for `explain`.
 """

@@ -40,7 +40,8 @@ class Calls:
     ) -> Reply:
         """Carry one call from its arrival to its reply."""
         grants = self.grants
-        grants.take_back()
+        if grants.persisted is not None:
+            grants.take_back()
         if "task" in params:
             return await self._refuse_task(exposed_name, params)
         if self.own.has(exposed_name):
@@ -57,7 +58,7 @@ class Calls:
         return reply
 
     async def _refuse_task(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
-        """Refuse a call that is to go on after its answer: nobody would see how it ended."""
+        """Refuse a call that asks to continue as a task: its end could not be recorded."""
         found = self.tools.find(exposed_name)
         case = self.journal.open(exposed_name, params, found, decision=Deny(NO_TASKS))
         return await self.journal.guard(case, self.journal.refuse(case, "policy", NO_TASKS))

@@ -17,7 +17,7 @@ restored that could act outside the sandbox, until a person has looked.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -25,7 +25,7 @@ import anyio
 from msgspec import Struct
 
 from ironcurtain_proxy.approval.containment import (
-    Considered,
+    ContainmentInput,
     hosts_of,
     may_change,
     why_asked,
@@ -40,12 +40,12 @@ from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import CONTAINMENT
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.ports import Containment, World
 
@@ -62,7 +62,7 @@ _MOST_NAMED: Final = 50
 
 
 class _Marked(Struct, frozen=True):
-    """The point of a call, and what the call may change as far as anybody knows."""
+    """The point of a call, and the paths that the call is known to change."""
 
     point: PointId
     workspace: RealPath
@@ -115,17 +115,17 @@ class Containing:
         roots = self.world.facts.roots(facts.request, directories)
         return Consent(reasons=case.judged.reasons, roots=roots)
 
-    def opening(self, case: Case, facts: Facts) -> Opening | str | None:
-        """The access that a call needs beyond its sandbox; a text: what no approval can grant."""
+    def opening(self, case: Case, facts: Facts) -> SandboxOpening | str | None:
+        """The access that a call needs beyond its sandbox; a text: no approval grants it."""
         hosts = [*hosts_of(facts), *facts.place.every_host(), self._tried_host(case)]
         return self._opening(case, facts, hosts, written_outside(facts))
 
     def _opening(
         self, case: Case, facts: Facts, hosts: Sequence[str], paths: Sequence[RealPath]
-    ) -> Opening | str | None:
+    ) -> SandboxOpening | str | None:
         return self.world.servers.opening(case.call.server, facts.request, hosts, paths)
 
-    def approved(self, case: Case, facts: Facts) -> Opening | None:
+    def approved(self, case: Case, facts: Facts) -> SandboxOpening | None:
         """The access beyond the sandbox that was approved for a call about to be forwarded."""
         settlement = case.settlement
         if settlement is None or settlement.decided_by == CONTAINMENT:
@@ -140,7 +140,7 @@ class Containing:
             hosts.append(self._shown.get(case.call.request_id, ""))
         paths = () if is_by_itself(settlement.decided_by) else written_outside(facts)
         found = self._opening(case, facts, hosts, paths)
-        if not isinstance(found, Opening):
+        if not isinstance(found, SandboxOpening):
             return None
         case.note_instead("opened", list(found.words()))
         return replace(found, for_later=settlement.decided_by.startswith("grant:"))
@@ -171,17 +171,24 @@ class Containing:
         must_have_point = must_have_point or (case.held and case.question is None)
         return not must_have_point or case.call.request_id in self._points
 
-    async def watch(self, case: Case, send: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    def watch(self, case: Case, sent: Awaitable[ToolResult]) -> Awaitable[ToolResult]:
         """Forward a call, then inspect what it left behind, even if it failed or was withdrawn."""
+        if self.world.lookout is None and case.call.request_id not in self._points:
+            return sent
+        return self._watch(case, sent)
+
+    async def _watch(self, case: Case, sent: Awaitable[ToolResult]) -> ToolResult:
         try:
-            result = await send()
-            self._note_attempt(case, result)
-            return result
+            return await sent
         finally:
-            if self.world.lookout is not None or self._points:
-                with anyio.CancelScope(shield=True):
-                    await self._look(case)
-                    await self.settle(case)
+            with anyio.CancelScope(shield=True):
+                await self._look(case)
+                await self.settle(case)
+
+    def note_attempt(self, case: Case, host: str) -> None:
+        """Note the host that the sandbox kept a call from."""
+        if len(self._tried) < _MOST_TRIED:
+            self._tried[self.world.facts.fingerprint(case.call, case.arguments)] = host
 
     def can_be_repeated(self, case: Case, facts: Facts, result: ToolResult) -> bool:
         """Whether a call was done, stayed on this machine, and has its point."""
@@ -227,7 +234,7 @@ class Containing:
         if not on.is_same_workspace():
             return "the workspace is another directory than at the start"
         walls = await self.world.servers.walls(case.call.server)
-        about = Considered(
+        about = ContainmentInput(
             facts=facts,
             judged=case.judged,
             workspace=workspace,
@@ -256,7 +263,7 @@ class Containing:
                 return no_point or self._said(open_to)
         return None
 
-    def _said(self, unheld: Sequence[Unheld]) -> str:
+    def _said(self, unheld: Sequence[PathNotHeld]) -> str:
         named = ", ".join(map(str, unheld[:_MOST_SAID]))
         more = f" and {len(unheld) - _MOST_SAID} more" if len(unheld) > _MOST_SAID else ""
         if not self._has_advised:
@@ -268,14 +275,14 @@ class Containing:
             )
         return f"what it may delete could not be brought back: {named}{more}"
 
-    async def _unheld(self, path: RealPath) -> tuple[Unheld, ...]:
+    async def _unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
         timeline = self.world.timeline
         try:
             if timeline is not None:
                 return await timeline.unheld(path)
         except Exception:  # noqa: BLE001  what cannot be found out is asked about
             _log.exception("the timeline does not say what it holds")
-        return (Unheld(path, "the timeline met a fault"),)
+        return (PathNotHeld(path, "the timeline met a fault"),)
 
     async def _walls_hold(self, case: Case, on: Containment) -> bool:
         walls, workspace = await self.world.servers.walls(case.call.server), self.policy.workspace
@@ -301,13 +308,6 @@ class Containing:
         self._points[call.request_id] = _Marked(point, workspace, _announced(announced, facts))
         case.note(("point", point))
         return None
-
-    def _note_attempt(self, case: Case, result: ToolResult) -> None:
-        if not result.refused_host:
-            return
-        if len(self._tried) < _MOST_TRIED:
-            key = self.world.facts.fingerprint(case.call, case.arguments)
-            self._tried[key] = result.refused_host
 
     async def _look(self, case: Case) -> None:
         if self.world.lookout is None:

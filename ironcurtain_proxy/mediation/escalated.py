@@ -12,9 +12,9 @@ from msgspec import Struct
 from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
 from ironcurtain_proxy.decision.prior_consent import goes_by_name
 from ironcurtain_proxy.grants.claims import Approvals, Claim
-from ironcurtain_proxy.grants.grant_settlement import Remembering, without
+from ironcurtain_proxy.grants.grant_settlement import NewGrantTerms, reasons_left
 from ironcurtain_proxy.grants.patterns import EscalatedCall
-from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
+from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_about
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
@@ -65,7 +65,7 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
                 held=case.held,
                 goes_by_name=goes_by_name(facts.request, self.frame.in_force.policy),
             ),
-            reasons=without(case.judged.reasons, approved),
+            reasons=reasons_left(case.judged.reasons, approved),
             run=case.arrival.run,
         )
 
@@ -87,7 +87,7 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
     ) -> Escalation:
         """The question for a reviewer, with `besides` as additional explanation."""
         return question_about(
-            Posed(
+            QuestionInput(
                 id=self.ids.new_escalation(),
                 now=self.clock.steady(),
                 call=case.call,
@@ -103,14 +103,14 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
         )
 
     def accept(self, case: Case, question: Escalation, approved: Approved, claim: Claim) -> None:
-        """Accept an approval; what it remembers holds from now on."""
+        """Accept an approval; the grants that it creates hold from now on."""
         now = self.clock.steady()
-        how = Remembering(new_id=self.ids.new, now=now, ttl=self.grant_ttl)
+        how = NewGrantTerms(new_id=self.ids.new, now=now, ttl=self.grant_ttl)
         self.approvals.remember(question, approved, claim.call, how)
         case.settle(by_reviewer(approved, question.id))
 
     def use(self, case: Case, claim: Claim) -> bool:
-        """Use earlier approvals. False: they no longer cover what the reviewer did not approve."""
+        """Use earlier approvals. False: they no longer cover all that the reviewer left to them."""
         cover = self.approvals.use(claim, self.clock.steady())
         if cover.open:
             return False

@@ -21,15 +21,15 @@ from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import DEFECT, WITHDRAWN
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judged
-from ironcurtain_proxy.model.operation import Asked, Operation
+from ironcurtain_proxy.model.judgement import Judgement
+from ironcurtain_proxy.model.operation import Operation, ParsedRequest
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.ports import Aftermath, Clock, IdSource, Recorder
+from ironcurtain_proxy.ports import Clock, IdSource, OutcomeListener, Recorder
 
 _log = logging.getLogger(__name__)
 
-_UNJUDGED: Final = Judged(decision=Deny(DEFECT))
+_UNJUDGED: Final = Judgement(decision=Deny(DEFECT))
 """The decision on a call to a known tool until it is judged."""
 
 UNKNOWN: Final = "the outcome of the call is not known"
@@ -53,7 +53,7 @@ class Journal:
     in_force: PolicyInForce
     is_sandboxed: Callable[[str], bool]
     """Tells whether the process that serves a server now is confined."""
-    aftermath: Aftermath | None = None
+    aftermath: OutcomeListener | None = None
     named_meta: frozenset[str] = frozenset()
     """The keys of `_meta` that the operator forwards to servers."""
     hosts: Mapping[str, str] = field(default_factory=dict)
@@ -75,8 +75,8 @@ class Journal:
         Args:
             exposed_name: the tool's name as the agent used it.
             params: the raw `params`; `arguments`, if there, is an object.
-            found: the server and the tool it stands for; None: there is none.
-            decision: what holds until the call is judged; None: that it is denied.
+            found: the server and the tool of that name; None: no tool has it.
+            decision: the decision until the call is judged; None: a denial.
             run: the run of the composite tool that the call is a step of.
         """
         given = params.get("arguments")
@@ -93,18 +93,18 @@ class Journal:
         )
         judged = _UNJUDGED
         if decision is not None:
-            judged = Judged(decision=decision)
+            judged = Judgement(decision=decision)
         elif found is None:
             ground = Ground("unknown-tool", f"Unknown tool: {exposed_name[:200]}")
-            judged = Judged(decision=Deny(ground))
+            judged = Judgement(decision=Deny(ground))
         return self._case(call, judged, run)
 
-    def open_operation(self, asked: Asked) -> Case:
+    def open_operation(self, asked: ParsedRequest) -> Case:
         """Open the record of an operation other than a tool call."""
         operation = operation_of(asked, self.ids.new(), self.named_meta)
         return self._case(operation, _UNJUDGED, None)
 
-    def _case(self, call: Operation, judged: Judged, run: GrantId | None) -> Case:
+    def _case(self, call: Operation, judged: Judgement, run: GrantId | None) -> Case:
         return Case(
             arrival=Arrival(
                 call=call,
@@ -174,7 +174,7 @@ class Journal:
         return self._end_of_asked(case, self.aftermath, case.question, summary)
 
     async def _end_of_asked(
-        self, case: Case, aftermath: Aftermath, question: EscalationId, summary: ResultSummary
+        self, case: Case, aftermath: OutcomeListener, question: EscalationId, summary: ResultSummary
     ) -> bool:
         # Neither a withdrawal by the agent nor a failing note may leave the call without its
         # outcome.
@@ -184,7 +184,7 @@ class Journal:
         return written  # noqa: RET504  mypy takes the scope for one that may swallow errors
 
     async def _note(
-        self, case: Case, aftermath: Aftermath, question: EscalationId, summary: ResultSummary
+        self, case: Case, aftermath: OutcomeListener, question: EscalationId, summary: ResultSummary
     ) -> None:
         try:
             succeeded = summary.status == "success" if case.sent else None

@@ -12,11 +12,11 @@ from ironcurtain_proxy.approval.secrets import with_secrets
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.completions import unasked
-from ironcurtain_proxy.decision.prior_consent import standing_of
+from ironcurtain_proxy.decision.prior_consent import prior_consent_of
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.model.decision import Deny, Escalate, effect_of
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, Operation
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
@@ -29,7 +29,7 @@ def judge(
     overlay: Overlay,
     tool: Callable[[], NamedTool],
     method: Method = TOOL_CALL,
-) -> Judged:
+) -> Judgement:
     """Join the policy's decision with the operator's other reasons to ask.
 
     Args:
@@ -44,19 +44,21 @@ def judge(
         judged = with_secrets(judged, gathered)
     if method != "completion/complete" or not isinstance(judged.decision, Escalate):
         return judged
-    return Judged(decision=unasked(judged.decision))
+    return Judgement(decision=unasked(judged.decision))
 
 
 def _judged(
     gathered: Gathered, policy: Policy, overlay: Overlay, tool: Callable[[], NamedTool]
-) -> Judged:
+) -> Judgement:
     if isinstance(gathered, Unresolvable):
-        return Judged(decision=Deny(gathered.ground))
+        return Judgement(decision=Deny(gathered.ground))
     request = gathered.request
     kernel = gravest_first(authorize(request, policy))
     if overlay.rules is None:
         return by_policy_alone(kernel)
-    return overlay.judge(kernel, gathered, tool(), lambda: standing_of(request, policy, kernel))
+    return overlay.judge(
+        kernel, gathered, tool(), lambda: prior_consent_of(request, policy, kernel)
+    )
 
 
 class Judge(Struct, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ class Judge(Struct, frozen=True, kw_only=True):
         """Whether another policy is in force than the one of this version."""
         return self.in_force.policy.version != version
 
-    def judge(self, call: Operation, gathered: Gathered) -> Judged:
+    def judge(self, call: Operation, gathered: Gathered) -> Judgement:
         """The judgement of a call by its facts."""
 
         def tool() -> NamedTool:
@@ -80,7 +82,7 @@ class Judge(Struct, frozen=True, kw_only=True):
 
         return judge(gathered, self.in_force.policy, self.overlay, tool, call.method)
 
-    def shadow(self, call: Operation, gathered: Gathered, judged: Judged) -> Json:
+    def shadow(self, call: Operation, gathered: Gathered, judged: Judgement) -> Json:
         """The different decision of the candidate policy, for the record; None: there is none."""
         candidate = self.in_force.candidate
         if candidate is None:
@@ -93,7 +95,7 @@ class Judge(Struct, frozen=True, kw_only=True):
         rule = other.ground.rule
         return {"policy": candidate.version, "decision": effect_of(other), "rule": rule}
 
-    async def examine(self, call: Operation) -> tuple[Gathered, Judged]:
+    async def examine(self, call: Operation) -> tuple[Gathered, Judgement]:
         """The current facts of a call, and the judgement. Nothing is recorded."""
         gathered = await self.facts.gather(call)
         return gathered, self.judge(call, gathered)

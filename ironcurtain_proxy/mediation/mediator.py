@@ -23,7 +23,7 @@ from ironcurtain_proxy.mediation.refusals import unanswered
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
-from ironcurtain_proxy.model.escalation import Approved, Taken
+from ironcurtain_proxy.model.escalation import AlreadyUsed, Approved
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED, ENDED, NOT_RECORDED
 from ironcurtain_proxy.model.json import Json
@@ -46,14 +46,14 @@ class Mediator(Struct, frozen=True, kw_only=True):
     changes: PolicyChanges
     outcomes: Outcomes
 
-    async def handle(
+    def handle(
         self,
         exposed_name: str,
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
         *,
         run: GrantId | None = None,
-    ) -> Reply:
+    ) -> Awaitable[Reply]:
         """Carry one `tools/call` from its arrival to its reply.
 
         Args:
@@ -65,11 +65,11 @@ class Mediator(Struct, frozen=True, kw_only=True):
         found = self.world.tools.find(exposed_name)
         case = self.journal.open(exposed_name, params, found, run=run)
         life = self._find if found is None else self._decide
-        return await self.journal.guard(case, life(case, on_progress))
+        return self.journal.guard(case, life(case, on_progress))
 
-    async def carry(self, case: Case, on_progress: ProgressListener | None = None) -> Reply:
+    def carry(self, case: Case, on_progress: ProgressListener | None = None) -> Awaitable[Reply]:
         """Carry an operation that is not a tool call from its opened record to its reply."""
-        return await self.journal.guard(case, self._decide(case, on_progress))
+        return self.journal.guard(case, self._decide(case, on_progress))
 
     async def _find(self, case: Case, on_progress: ProgressListener | None) -> Reply:
         """Wait for a server that may have the tool and has not started yet."""
@@ -165,7 +165,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
             told = self.containing.told(case, facts)
             question = self.escalated.question(case, facts, claim, left, directories, told)
             ruling = await self.changes.answer(case, question, on_progress)
-            if not isinstance(ruling, Approved | Taken):
+            if not isinstance(ruling, Approved | AlreadyUsed):
                 return await self.changes.turn_down(case, question, ruling)
             if isinstance(ruling, Approved):
                 case.approve(ruling.question or question.id)
@@ -240,15 +240,17 @@ class Mediator(Struct, frozen=True, kw_only=True):
         case.send()
         try:
             roots = () if consent is None else consent.roots
-            forward = self.world.end_of(authorized.method).forward
-            send = partial(forward, authorized, on_progress, roots=roots, opening=opening)
-            result = await self.containing.watch(case, send)
+            end = self.world.end_of(authorized.method)
+            sent = end.forward(authorized, on_progress, roots=roots, opening=opening)
+            result = await self.containing.watch(case, sent)
         except DownstreamError as error:
             return await unanswered(self.journal, case, error)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, UNKNOWN if isinstance(error, Exception) else _GONE)
             raise
+        if result.refused_host:
+            self.containing.note_attempt(case, result.refused_host)
         if self.containing.can_be_repeated(case, facts, result):
             self.breaker.forgive(self.world.facts.fingerprint(case.call, case.arguments))
         # (9) Outcome: it is recorded before the agent sees the answer. An answer that carries a

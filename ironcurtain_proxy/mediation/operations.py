@@ -1,14 +1,14 @@
 """The agent's requests that are no tool calls: resources, prompts, completions, subscriptions.
 
-A name becomes a server and its own name, the server is waited for, and the mediator carries the
-operation. What is listed is what could be allowed. A request for anything else has the same answer
-whether the server has it or not, for no server is asked.
+A name is split into the server and the server's own name, the server is waited for, and the
+mediator carries the operation. A list holds the entries that could be allowed. No server is asked
+about another entry: its request has the same answer whether the entry exists or not.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -19,7 +19,14 @@ from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Ground
 from ironcurtain_proxy.model.grounds import NOT_AVAILABLE, SUBSCRIBED_TO_TOO_MUCH, held_part
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.operation import Asked, Method, Operation, RequestId, label
+from ironcurtain_proxy.model.operation import (
+    ListKind,
+    Method,
+    Operation,
+    ParsedRequest,
+    RequestId,
+    label,
+)
 from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import ToolResult
@@ -28,12 +35,11 @@ from ironcurtain_proxy.ports import ProgressListener
 _log: Final = logging.getLogger(__name__)
 
 _NOBODY: Final = "unknown"
-"""The server of a name that is nobody's."""
+"""The server in the record of a request that names no server."""
 
 _MOST_SUBSCRIBED: Final = 1000
 """Subscriptions of one session."""
 
-ListKind: TypeAlias = Literal["resources", "resourceTemplates", "prompts"]
 LISTS: Final[Mapping[ListKind, tuple[str, str]]] = {
     "resources": ("resources/list", "uri"),
     "resourceTemplates": ("resources/templates/list", "uriTemplate"),
@@ -118,8 +124,10 @@ class Operations:
             return _renamed(reply, self.naming.result(asked.server, reply.result))
         return reply
 
-    async def _carry(self, case: Case, asked: Asked, on_progress: ProgressListener | None) -> Reply:
-        """Wait for the server, and let the mediator carry what is not held."""
+    async def _carry(
+        self, case: Case, asked: ParsedRequest, on_progress: ProgressListener | None
+    ) -> Reply:
+        """Wait for the server; the mediator carries the operation unless its part is held."""
         if asked.server != _NOBODY:
             await self.lists.until_started(asked.server)
         if await self._is_hidden(asked):
@@ -167,7 +175,7 @@ class Operations:
         }
         return self.session.pins.listed(server, _SECTIONS[kind], named)
 
-    async def _held(self, asked: Asked) -> Ground | None:
+    async def _held(self, asked: ParsedRequest) -> Ground | None:
         """The reason why a prompt or template is held. Fetches a list that is missing."""
         kind, name = _pinned_name(asked)
         if kind is None or asked.server == _NOBODY:
@@ -186,7 +194,7 @@ class Operations:
         why = pins.held(asked.server, section, name)
         return None if why is None else held_part(section[:-1], why)
 
-    async def _is_hidden(self, asked: Asked) -> bool:
+    async def _is_hidden(self, asked: ParsedRequest) -> bool:
         """Whether a request is about a prompt or template that no list shows, if there is one.
 
         The policy alone says so: neither the words nor the time of a denial may tell whether a
@@ -238,7 +246,7 @@ class Operations:
 
     # --- what is asked of whom
 
-    def _asked(self, method: Method, params: Mapping[str, Json]) -> Asked:
+    def _asked(self, method: Method, params: Mapping[str, Json]) -> ParsedRequest:
         kind, exposed = named_by(method, params)
         meant = self.naming.prompt_meant if kind == "prompt" else self.naming.uri_meant
         server, own = meant(exposed) or (_NOBODY, exposed)
@@ -256,7 +264,7 @@ _WORDS: Final = frozenset({"name", "title", "description", "icons"})
 """The words about a resource; its type, its size and what changes with it are data."""
 
 
-def _pinned_name(asked: Asked) -> tuple[ListKind | None, str]:
+def _pinned_name(asked: ParsedRequest) -> tuple[ListKind | None, str]:
     """The list that a request is about, and the server's own name in it."""
     if asked.method == "prompts/get":
         return "prompts", str(asked.own.get("name"))

@@ -15,10 +15,10 @@ from ironcurtain_proxy.agent.own_tools import (
     composite_result,
     composite_tool,
     preflight_result,
-    status,
-    told,
+    status_result,
+    text_result,
 )
-from ironcurtain_proxy.agent.replies import words
+from ironcurtain_proxy.agent.replies import result_of
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.approval.lifecycle import EscalationState
 from ironcurtain_proxy.grants.budget import Budget, BudgetBook
@@ -49,14 +49,14 @@ class Questions(Protocol):
 class StepHandler(Protocol):
     """Carries a call of a server's tool to its reply; implemented by the mediator."""
 
-    async def __call__(
+    def __call__(
         self,
         exposed_name: str,
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
         *,
         run: GrantId | None = None,
-    ) -> Reply:
+    ) -> Awaitable[Reply]:
         """Carry the call, as a step of `run` if one is given."""
 
 
@@ -109,11 +109,13 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         arguments = given if isinstance(given, dict) else {}
         case = self.journal.open(exposed_name, params, (SERVER, exposed_name), decision=OWN_TOOL)
         if exposed_name == STATUS:
-            return await self._answer(case, status(self.questions.open(), arguments))
+            return await self._answer(case, status_result(self.questions.open(), arguments))
         if exposed_name == PREFLIGHT:
             return await self.journal.guard(case, self._announced(case, arguments))
         if arguments:
-            return await self._answer(case, told("This tool takes no arguments.", failed=True))
+            return await self._answer(
+                case, text_result("This tool takes no arguments.", failed=True)
+            )
         spec = self.composites[exposed_name.removeprefix(COMPOSITE)]
         return await self.journal.guard(case, self._carried_out(case, spec, on_progress))
 
@@ -124,18 +126,20 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         if isinstance(ended, str):
             run = budgets.get(ended, now)
             if run is None or run.private:
-                return await self._answer(case, told("There is no such run.", failed=True))
+                return await self._answer(case, text_result("There is no such run.", failed=True))
             budgets.close(run.id)
-            return await self._answer(case, told(f"Run {ended} has ended."))
+            return await self._answer(case, text_result(f"Run {ended} has ended."))
         parent: Budget | None = None
         named = arguments.get("parent")
         if named is not None:
             parent = budgets.get(named, now) if isinstance(named, str) else None
             if parent is None or parent.private:
-                return await self._answer(case, told("There is no such parent run.", failed=True))
+                return await self._answer(
+                    case, text_result("There is no such parent run.", failed=True)
+                )
         calls = read_calls(arguments)
         if isinstance(calls, str):
-            return await self._answer(case, told(calls, failed=True))
+            return await self._answer(case, text_result(calls, failed=True))
         await self._until_ready(calls)
         opened = await self.planner.open(case, calls, parent=parent)
         if isinstance(opened, Refused):
@@ -157,7 +161,7 @@ class OwnTools(Struct, frozen=True, kw_only=True):
             # A held step would be reported as done by halves, and be repeated.
             self.budgets.close(opened.budget.id)
             text = f"Make these calls one by one: {'; '.join(opened.asked_later)}"
-            return await self._answer(case, told(text, failed=True))
+            return await self._answer(case, text_result(text, failed=True))
         steps: list[tuple[str, Mapping[str, Json]]] = []
         try:
             for call in calls:
@@ -179,8 +183,8 @@ class OwnTools(Struct, frozen=True, kw_only=True):
         params: dict[str, Json] = {"name": call.exposed_name, "arguments": dict(call.arguments)}
         reply = await self.call(call.exposed_name, params, on_progress, run=budget.id)
         if isinstance(reply, Answered) and reply.result.error is not None:
-            return told(str(reply.result.error.get("message")), failed=True)
-        return words(reply, call.exposed_name)
+            return text_result(str(reply.result.error.get("message")), failed=True)
+        return result_of(reply, call.exposed_name)
 
     async def _answer(self, case: Case, result: dict[str, Json]) -> Reply:
         return await self.journal.answer(case, ToolResult(result=result))

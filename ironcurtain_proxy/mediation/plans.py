@@ -24,11 +24,17 @@ from ironcurtain_proxy.mediation.refusals import turn_down
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
-from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Superseded, Taken
+from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
+    Approved,
+    Escalation,
+    OriginReason,
+    Superseded,
+)
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Refused
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
@@ -56,7 +62,7 @@ class _Step(Struct, frozen=True):
 
     call: Operation
     gathered: Gathered
-    judged: Judged
+    judged: Judgement
 
 
 class Opened(Struct, frozen=True):
@@ -147,7 +153,7 @@ class Planner(Struct, frozen=True, kw_only=True):
         )
         if found is None:
             ground = Ground("unknown-tool", f"Unknown tool: {planned.exposed_name[:200]}")
-            return _Step(call, Unresolvable(ground=ground), Judged(decision=Deny(ground)))
+            return _Step(call, Unresolvable(ground=ground), Judgement(decision=Deny(ground)))
         return _Step(call, *await self.judge.examine(call))
 
     def _granted(self, asking: frozenset[Capability]) -> bool:
@@ -158,7 +164,7 @@ class Planner(Struct, frozen=True, kw_only=True):
     async def _refuse_step(self, case: Case, number: int, step: _Step) -> Refused:
         ground = step.judged.decision.ground
         named = Ground(ground.rule, f"step {number}, {step.call.exposed_name}: {ground.reason}")
-        case.judge(Judged(decision=Deny(named)))
+        case.judge(Judgement(decision=Deny(named)))
         return await self.journal.refuse(case, "policy", named)
 
     async def _ask(
@@ -167,11 +173,11 @@ class Planner(Struct, frozen=True, kw_only=True):
         """Ask the plan's question. None: it was approved."""
         while True:
             question = self._question(case, steps, asking)
-            case.judge(Judged(decision=Escalate(question.ground), reasons=question.reasons))
+            case.judge(Judgement(decision=Escalate(question.ground), reasons=question.reasons))
             ruling = await self.world.questions.settle(question)
             if isinstance(ruling, Superseded):
                 return await self.journal.refuse(case, "policy", CHANGED)
-            if not isinstance(ruling, Approved | Taken):
+            if not isinstance(ruling, Approved | AlreadyUsed):
                 return await turn_down(self.journal, case, question, ruling)
             for step in steps:
                 again = await self.judge.examine(step.call)

@@ -1,8 +1,8 @@
-"""A policy that changes while a call is on its way: the call is judged again, by the new one.
+"""A change of the policy while a call is in progress: the call is judged again, by the new policy.
 
 Each attempt to carry a call to its reply belongs to one policy, the one that was in force when its
 facts were gathered. An attempt ends without a reply where another policy came into force before the
-call was sent. What a reviewer said of the old policy's question is not used.
+call was sent. A reviewer's answer to the question of the old policy is not used.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,13 +15,13 @@ from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.refusals import turn_down
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
     Approved,
     Declined,
     Escalation,
     Held,
     Ruling,
     Superseded,
-    Taken,
     Unreachable,
 )
 from ironcurtain_proxy.model.grounds import CHANGED
@@ -34,7 +34,7 @@ _MOST_AGAIN: Final = 16
 
 
 class PolicyChanges(Struct, frozen=True, kw_only=True):
-    """Notices that another policy is in force than the one that a call was judged by."""
+    """Notices that the policy in force is no longer the policy by which a call was judged."""
 
     world: World
     journal: Journal
@@ -65,7 +65,7 @@ class PolicyChanges(Struct, frozen=True, kw_only=True):
         return reply or await self.journal.refuse(case, "policy", CHANGED)
 
     async def refuse(self, case: Case) -> Refused | None:
-        """Refuse a call that is not what was judged. None: another policy came into force."""
+        """Refuse a call that differs from the judged call. None: another policy came into force."""
         return None if self.affect(case) else await self.journal.refuse(case, "policy", CHANGED)
 
     async def turn_down(
@@ -76,7 +76,7 @@ class PolicyChanges(Struct, frozen=True, kw_only=True):
 
     async def answer(
         self, case: Case, question: Escalation, on_progress: ProgressListener | None
-    ) -> Ruling | Held | Taken | None:
+    ) -> Ruling | Held | AlreadyUsed | None:
         """A reviewer's answer. None: another policy came into force, and nobody refused."""
         if self.affect(case):
             return None

@@ -41,7 +41,7 @@ class Frame(Struct, frozen=True, kw_only=True):
         return self.in_force.policy
 
 
-class Posed(Struct, frozen=True, kw_only=True):
+class QuestionInput(Struct, frozen=True, kw_only=True):
     """The input for the question about one call."""
 
     id: EscalationId
@@ -61,7 +61,7 @@ class Posed(Struct, frozen=True, kw_only=True):
     """Additional explanation for the reviewer, such as why the call is not contained."""
 
 
-def question_about(posed: Posed, frame: Frame) -> Escalation:
+def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
     """The question, with everything that a reviewer should see."""
     protected = tuple(entry.path for entry in frame.policy.protected_paths)
     places = Places(

@@ -17,8 +17,8 @@ from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.model.judgement import Judged
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.judgement import Judgement
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
@@ -29,7 +29,7 @@ class RehearsedCall:
     """The result for a call before any reviewer is asked."""
 
     gathered: Gathered
-    judged: Judged
+    judged: Judgement
     blocked: Ground | None
     """The reason why no reviewer is asked about an escalated call: no approval can open the sandbox
     for it."""
@@ -62,10 +62,10 @@ class Rehearsal:
     """The server names used in annotations, by the operator's server name."""
     annotations: Mapping[tuple[str, str], ToolAnnotation]
     """Annotations by that name and the tool's name."""
-    opening: Callable[[str, Facts], Opening | str | None]
+    opening: Callable[[str, Facts], SandboxOpening | str | None]
     """The access that a call needs beyond its server's sandbox, by the operator's server name; a
     text: what no approval can grant."""
-    uncontained: Callable[[str, Facts, Judged], str | None]
+    uncontained: Callable[[str, Facts, Judgement], str | None]
     """Gives the reason why containment leaves a call to reviewers; empty: containment settles the
     call; None: containment is off."""
     facts_of: FactsOf
@@ -109,7 +109,7 @@ class Rehearsal:
         judged = judge(gathered, self.policy, self.overlay, lambda: named, operation.method)
         return self._outcome(operation.server, gathered, judged)
 
-    def _outcome(self, server: str, gathered: Gathered, judged: Judged) -> RehearsedCall:
+    def _outcome(self, server: str, gathered: Gathered, judged: Judgement) -> RehearsedCall:
         if not isinstance(gathered, Facts) or not isinstance(judged.decision, Escalate):
             return RehearsedCall(gathered, judged, None)
         opening = self.opening(server, gathered)
@@ -117,7 +117,7 @@ class Rehearsal:
             gathered,
             judged,
             blocked=Ground("sandbox", opening) if isinstance(opening, str) else None,
-            opened=opening.words() if isinstance(opening, Opening) else (),
+            opened=opening.words() if isinstance(opening, SandboxOpening) else (),
             uncontained=self.uncontained(server, gathered, judged),
         )
 

@@ -1,7 +1,7 @@
 """The changes that the operator wants in a server's answers to the agent.
 
-`clean` takes out what a terminal obeys and what nobody sees; `redact` masks secrets. The record has
-the digest of the answer as its server sent it.
+`clean` removes control sequences of terminals and invisible characters; `redact` masks secrets. The
+record holds the digest of the answer as its server sent it.
 """
 
 import re

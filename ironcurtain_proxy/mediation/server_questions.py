@@ -24,7 +24,7 @@ _UNSERVED: Final = Ground("not-offered", "servers cannot ask this")
 _NO_CLIENT: Final = Ground("client-cannot-ask", "the agent's client did not say that it asks this")
 
 
-class Client(Protocol):
+class QuestionTarget(Protocol):
     """The agent's client, as far as it can be asked."""
 
     def can_ask(self, method: Method, mode: str) -> bool:
@@ -35,7 +35,7 @@ class ServerQuestions(Struct, frozen=True, kw_only=True):
     """The questions of all servers of one session."""
 
     session: Session
-    client: Client
+    client: QuestionTarget
 
     async def handle(
         self, server: str, method: str, params: Mapping[str, Json], under_way: int
@@ -44,7 +44,7 @@ class ServerQuestions(Struct, frozen=True, kw_only=True):
 
         Args:
             server: the operator's name of the server.
-            method: elicitation, sampling, or one that nobody serves.
+            method: elicitation, sampling, or a method that is not served.
             params: as the server sent them.
             under_way: how many operations of the agent's the server works on.
         """
@@ -92,8 +92,8 @@ async def note_unserved(
 ) -> None:
     """Record a request that was refused by its method or shape: no policy decides on it.
 
-    The log holds whatever was asked for. The parameters are not recorded: only a request that is
-    decided on has parameters of a known meaning.
+    The log holds every request. The parameters are not recorded, because their meaning is unknown
+    for a request that is not decided.
 
     Args:
         journal: of the session.

@@ -26,7 +26,7 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.ports import Pins, World
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class SessionSettings(Struct, frozen=True, kw_only=True):
     """The operator's settings for all calls of a session."""
 
     session: str
@@ -64,7 +64,7 @@ class Session(Struct, frozen=True, kw_only=True):
     def begin(
         cls,
         world: World,
-        terms: Terms,
+        terms: SessionSettings,
         *,
         approvals: Approvals | None = None,
         breaker: Breaker | None = None,
@@ -73,9 +73,9 @@ class Session(Struct, frozen=True, kw_only=True):
 
         Args:
             world: the ports.
-            terms: what the operator laid down.
-            approvals: what was approved already; None: nothing.
-            breaker: stops repeated calls; None: as often as is usual.
+            terms: the operator's settings.
+            approvals: earlier approvals; None: none.
+            breaker: stops repeated calls; None: the default threshold.
         """
         approvals = approvals or Approvals(GrantBook(), BudgetBook())
         breaker = breaker or Breaker()

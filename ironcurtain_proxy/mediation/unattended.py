@@ -1,4 +1,4 @@
-"""A notice, once in a session, that calls need a reviewer and nobody reviews."""
+"""A notice, once in a session, that a call needs a reviewer and no reviewer can be reached."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ Tell: TypeAlias = Callable[[], Awaitable[None]]
 
 @dataclass(slots=True)
 class Unattended:
-    """Notifies the people behind the session once that nobody answers its questions."""
+    """Notifies the people behind the session, once, that no reviewer answers its questions."""
 
     tell: Tell | None = None
     """Tells that nobody reviews; None: nobody can be told, as when embedded in another program."""

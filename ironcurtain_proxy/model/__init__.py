@@ -12,4 +12,5 @@
 - What crosses: `asked`, requests taken apart; `crossing`, the parameters that reach a server;
   `asking`, answers that ask for something.
 - `boot_moment`: a moment that no change of the clock moves.
+- `vocabulary`: long lists of words, written as text.
 """

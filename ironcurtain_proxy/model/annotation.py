@@ -45,6 +45,9 @@ other people will read. `identifier`: a thing of the server's own service, by na
 `unclear`: nobody could say; every text that looks like a path or a URL is read as one.
 """
 
+Roles: TypeAlias = tuple[ArgumentRole, ...]
+"""The roles of one argument; the first decides how its values are read."""
+
 ToolEffect: TypeAlias = Literal["reads", "writes", "destroys", "sends", "runs"]
 """The gravest effect of a tool: it only reads; changes files; deletes; reaches another machine;
 runs programs."""

@@ -14,9 +14,9 @@ from ironcurtain_proxy.model.operation import (
     QUESTION_METHODS,
     RESOURCE_METHODS,
     TOOL_CALL,
-    Asked,
     Method,
     Operation,
+    ParsedRequest,
     RequestId,
     label,
     named_in,
@@ -82,7 +82,7 @@ def named_by(method: Method, params: Mapping[str, Json]) -> tuple[NameKind, str]
     return "prompt", str(params.get("name"))
 
 
-def asked_of(method: Method, params: Mapping[str, Json], server: str, own: str) -> Asked:
+def asked_of(method: Method, params: Mapping[str, Json], server: str, own: str) -> ParsedRequest:
     """A request of an agent, of the shape that the protocol says.
 
     Args:
@@ -96,7 +96,7 @@ def asked_of(method: Method, params: Mapping[str, Json], server: str, own: str) 
     if method == "completion/complete":
         return _completion(params, server, kind, own)
     if kind == "resource":
-        return Asked(
+        return ParsedRequest(
             method=method,
             exposed_name=exposed,
             server=server,
@@ -106,7 +106,7 @@ def asked_of(method: Method, params: Mapping[str, Json], server: str, own: str) 
             judged=frozenset({"uri"}),
             own={"uri": own},
         )
-    return Asked(
+    return ParsedRequest(
         method=method,
         exposed_name=exposed,
         server=server,
@@ -118,12 +118,12 @@ def asked_of(method: Method, params: Mapping[str, Json], server: str, own: str) 
     )
 
 
-def _completion(params: Mapping[str, Json], server: str, kind: NameKind, own: str) -> Asked:
+def _completion(params: Mapping[str, Json], server: str, kind: NameKind, own: str) -> ParsedRequest:
     """A completion, which is judged as what it completes with the arguments so far."""
     argument, others = _object(params, "argument"), _object(_object(params, "context"), "arguments")
     name = str(argument.get("name"))
     key = "name" if kind == "prompt" else "uri"
-    return Asked(
+    return ParsedRequest(
         method="completion/complete",
         exposed_name=named_by("completion/complete", params)[1],
         server=server,
@@ -135,7 +135,7 @@ def _completion(params: Mapping[str, Json], server: str, kind: NameKind, own: st
     )
 
 
-def asked_by(server: str, method: Method, params: Mapping[str, Json]) -> Asked:
+def asked_by(server: str, method: Method, params: Mapping[str, Json]) -> ParsedRequest:
     """A question of a server.
 
     Args:
@@ -144,7 +144,7 @@ def asked_by(server: str, method: Method, params: Mapping[str, Json]) -> Asked:
         params: as the server sent them.
     """
     keys = QUESTION_KEYS[method]
-    return Asked(
+    return ParsedRequest(
         method=method,
         exposed_name=f"{method} of {server}",
         server=server,
@@ -155,7 +155,7 @@ def asked_by(server: str, method: Method, params: Mapping[str, Json]) -> Asked:
     )
 
 
-def recorded_as(server: str, tool: str, arguments: Arguments) -> Asked | None:
+def recorded_as(server: str, tool: str, arguments: Arguments) -> ParsedRequest | None:
     """The request that a record tells of; None: it is of a tool call.
 
     Args:
@@ -186,7 +186,7 @@ def recorded_as(server: str, tool: str, arguments: Arguments) -> Asked | None:
     return asked_of(known, {"ref": key, "argument": argument, "context": so_far}, server, named)
 
 
-def on_the_wire(server: str, method: str, params: Mapping[str, Json]) -> Asked | Ground:
+def on_the_wire(server: str, method: str, params: Mapping[str, Json]) -> ParsedRequest | Ground:
     """The request of an agent, or the question of a server; a ground: it is refused unread.
 
     Args:
@@ -205,7 +205,7 @@ def on_the_wire(server: str, method: str, params: Mapping[str, Json]) -> Asked |
 
 
 def operation_of(
-    asked: Asked, request_id: RequestId, named_meta: frozenset[str] = frozenset()
+    asked: ParsedRequest, request_id: RequestId, named_meta: frozenset[str] = frozenset()
 ) -> Operation:
     """The operation that is decided.
 

@@ -22,7 +22,7 @@ from ironcurtain_proxy.model.decision import Decision, Deny, Effect, Escalate, G
 from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Allowed
 
@@ -70,7 +70,7 @@ class Case(Struct, kw_only=True, eq=False):
     arrival: Arrival
     call: Operation
     """The call as it arrived, with its server once one has the tool."""
-    judged: Judged
+    judged: Judgement
     """The judgement; before there is one, the default decision."""
     arguments: Arguments
     """The arguments as they arrived; once facts were gathered, as they would be sent."""
@@ -112,7 +112,7 @@ class Case(Struct, kw_only=True, eq=False):
         self.call = replace(self.call, server=server, tool=tool)
 
     def judge(
-        self, judged: Judged, arguments: Arguments | None = None, policy_version: str = ""
+        self, judged: Judgement, arguments: Arguments | None = None, policy_version: str = ""
     ) -> None:
         """Note the judgement, and the arguments in the spelling that was judged."""
         self.judged, self.policy_version = judged, policy_version
@@ -180,7 +180,7 @@ class Case(Struct, kw_only=True, eq=False):
         """
         self.recorded = result is not None
         arrival, call = self.arrival, self.call
-        decision, settlement = self.decision, self.settlement
+        decision, settlement = self.overruled or self.judged.decision, self.settlement
         escalated = isinstance(decision, Escalate)
         denied = result is not None and result.status == "denied"
         ground = decision.ground

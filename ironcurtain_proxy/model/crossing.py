@@ -31,7 +31,7 @@ _NAME_LENGTH: Final = 64
 _LARGEST_COUNTER: Final = 1 << 53
 
 
-class Crossing(Struct, frozen=True, kw_only=True):
+class DividedParams(Struct, frozen=True, kw_only=True):
     """The `params` of one call, divided into forwarded and withheld parts."""
 
     params: Mapping[str, Json]
@@ -44,7 +44,7 @@ def divide(
     params: Mapping[str, Json],
     named: frozenset[str] = frozenset(),
     judged: frozenset[str] = OF_CALLS,
-) -> Crossing:
+) -> DividedParams:
     """Divide the `params` of an operation into the forwarded and the withheld part.
 
     Args:
@@ -52,6 +52,8 @@ def divide(
         named: the keys of `_meta` that the operator lets through, besides the standard ones.
         judged: the other keys that are forwarded, because they are judged.
     """
+    if params.keys() <= judged:
+        return DividedParams(params=params)
     kept: dict[str, Json] = {}
     withheld: list[str] = []
     for key, value in params.items():
@@ -64,7 +66,7 @@ def divide(
                 kept[key] = meta
         else:
             withheld.append(key)
-    return Crossing(params=kept, withheld=_shortened(withheld) if withheld else ())
+    return DividedParams(params=kept, withheld=_shortened(withheld) if withheld else ())
 
 
 def meta_of(params: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -67,7 +67,7 @@ def effect_of(decision: Decision) -> Effect:
             assert_never(decision)
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class PriorConsent(Struct, frozen=True, kw_only=True):
     """Earlier consent of a person to parts of a call, besides the decision itself."""
 
     contained: frozenset[ArgumentRole] = frozenset()

@@ -157,7 +157,7 @@ class Held(Struct, frozen=True):
     id: EscalationId
 
 
-class Taken(Struct, frozen=True):
+class AlreadyUsed(Struct, frozen=True):
     """The approval was used by an identical call that had joined the same question."""
 
 

@@ -55,7 +55,7 @@ class Family:
         return " ".join([*before, *words, *behind]).replace(ANY, "*")
 
 
-class Sought(Struct, frozen=True, kw_only=True):
+class DiskLookups(Struct, frozen=True, kw_only=True):
     """Lookups on the disk that the meaning of a command depends on."""
 
     families: tuple[Family, ...] = ()

@@ -107,13 +107,16 @@ class FamilyPattern(Candidate):
     definition: str
     """SHA-256 of the tool's definition. A changed definition voids the grant."""
     workspace: RealPath
-    """The workspace that the grant holds in."""
+    """The workspace that the grant was given for."""
     families: tuple[Family, ...]
     """Families with `is_general` only; empty: commands that only read."""
     phrases: tuple[str, ...]
     """One phrase for each family; the description joins them."""
     beside: tuple[SameFlag, ...] = ()
     """The values of the other arguments that may change what the call does."""
+    repository: RealPath | None = None
+    """The `.git` directory that the workspace shared with other worktrees: there the families hold
+    as well. None: in this workspace alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from ironcurtain_proxy.model.decision import Decision
 from ironcurtain_proxy.model.escalation import OriginReason
 
 
-class Judged(Struct, frozen=True, kw_only=True):
+class Judgement(Struct, frozen=True, kw_only=True):
     """The policy's decision after the overlay, which can only make it more severe."""
 
     decision: Decision

@@ -6,7 +6,7 @@ from ironcurtain_proxy.model.path import RealPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class SandboxOpening:
     """Hosts and paths that a second instance of a server may use for one call."""
 
     hosts: tuple[str, ...] = ()

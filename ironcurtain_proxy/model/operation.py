@@ -29,6 +29,9 @@ Method: TypeAlias = Literal[
 ]
 """The methods of MCP that are decided. The last two are a server's own questions."""
 
+ListKind: TypeAlias = Literal["resources", "resourceTemplates", "prompts"]
+"""The lists of a server besides its tools, by the key of their results."""
+
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
 TOOL_CALL: Final = "tools/call"
 RESOURCE_METHODS: Final[frozenset[Method]] = frozenset(
@@ -58,7 +61,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     method: Method = TOOL_CALL
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ParsedRequest(Struct, frozen=True, kw_only=True):
     """A request that is not a tool call, after its parts were told apart."""
 
     method: Method

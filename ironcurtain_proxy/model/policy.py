@@ -26,7 +26,7 @@ LayerName: TypeAlias = Literal["project", "user", "shipped"]
 """The layers of policy, upper ones first: the project's may narrow, the user's may narrow and
 widen, and the shipped one is the base."""
 
-ListKind: TypeAlias = Literal["domains", "emails", "identifiers"]
+ListComparison: TypeAlias = Literal["domains", "emails", "identifiers"]
 """The comparison of list entries: as host patterns, or as text without regard to case."""
 
 
@@ -69,7 +69,7 @@ class ListCondition:
     allowed: frozenset[str]
     """Entries as written (of `host/path` the host in lower case), with `@lists` expanded. Empty
     matches nothing."""
-    kind: ListKind
+    kind: ListComparison
     folded: frozenset[str] = field(init=False, repr=False, compare=False)
     """The entries in lower case, for roles that ignore case."""
 

@@ -20,7 +20,7 @@ class NotHeld(Struct, frozen=True):
     """One line for the operator and the record, without paths."""
 
 
-class Unheld(Struct, frozen=True, order=True):
+class PathNotHeld(Struct, frozen=True, order=True):
     """A path that could not be brought back if a call deleted it."""
 
     path: RealPath

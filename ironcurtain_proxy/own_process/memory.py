@@ -20,7 +20,7 @@ _MOST_KEPT: Final = 64 << 20
 """Free bytes at the end of the heap."""
 
 
-class Trimming:
+class MemoryTrimmer:
     """Returns free memory when no large message has come for a while.
 
     glibc keeps freed memory: three copies of a 10 MiB result stayed resident for as long as the

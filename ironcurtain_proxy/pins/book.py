@@ -29,14 +29,14 @@ from ironcurtain_proxy.pins.pinned import (
     INSTRUCTIONS,
     MOST_NOTED,
     TITLE,
-    Part,
     Parts,
+    PinnedPart,
     ServerPins,
     new_data,
 )
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore, StoredPins
-from ironcurtain_proxy.ports import Holds
+from ironcurtain_proxy.ports import HeldParts
 
 _log: Final = logging.getLogger(__name__)
 
@@ -63,11 +63,11 @@ class PinBook:
     servers: Mapping[str, PinnedServer]
     """The servers by the operator's name."""
     _read: dict[str, StoredPins] = field(default_factory=dict, init=False)
-    _holds: dict[tuple[str, Section], Holds] = field(default_factory=dict, init=False)
+    _holds: dict[tuple[str, Section], HeldParts] = field(default_factory=dict, init=False)
     """The held parts of each section that was listed."""
     _said: set[str] = field(default_factory=set, init=False)
 
-    def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> Holds:
+    def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> HeldParts:
         """The held parts of a section, after its server has listed the whole section.
 
         Args:
@@ -123,7 +123,7 @@ class PinBook:
 
     def _judged(
         self, server: PinnedServer, section: Section, entries: Mapping[str, Json], *, is_whole: bool
-    ) -> Holds:
+    ) -> HeldParts:
         if server.mode == "off":
             return {}
         try:
@@ -155,7 +155,7 @@ class PinBook:
         return self._read[server.name].pins
 
     def _trust(
-        self, server: PinnedServer, section: Section, parts: Mapping[str, Part]
+        self, server: PinnedServer, section: Section, parts: Mapping[str, PinnedPart]
     ) -> ServerPins:
         """Trust a section at first sight, unless another proxy has done so a moment ago."""
 
@@ -188,7 +188,11 @@ class PinBook:
             self._say(f'server "{server.name}": {section} {finding}')
 
     def _offer(
-        self, server: PinnedServer, section: Section, parts: Mapping[str, Part], pins: ServerPins
+        self,
+        server: PinnedServer,
+        section: Section,
+        parts: Mapping[str, PinnedPart],
+        pins: ServerPins,
     ) -> None:
         """Write the offers for a person to accept.
 
@@ -203,7 +207,7 @@ class PinBook:
         except PinsFileError as error:
             self._say(f'server "{server.name}": {error}: `pins diff` cannot show what changed')
 
-    def _tell(self, server: PinnedServer, section: Section, holds: Holds) -> None:
+    def _tell(self, server: PinnedServer, section: Section, holds: HeldParts) -> None:
         what = "is used all the same (pins: warn)" if server.mode == "warn" else "is held back"
         names = ", ".join(sorted(ascii(name)[1:-1] for name in holds)[:5])
         more = f" and {len(holds) - 5} more" if len(holds) > 5 else ""  # noqa: PLR2004
@@ -218,13 +222,15 @@ class PinBook:
             _log.warning("%s", text)
 
 
-def _parts(entries: Mapping[str, Json], known: Parts, workspace: str | None) -> dict[str, Part]:
+def _parts(
+    entries: Mapping[str, Json], known: Parts, workspace: str | None
+) -> dict[str, PinnedPart]:
     """The parts without the workspace, except parts that were trusted with it before."""
-    found: dict[str, Part] = {}
+    found: dict[str, PinnedPart] = {}
     for name, value in entries.items():
-        raw = Part.of(value)
+        raw = PinnedPart.of(value)
         is_known = name in known and known[name].is_same(raw)
-        found[name] = raw if is_known else Part.of(without_workspace(value, workspace))
+        found[name] = raw if is_known else PinnedPart.of(without_workspace(value, workspace))
     return found
 
 
@@ -234,12 +240,12 @@ def _is_first(pins: ServerPins, section: Section) -> bool:
     return known is None or (section == "resources" and not known)
 
 
-def _unknown(pins: ServerPins, section: Section, parts: Mapping[str, Part]) -> bool:
+def _unknown(pins: ServerPins, section: Section, parts: Mapping[str, PinnedPart]) -> bool:
     known = pins.trusted.get(section, {})
     return any(name not in known for name in parts)
 
 
-def _findings(parts: Mapping[str, Part], others: Iterable[str]) -> list[Finding]:
+def _findings(parts: Mapping[str, PinnedPart], others: Iterable[str]) -> list[Finding]:
     names = tuple(others)
     return [finding for name, part in parts.items() for finding in scan(name, part.value, names)]
 

@@ -9,9 +9,9 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import SECTIONS, Section
 from ironcurtain_proxy.model.question import visible
-from ironcurtain_proxy.pins.pinned import Part, ServerPins
+from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
 
-Kind: TypeAlias = Literal["changed", "new", "renamed"]
+PinChangeKind: TypeAlias = Literal["changed", "new", "renamed"]
 
 _ALIKE: Final = 0.9
 """The least likeness for which a new tool is taken for a renamed one."""
@@ -20,16 +20,16 @@ _MOST_COMPARED: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PinChange:
     """One part that waits for a person."""
 
     section: Section
     name: str
-    kind: Kind
+    kind: PinChangeKind
     was: str = ""
     """The trusted part that a renamed one is almost equal to."""
-    before: Part | None = None
-    after: Part
+    before: PinnedPart | None = None
+    after: PinnedPart
 
     def lines(self) -> Iterator[str]:
         """The difference line by line, with every character visible."""
@@ -39,7 +39,7 @@ class Change:
         yield from [line for line in compared if not line.startswith(("---", "+++"))]
 
 
-def changes(pins: ServerPins) -> tuple[Change, ...]:
+def changes(pins: ServerPins) -> tuple[PinChange, ...]:
     """All changes that wait for a person, in the order of sections and names."""
     return tuple(
         [
@@ -50,11 +50,15 @@ def changes(pins: ServerPins) -> tuple[Change, ...]:
     )
 
 
-def _change(section: Section, name: str, part: Part, trusted: Mapping[str, Part]) -> Change:
+def _change(
+    section: Section, name: str, part: PinnedPart, trusted: Mapping[str, PinnedPart]
+) -> PinChange:
     if name in trusted:
-        return Change(section=section, name=name, kind="changed", before=trusted[name], after=part)
+        return PinChange(
+            section=section, name=name, kind="changed", before=trusted[name], after=part
+        )
     twin = next((other for other, known in trusted.items() if _alike(known, part)), "")
-    return Change(
+    return PinChange(
         section=section,
         name=name,
         kind="renamed" if twin else "new",
@@ -64,7 +68,7 @@ def _change(section: Section, name: str, part: Part, trusted: Mapping[str, Part]
     )
 
 
-def _alike(one: Part, other: Part) -> bool:
+def _alike(one: PinnedPart, other: PinnedPart) -> bool:
     """Whether two parts are almost equal except for their names. Large parts are not compared."""
     if one.value is None or other.value is None:
         return False
@@ -82,7 +86,7 @@ def _without_name(value: Json) -> str:
     return json.dumps(rest, sort_keys=True) if rest else ""
 
 
-def _lines(part: Part) -> Sequence[str]:
+def _lines(part: PinnedPart) -> Sequence[str]:
     if part.value is None:
         return [f"(too large to be kept: SHA-256 {part.digest})"]
     if isinstance(part.value, str):

@@ -6,7 +6,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import SECTIONS, Section
-from ironcurtain_proxy.pins.pinned import Part, Parts, ServerPins
+from ironcurtain_proxy.pins.pinned import Parts, PinnedPart, ServerPins
 
 _VERSION: Final = 1
 _KEYS: Final = frozenset({"version", "server", "launch", "trusted", "offered"})
@@ -74,13 +74,13 @@ def _parts(found: object) -> Parts:
     return {name: _part(part) for name, part in found.items()}
 
 
-def _part(found: object) -> Part:
+def _part(found: object) -> PinnedPart:
     if not isinstance(found, dict) or found.keys() != {"digest", "value"}:
         raise PinsFormatError("is damaged")
     digest = found["digest"]
     if not isinstance(digest, str):
         raise PinsFormatError("is damaged")
-    return Part(digest, found["value"])
+    return PinnedPart(digest, found["value"])
 
 
 def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:

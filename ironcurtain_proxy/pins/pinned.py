@@ -35,7 +35,7 @@ MOST_OFFERED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PinnedPart:
     """One part of a server's description."""
 
     digest: str
@@ -44,21 +44,21 @@ class Part:
     """The part; None: it is too large to be kept."""
 
     @staticmethod
-    def of(value: Json) -> "Part":
+    def of(value: Json) -> "PinnedPart":
         """The part with this value."""
         try:
             text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         except RecursionError:
-            return Part("")  # what cannot be compared is never the same
+            return PinnedPart("")  # what cannot be compared is never the same
         raw = text.encode()
-        return Part(sha256(raw).hexdigest(), value if len(raw) <= MOST_KEPT else None)
+        return PinnedPart(sha256(raw).hexdigest(), value if len(raw) <= MOST_KEPT else None)
 
-    def is_same(self, other: "Part") -> bool:
+    def is_same(self, other: "PinnedPart") -> bool:
         """Whether two parts are equal."""
         return self.digest == other.digest != ""
 
 
-Parts: TypeAlias = Mapping[str, Part]
+Parts: TypeAlias = Mapping[str, PinnedPart]
 """The parts of a section by name."""
 
 
@@ -97,7 +97,7 @@ class ServerPins(Struct, frozen=True, kw_only=True):
     def accepted(self, names: frozenset[tuple[Section, str]] | None = None) -> "ServerPins":
         """The pins with the named offers trusted, or with all offers."""
         trusted = {section: dict(parts) for section, parts in self.trusted.items()}
-        left: dict[Section, dict[str, Part]] = {}
+        left: dict[Section, dict[str, PinnedPart]] = {}
         for section, parts in self.offered.items():
             for name, part in parts.items():
                 is_taken = names is None or (section, name) in names

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 
@@ -17,7 +17,13 @@ from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.pins.format import PinsFormatError, pins_bytes, read_pins
 from ironcurtain_proxy.pins.pinned import ServerPins
 from ironcurtain_proxy.private_directory import UnacceptableFileError, content
-from ironcurtain_proxy.private_files import held_lock, make_private_directory, write_whole
+from ironcurtain_proxy.private_files import (
+    Stamp,
+    held_lock,
+    make_private_directory,
+    stamp_of,
+    write_whole,
+)
 
 PINS_NAME: Final = "pins"
 """The name of the directory in the state directory."""
@@ -26,9 +32,6 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOCK_SECONDS: Final = 2.0
 _SUFFIX: Final = ".json"
-
-Stamp: TypeAlias = tuple[int, ...]
-"""A value that changes when a file is replaced; empty: there is no file."""
 
 
 class PinsFileError(IronCurtainError):
@@ -60,7 +63,7 @@ class PinStore(Struct, frozen=True):
         """
         path = self._path(launch)
         try:
-            return _stamp(path.lstat())
+            return stamp_of(path.lstat())
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -112,7 +115,7 @@ class PinStore(Struct, frozen=True):
                 if len(raw) > MOST_BYTES:
                     raise _unusable(path, f"would be larger than {MOST_BYTES} bytes")
                 write_whole(path, raw, locked=True)
-                return StoredPins(after, _stamp(path.lstat()))
+                return StoredPins(after, stamp_of(path.lstat()))
         except OSError as error:
             raise _unusable(path, f"cannot be written: {error.strerror}") from None
 
@@ -161,7 +164,7 @@ class PinStore(Struct, frozen=True):
         try:
             found = os.fstat(descriptor)
             _refuse_what_is_not_ours(path, found)
-            return StoredPins(read_pins(content(descriptor, MOST_BYTES)), _stamp(found))
+            return StoredPins(read_pins(content(descriptor, MOST_BYTES)), stamp_of(found))
         except OSError as error:
             raise _unusable(path, f"cannot be read: {error.strerror}") from None
         except (UnacceptableFileError, PinsFormatError) as error:
@@ -184,7 +187,3 @@ def _refuse_what_is_not_ours(path: Path, found: os.stat_result) -> None:
 
 def _unusable(path: Path, what: str) -> PinsFileError:
     return PinsFileError(f"pins of a server: {path} {what}", path.stem)
-
-
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.rehearsal.recorded import RecordedCall
+from ironcurtain_proxy.rehearsal.recorded import TranscriptCall
 
 _SAID_NO: Final = (
     "The user doesn't want to proceed with this tool use",
@@ -23,7 +23,7 @@ def is_of_claude_code(row: Mapping[str, Json]) -> bool:
     return "sessionId" in row and ("type" in row or "message" in row) and "messages" not in row
 
 
-def calls_of(row: Mapping[str, Json]) -> Iterator[tuple[str, RecordedCall] | None]:
+def calls_of(row: Mapping[str, Json]) -> Iterator[tuple[str, TranscriptCall] | None]:
     """The calls of a line, each with its id; None for one that is not of its shape."""
     if row.get("type") != "assistant":
         return
@@ -35,7 +35,7 @@ def calls_of(row: Mapping[str, Json]) -> Iterator[tuple[str, RecordedCall] | Non
         if not isinstance(tool, str) or not isinstance(given, dict):
             yield None
             continue
-        call = RecordedCall(
+        call = TranscriptCall(
             session=str(row["sessionId"]),
             directory=directory if isinstance(directory, str) else "",
             tool=tool,

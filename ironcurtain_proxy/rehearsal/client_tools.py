@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import Operation, RequestId
-from ironcurtain_proxy.rehearsal.recorded import RecordedCall
+from ironcurtain_proxy.rehearsal.recorded import TranscriptCall
 
 FILES: Final = "filesystem"
 FETCH: Final = "fetch"
@@ -50,7 +50,7 @@ def as_tool_call(call: ServerCall) -> Operation:
     )
 
 
-def as_server_call(call: RecordedCall, workspace: str) -> ServerCall | Literal["none", "broken"]:
+def as_server_call(call: TranscriptCall, workspace: str) -> ServerCall | Literal["none", "broken"]:
     """The equivalent call of a server; `none`: no server of a preset has such a tool.
 
     Args:
@@ -87,7 +87,7 @@ def _command(given: Arguments, here: str) -> ServerCall | Literal["broken"]:
     return ServerCall(SHELL, "run_command", {"command": command, "cwd": cwd})
 
 
-def _file(call: RecordedCall, given: Arguments, here: str) -> ServerCall | Literal["broken"]:
+def _file(call: TranscriptCall, given: Arguments, here: str) -> ServerCall | Literal["broken"]:
     path = given.get("file_path", given.get("notebook_path"))
     if not isinstance(path, str) or not path:
         return "broken"

@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.rehearsal.recorded import RecordedCall
+from ironcurtain_proxy.rehearsal.recorded import TranscriptCall
 
 _CALLS: Final = frozenset({"function_call", "local_shell_call", "custom_tool_call"})
 _MARKS: Final = frozenset({"session_meta", "turn_context", "response_item", "event_msg"})
@@ -39,7 +39,7 @@ class Rollout:
     directory: str = ""
     branch: str = ""
 
-    def calls_of(self, row: Mapping[str, Json]) -> Iterator[RecordedCall | None]:
+    def calls_of(self, row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
         """The calls of a line; None for one that is not of its shape."""
         payload = row.get("payload")
         inner = payload if isinstance(payload, dict) else row
@@ -63,7 +63,7 @@ class Rollout:
             case _:
                 return
 
-    def _function(self, inner: Mapping[str, Json]) -> Iterator[RecordedCall | None]:
+    def _function(self, inner: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
         name, text = inner.get("name"), inner.get("arguments")
         try:
             given = orjson.loads(text) if isinstance(text, str) else text
@@ -78,7 +78,7 @@ class Rollout:
         else:
             yield self._call(name, given)
 
-    def _shell(self, given: Mapping[str, Json]) -> RecordedCall | None:
+    def _shell(self, given: Mapping[str, Json]) -> TranscriptCall | None:
         command = _text_of(given.get("command", given.get("cmd")))
         if command is None:
             return None
@@ -88,7 +88,7 @@ class Rollout:
             arguments["cwd"] = where
         return self._call("Bash", arguments)
 
-    def _patch(self, text: Json) -> Iterator[RecordedCall | None]:
+    def _patch(self, text: Json) -> Iterator[TranscriptCall | None]:
         """The calls of a patch, one for each file."""
         found = _FILE.findall(text) if isinstance(text, str) else []
         if not found:
@@ -97,8 +97,8 @@ class Rollout:
             tool = {"Add": "Write", "Update": "Edit", "Delete": "Delete"}[what]
             yield self._call(tool, {"file_path": path.strip()})
 
-    def _call(self, tool: str, arguments: dict[str, Json]) -> RecordedCall:
-        return RecordedCall(
+    def _call(self, tool: str, arguments: dict[str, Json]) -> TranscriptCall:
+        return TranscriptCall(
             session=self.session,
             directory=self.directory,
             tool=tool,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.rehearsal.recorded import RecordedCall
+from ironcurtain_proxy.rehearsal.recorded import TranscriptCall
 
 _NAMES: Final[Mapping[str, str]] = {
     "run_shell_command": "Bash",
@@ -30,7 +30,7 @@ def is_of_gemini(row: Mapping[str, Json]) -> bool:
     return "sessionId" in row and isinstance(row.get("messages"), list)
 
 
-def calls_of(row: Mapping[str, Json]) -> Iterator[RecordedCall | None]:
+def calls_of(row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
     """The calls of a chat; None for one that is not of its shape."""
     messages = row["messages"]
     for message in messages if isinstance(messages, list) else ():
@@ -39,7 +39,7 @@ def calls_of(row: Mapping[str, Json]) -> Iterator[RecordedCall | None]:
             yield _call(str(row["sessionId"]), one)
 
 
-def _call(session: str, one: Json) -> RecordedCall | None:
+def _call(session: str, one: Json) -> TranscriptCall | None:
     if not isinstance(one, dict):
         return None
     name, given = one.get("name"), one.get("args")
@@ -59,7 +59,7 @@ def _call(session: str, one: Json) -> RecordedCall | None:
         arguments = {"path": path}
     elif tool == "WebFetch":
         arguments = {"url": given.get("url", given.get("prompt"))}
-    return RecordedCall(
+    return TranscriptCall(
         session=session,
         directory="",
         tool=tool,

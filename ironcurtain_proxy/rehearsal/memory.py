@@ -16,16 +16,18 @@ from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals, Claim
 from ironcurtain_proxy.grants.format import KeptGrant
-from ironcurtain_proxy.grants.grant_settlement import Remembering
+from ironcurtain_proxy.grants.grant_settlement import NewGrantTerms
 from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.grants.worktrees import moved
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
-from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
+from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_about
 from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import CapabilityPattern
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, PathValue
 from ironcurtain_proxy.rehearsal.client_tools import ServerCall, as_tool_call
@@ -43,7 +45,7 @@ class EscalatedStep:
     session: str
     call: ServerCall
     facts: Facts
-    judged: Judged
+    judged: Judgement
     policy: Policy
     home: RealPath
     workspace: RealPath
@@ -65,11 +67,35 @@ class EscalatedStep:
 
 
 @dataclass(slots=True)
+class Families:
+    """Approved families, by the workspace of the approval."""
+
+    _known: dict[RealPath, set[Family]] = field(default_factory=dict)
+
+    def add(self, workspace: RealPath, families: Sequence[Family]) -> None:
+        """Remember those that may cover other commands."""
+        known = self._known.setdefault(workspace, set())
+        known.update([family for family in families if family.is_general])
+
+    def in_place(self, place: Place) -> tuple[Family, ...]:
+        """The families that hold in a place, as they are there."""
+        return tuple(
+            [
+                found
+                for workspace, families in self._known.items()
+                for one in families
+                if (found := moved(one, workspace, place)) is not None
+            ]
+        )
+
+
+@dataclass(slots=True)
 class Memory:
     """The approvals of one project."""
 
     approvals: Approvals = field(default_factory=lambda: Approvals(GrantBook(), BudgetBook()))
-    families: set[Family] = field(default_factory=set)
+    families: Families = field(default_factory=Families)
+    """The families of this project and of the other worktrees of its repository."""
     identical: set[tuple[str, str]] = field(default_factory=set)
     """Approved commands, by session and fingerprint."""
     _number: int = 0
@@ -80,7 +106,7 @@ class Memory:
         if command is not None and (asked.session, _fingerprint(asked)) in self.identical:
             return True
         if command is not None and covers(
-            tuple(self.families), command, asked.facts.place, held=asked.held
+            self.families.in_place(asked.facts.place), command, asked.facts.place, held=asked.held
         ):
             return not asked.escalated().roles
         claim = Claim(call=asked.escalated(), reasons=asked.judged.reasons)
@@ -90,21 +116,21 @@ class Memory:
         """Remember the first candidate."""
         if asked.facts.command is not None:
             needed = _families(asked)
-            self.families.update([family for family in needed if family.is_general])
+            self.families.add(asked.workspace, needed)
             self.identical.add((asked.session, _fingerprint(asked)))
             return
         call = asked.escalated()
         question = question_about(self._posed(asked, call), _frame(asked))
         if question.candidates:
-            how = Remembering(new_id=self._new_id, now=_WHEN)
+            how = NewGrantTerms(new_id=self._new_id, now=_WHEN)
             self.approvals.remember(question, Approved(remember=0), call, how)
 
     def _new_id(self) -> str:
         self._number += 1
         return str(self._number)
 
-    def _posed(self, asked: EscalatedStep, call: EscalatedCall) -> Posed:
-        return Posed(
+    def _posed(self, asked: EscalatedStep, call: EscalatedCall) -> QuestionInput:
+        return QuestionInput(
             id=EscalationId(self._new_id()),
             now=_WHEN,
             call=as_tool_call(asked.call),

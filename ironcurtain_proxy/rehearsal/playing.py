@@ -11,20 +11,20 @@ from typing import Final
 import anyio
 from msgspec import structs
 
-from ironcurtain_proxy.approval.containment import Considered, why_asked, why_not_held
+from ironcurtain_proxy.approval.containment import ContainmentInput, why_asked, why_not_held
 from ironcurtain_proxy.config.presets.preset import preset
 from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.model.decision import Deny, Escalate
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.rehearsal.client_tools import FETCH, FILES, SHELL, ServerCall, as_server_call
-from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Memory, given
-from ironcurtain_proxy.rehearsal.recorded import RecordedCall, Recording
+from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Families, Memory, given
+from ironcurtain_proxy.rehearsal.recorded import Recording, TranscriptCall
 from ironcurtain_proxy.rehearsal.scene import RULES, Scene, SceneRules, Scenes
-from ironcurtain_proxy.rehearsal.tally import Tally, Way
+from ironcurtain_proxy.rehearsal.tally import Savings, Tally
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 
 _HOME: Final = re.compile(r"(/home/[^/]+|/Users/[^/]+|/root)(?=/|\Z)")
@@ -84,10 +84,12 @@ class _Player:
     assumed: Assumed
     found: Rehearsed = field(default_factory=Rehearsed)
     _workspaces: dict[str, str] = field(default_factory=dict)
-    _memories: dict[tuple[SceneRules, Way, str], Memory] = field(default_factory=dict)
+    _memories: dict[tuple[SceneRules, Savings, str], Memory] = field(default_factory=dict)
+    _families: dict[tuple[SceneRules, Savings, str], Families] = field(default_factory=dict)
+    """The approved families, by the repository of the worktrees that share them."""
     _given: dict[tuple[SceneRules, str], Memory] = field(default_factory=dict)
 
-    async def play(self, calls: Sequence[RecordedCall]) -> None:
+    async def play(self, calls: Sequence[TranscriptCall]) -> None:
         for call in calls:
             workspace = self._workspace(call)
             if workspace is None:
@@ -102,7 +104,7 @@ class _Player:
                 await self._call(call, found, workspace)
         self.found.sessions = len(self._workspaces)
 
-    def _workspace(self, call: RecordedCall) -> str | None:
+    def _workspace(self, call: TranscriptCall) -> str | None:
         said = self._workspaces.get(call.session)
         if said is None:
             said = self.assumed.workspace or call.directory
@@ -111,7 +113,7 @@ class _Player:
             self._workspaces[call.session] = said = said.rstrip("/") or "/"
         return said
 
-    async def _call(self, recorded: RecordedCall, call: ServerCall, workspace: str) -> None:
+    async def _call(self, recorded: TranscriptCall, call: ServerCall, workspace: str) -> None:
         home = _HOME.match(workspace)
         scene = self.scenes.scene(self.assumed.home if home is None else home[1], workspace)
         gathered = await scene.gather(call, branch=recorded.branch)
@@ -123,11 +125,11 @@ class _Player:
     def _count(
         self,
         rules: SceneRules,
-        recorded: RecordedCall,
+        recorded: TranscriptCall,
         call: ServerCall,
         scene: Scene,
         gathered: Gathered,
-        judged: Judged,
+        judged: Judgement,
     ) -> None:
         tally = self.found.tallies[rules]
         if isinstance(judged.decision, Deny):
@@ -155,11 +157,14 @@ class _Player:
             self._remembering("contained", rules, recorded, held)
 
     def _remembering(
-        self, way: Way, rules: SceneRules, recorded: RecordedCall, asked: EscalatedStep
+        self, way: Savings, rules: SceneRules, recorded: TranscriptCall, asked: EscalatedStep
     ) -> None:
         lasts = rules != "shipped" and "grants" in preset(rules).config
         key = rules, way, str(asked.workspace) if lasts else recorded.session
         memory = self._memories.setdefault(key, Memory())
+        repository = asked.facts.place.repository
+        if lasts and repository is not None:
+            memory.families = self._families.setdefault((rules, way, repository), memory.families)
         if memory.spares(asked):
             return
         self.found.tallies[rules].note(way, asked)
@@ -190,10 +195,10 @@ def is_held(asked: EscalatedStep) -> bool:
     return asked.facts.command is not None and why_not_held(_considered(asked)) is None
 
 
-def _considered(asked: EscalatedStep) -> Considered:
+def _considered(asked: EscalatedStep) -> ContainmentInput:
     place = asked.facts.place
     facts = structs.replace(asked.facts, place=replace(place, writable=(*place.writable, *PLACES)))
-    return Considered(
+    return ContainmentInput(
         facts=facts,
         judged=asked.judged,
         workspace=asked.workspace,

@@ -7,7 +7,7 @@ from ironcurtain_proxy.model.json import Arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedCall:
+class TranscriptCall:
     """One tool call of a recorded session."""
 
     session: str
@@ -26,7 +26,7 @@ class RecordedCall:
 class Recording:
     """All calls of some transcripts in order, and the unreadable parts."""
 
-    calls: list[RecordedCall] = field(default_factory=list)
+    calls: list[TranscriptCall] = field(default_factory=list)
     files: int = 0
     broken_lines: int = 0
     """Lines that are no JSON object, or whose call does not have the form of its format."""

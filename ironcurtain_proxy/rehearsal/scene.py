@@ -27,7 +27,7 @@ from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy
@@ -99,7 +99,7 @@ class Scene:
             )
         return structs.replace(gathered, place=_as_recorded(gathered.command, place, recorded))
 
-    def judged(self, rules: SceneRules, call: ServerCall, gathered: Gathered) -> Judged:
+    def judged(self, rules: SceneRules, call: ServerCall, gathered: Gathered) -> Judgement:
         """The decision on a call before any question."""
         by = self.judges[rules]
         names = partial(tool_names, call.server, call.tool, is_unique=True)

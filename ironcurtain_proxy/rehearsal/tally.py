@@ -11,10 +11,10 @@ from ironcurtain_proxy.rehearsal.memory import EscalatedStep
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import families_of
 
-Way: TypeAlias = Literal["each", "remembered", "contained"]
+Savings: TypeAlias = Literal["each", "remembered", "contained"]
 """The savings: none; by approvals for the project; and also by the sandbox and the timeline."""
 
-WAYS: Final[tuple[Way, ...]] = ("each", "remembered", "contained")
+WAYS: Final[tuple[Savings, ...]] = ("each", "remembered", "contained")
 _LONGEST: Final = 100
 
 
@@ -22,16 +22,16 @@ _LONGEST: Final = 100
 class Tally:
     """The questions of one set of rules."""
 
-    asked: Counter[Way] = field(default_factory=Counter)
+    asked: Counter[Savings] = field(default_factory=Counter)
     denied: int = 0
     spared_by_grants: int = 0
     """The questions without savings that the grants of a file cover."""
-    kinds: dict[Way, Counter[str]] = field(default_factory=dict)
-    examples: dict[tuple[Way, str], Counter[str]] = field(default_factory=dict)
+    kinds: dict[Savings, Counter[str]] = field(default_factory=dict)
+    examples: dict[tuple[Savings, str], Counter[str]] = field(default_factory=dict)
     denials: Counter[str] = field(default_factory=Counter)
     """The number of denials by rule."""
 
-    def note(self, way: Way, asked: EscalatedStep) -> None:
+    def note(self, way: Savings, asked: EscalatedStep) -> None:
         """Count a question."""
         kind = kind_of(asked)
         self.asked[way] += 1

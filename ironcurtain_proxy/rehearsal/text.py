@@ -6,10 +6,10 @@ from typing import Final
 from ironcurtain_proxy.rehearsal.playing import Rehearsed
 from ironcurtain_proxy.rehearsal.recorded import Recording
 from ironcurtain_proxy.rehearsal.scene import RULES, SceneRules
-from ironcurtain_proxy.rehearsal.tally import WAYS, Tally, Way, per_100
+from ironcurtain_proxy.rehearsal.tally import WAYS, Savings, Tally, per_100
 
 _NAMES: Final[dict[SceneRules, str]] = {"shipped": "no preset"}
-_TITLES: Final[dict[Way, str]] = {
+_TITLES: Final[dict[Savings, str]] = {
     "each": "asked each time",
     "remembered": "approved once",
     "contained": "and contained",
@@ -53,7 +53,7 @@ def lines_of(
     yield from _questions(found, shown, most)
 
 
-def _has(rules: SceneRules, way: Way, tally: Tally) -> bool:
+def _has(rules: SceneRules, way: Savings, tally: Tally) -> bool:
     if way == "each":
         return True
     return way in tally.asked or (rules == "coding" or (way == "remembered" and rules != "shipped"))

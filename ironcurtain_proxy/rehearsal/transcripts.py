@@ -19,7 +19,7 @@ import orjson
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.rehearsal import claude_code, codex, corpus, gemini
-from ironcurtain_proxy.rehearsal.recorded import RecordedCall, Recording
+from ironcurtain_proxy.rehearsal.recorded import Recording, TranscriptCall
 
 _MAX_LINE: Final = 64 << 20
 """The most bytes of one line, and of a chat that is one document."""
@@ -110,7 +110,7 @@ class _TranscriptReader:
             return False
         return True
 
-    def _once(self, found: tuple[str, RecordedCall] | None) -> None:
+    def _once(self, found: tuple[str, TranscriptCall] | None) -> None:
         if found is None:
             self._recording.broken_lines += 1
             return
@@ -121,7 +121,7 @@ class _TranscriptReader:
             self._by_id[identifier] = len(self._recording.calls)
         self._recording.calls.append(call)
 
-    def _add(self, calls: Iterable[RecordedCall | None]) -> None:
+    def _add(self, calls: Iterable[TranscriptCall | None]) -> None:
         for call in calls:
             if call is None:
                 self._recording.broken_lines += 1

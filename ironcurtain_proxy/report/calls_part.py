@@ -8,7 +8,15 @@ from typing import Final
 from ironcurtain_proxy.audit.display import shown_time
 from ironcurtain_proxy.report import plots
 from ironcurtain_proxy.report.day import KINDS, Day
-from ironcurtain_proxy.report.page import NOTHING, UNKNOWN, Part, Section, Tile, percent, table
+from ironcurtain_proxy.report.page import (
+    NOTHING,
+    UNKNOWN,
+    ReportPart,
+    ReportSection,
+    Tile,
+    percent,
+    table,
+)
 from ironcurtain_proxy.report.stretches import begin_of_stretch, step_for
 
 PALETTE: Final[plots.Palette] = dict(zip(KINDS, ("c1", "c2", "c5", "c3", "c4"), strict=True))
@@ -16,7 +24,7 @@ _ROWS: Final = 12
 _NAME_WIDTH: Final = 210
 
 
-def calls_part(day: Day, at: datetime, local: Callable[[str], str]) -> Part:
+def calls_part(day: Day, at: datetime, local: Callable[[str], str]) -> ReportPart:
     """The calls, the questions and the refusals.
 
     Args:
@@ -25,7 +33,7 @@ def calls_part(day: Day, at: datetime, local: Callable[[str], str]) -> Part:
         local: a record's time as the clock on the wall showed it.
     """
     sessions, clients = len(day.sessions), len(day.clients)
-    return Part(
+    return ReportPart(
         "calls",
         f"{_many(day.total, 'call')} of {_many(sessions, 'session')} and "
         f"{_many(clients, 'client')} as of {at:%Y-%m-%d %H:%M} UTC, from the audit log.",
@@ -56,19 +64,19 @@ def _share(name: str, part: int, whole: int) -> Tile:
     return Tile(name, percent(part / whole) if whole else UNKNOWN, f"{part} of {whole}")
 
 
-def _sections(day: Day, local: Callable[[str], str]) -> Iterator[Section]:
-    yield Section("Calls over time, by what became of them", _over_time(day), is_wide=True)
-    yield Section("Tools, by what became of their calls", _rows(day.tools))
-    yield Section("Clients", _rows(day.clients))
-    yield Section("Asked about most often", _counted(("Rule", "Tool", "Calls"), day.asked))
-    yield Section("Refused most often", _counted(("Rule", "By", "Calls"), day.rules))
+def _sections(day: Day, local: Callable[[str], str]) -> Iterator[ReportSection]:
+    yield ReportSection("Calls over time, by what became of them", _over_time(day), is_wide=True)
+    yield ReportSection("Tools, by what became of their calls", _rows(day.tools))
+    yield ReportSection("Clients", _rows(day.clients))
+    yield ReportSection("Asked about most often", _counted(("Rule", "Tool", "Calls"), day.asked))
+    yield ReportSection("Refused most often", _counted(("Rule", "By", "Calls"), day.rules))
     refused = [
         (local(one.time), one.decision, one.by, one.tool, one.argument, one.outcome)
         for one in reversed(day.last_refused)
     ]
     titles = ("Time", "Decision", "By", "Tool", "Argument", "Outcome")
     title = f"The last {len(refused)} calls that no server got"
-    yield Section(title, table(titles, refused), is_wide=True)
+    yield ReportSection(title, table(titles, refused), is_wide=True)
 
 
 def _over_time(day: Day) -> str:

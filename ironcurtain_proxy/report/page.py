@@ -73,7 +73,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ReportSection:
     """One plot or table."""
 
     title: str
@@ -84,21 +84,21 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReportPart:
     """The part of a report about one subject."""
 
     title: str
     lead: str
     """One or two sentences below the title."""
     tiles: Sequence[Tile]
-    sections: Sequence[Section]
+    sections: Sequence[ReportSection]
 
 
 _WORD: Final = 14
 """The most letters of a word that is never broken."""
 
 
-def page(parts: Sequence[Part], at: datetime) -> str:
+def page(parts: Sequence[ReportPart], at: datetime) -> str:
     """The page, complete in itself.
 
     Args:
@@ -117,7 +117,7 @@ def page(parts: Sequence[Part], at: datetime) -> str:
     )
 
 
-def part_of_page(part: Part) -> str:
+def part_of_page(part: ReportPart) -> str:
     """One subject as markup, without its title."""
     tiles = "".join(_tile(tile) for tile in part.tiles)
     sections = "".join(

@@ -35,7 +35,7 @@ _MAC: Final = (
 )
 
 
-class Notice(Struct, frozen=True):
+class WaitingNotice(Struct, frozen=True):
     """A notice that a call waits."""
 
     id: str
@@ -45,7 +45,7 @@ class Notice(Struct, frozen=True):
     reason: str
 
     @classmethod
-    def of(cls, escalation: Escalation) -> "Notice":
+    def of(cls, escalation: Escalation) -> "WaitingNotice":
         """The notice of a question."""
         return cls(
             id=escalation.id,
@@ -61,18 +61,18 @@ class Notice(Struct, frozen=True):
         return visible(f"{self.server}/{self.tool} waits for you")[:_LONGEST]
 
 
-Way: TypeAlias = Callable[[Notice], Awaitable[None]]
+NoticeWay: TypeAlias = Callable[[WaitingNotice], Awaitable[None]]
 """Carries one notice. May raise `OSError`."""
 
 
-def desktop(platform: str = sys.platform) -> Way | None:
+def desktop(platform: str = sys.platform) -> NoticeWay | None:
     """The way to the desktop's notices; None: there is no program for them."""
     program = which("osascript" if platform == "darwin" else "notify-send")
     if program is None:
         return None
     start = (program, *_MAC[1:]) if platform == "darwin" else (program, "--app-name=ironcurtain")
 
-    async def show(notice: Notice) -> None:
+    async def show(notice: WaitingNotice) -> None:
         # `--`: the reason is no option, whatever it begins with.
         argv = (*start, "--", notice.title, notice.reason)
         found = await anyio.run_process(argv, stdin=DEVNULL, check=False, stderr=DEVNULL)
@@ -82,10 +82,10 @@ def desktop(platform: str = sys.platform) -> Way | None:
     return show
 
 
-def webhook(url: str) -> Way:
+def webhook(url: str) -> NoticeWay:
     """The way to an address, by a posted JSON object."""
 
-    async def post(notice: Notice) -> None:
+    async def post(notice: WaitingNotice) -> None:
         document = {
             "event": "question",
             "id": notice.id,
@@ -101,10 +101,10 @@ def webhook(url: str) -> Way:
     return post
 
 
-def ntfy(url: str, token: str = "") -> Way:
+def ntfy(url: str, token: str = "") -> NoticeWay:
     """The way to a topic of ntfy, by a message."""
 
-    async def post(notice: Notice) -> None:
+    async def post(notice: WaitingNotice) -> None:
         headers = {"Title": notice.title.encode("ascii", "replace").decode(), "Priority": "high"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -139,19 +139,19 @@ def _post_now(url: str, body: bytes, headers: dict[str, str]) -> None:
         raise OSError(f"it answered with status {status}")
 
 
-class Notices(Struct, eq=False):
+class WaitingNotices(Struct, eq=False):
     """Sends notices beside the calls."""
 
-    ways: Sequence[tuple[str, Way]]
+    ways: Sequence[tuple[str, NoticeWay]]
     """The ways, each with its name for the log."""
-    _queue: list[Notice] = field(default_factory=list)
+    _queue: list[WaitingNotice] = field(default_factory=list)
     _came: anyio.Event = field(default_factory=anyio.Event)
     _complained: set[str] = field(default_factory=set)
 
     def tell(self, escalation: Escalation) -> None:
         """Queue the notice of a call that waits. Never blocks."""
         if self.ways and len(self._queue) < QUEUE:
-            self._queue.append(Notice.of(escalation))
+            self._queue.append(WaitingNotice.of(escalation))
             self._came.set()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -166,7 +166,7 @@ class Notices(Struct, eq=False):
                     for name, way in self.ways:
                         tasks.start_soon(self._send, name, way, notice)
 
-    async def _send(self, name: str, way: Way, notice: Notice) -> None:
+    async def _send(self, name: str, way: NoticeWay, notice: WaitingNotice) -> None:
         problem = f"nothing within {DEADLINE:g} seconds"
         with anyio.move_on_after(DEADLINE):
             try:

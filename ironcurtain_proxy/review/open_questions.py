@@ -26,6 +26,7 @@ from ironcurtain_proxy.approval.lifecycle import (
 )
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
     Approved,
     Declined,
     Escalation,
@@ -33,10 +34,9 @@ from ironcurtain_proxy.model.escalation import (
     Held,
     Ruling,
     Superseded,
-    Taken,
     Unreachable,
 )
-from ironcurtain_proxy.ports import Aftermath, Clock, Reviewer
+from ironcurtain_proxy.ports import Clock, OutcomeListener, Reviewer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class OpenQuestions:
         clock: Clock,
         *,
         hold_after: float | None,
-        aftermath: Aftermath | None = None,
+        aftermath: OutcomeListener | None = None,
     ) -> None:
         """Set the reviewer and the limits.
 
@@ -120,7 +120,7 @@ class OpenQuestions:
 
     async def settle(
         self, escalation: Escalation, on_wait: OnWait | None = None
-    ) -> Ruling | Held | Taken | Superseded:
+    ) -> Ruling | Held | AlreadyUsed | Superseded:
         """Get a ruling on a call, or hold the call.
 
         A call that is cancelled while it waits withdraws its question, unless other calls wait
@@ -136,7 +136,7 @@ class OpenQuestions:
             question.held = True
             return Held(question.escalation.id)
         ruling = self._take(question)
-        if is_asker or isinstance(ruling, Unreachable | Taken | Superseded):
+        if is_asker or isinstance(ruling, Unreachable | AlreadyUsed | Superseded):
             return ruling
         return replace(ruling, question=question.escalation.id)
 
@@ -232,14 +232,14 @@ class OpenQuestions:
                     await on_wait(self._clock.monotonic() - started)
         return True
 
-    def _take(self, question: _Question) -> Ruling | Taken | Superseded:
+    def _take(self, question: _Question) -> Ruling | AlreadyUsed | Superseded:
         """The ruling; an approval is returned once."""
         self._forget(question)
         if question.superseded:
             return Superseded()
         if isinstance(question.ruling, Approved):
             if question.state != "approved" or question.asker_waits:
-                return Taken()
+                return AlreadyUsed()
             question.state = advance(question.state, "used")
         return question.ruling or Unreachable()
 
@@ -262,7 +262,7 @@ class OpenQuestions:
             if self._tasks is not None and self._aftermath is not None:
                 self._tasks.start_soon(self._tell, self._aftermath, question.escalation.id)
 
-    async def _tell(self, aftermath: Aftermath, identifier: EscalationId) -> None:
+    async def _tell(self, aftermath: OutcomeListener, identifier: EscalationId) -> None:
         try:
             await aftermath.ended(identifier, succeeded=None)
         except Exception:  # noqa: BLE001  a note; the other questions are worth more

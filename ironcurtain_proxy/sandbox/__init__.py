@@ -2,7 +2,7 @@
 
 - `limits`: what its processes may use of the machine.
 - `profile`, `settings`, `launch`, `inside`: what a server may touch, and its start in a sandbox.
-- `launchers`, `installed`, `replaced_launchers`: the installed program in place of what fetches it.
+- `installed`, `replaced_launchers`: the installed program in place of what fetches it.
 - `probe`: whether this machine can confine a server.
 - `private_tmp`: a `/tmp` of a server's own.
 - `twin`: the sandbox of a second instance, for what was approved.
@@ -10,6 +10,7 @@
 - `reach`, `denials`, `error_hints`: what a sandbox refuses, before and after the call.
 - `directory`, `abandoned`: directories for sockets, and what a killed proxy left.
 - `wrapper`, `calls`: what the sandbox is run through, and the system calls that nobody gets.
-- `lookout`, `watchman`, `inotify`, `steering`, `git_settings`, `leads`, `putting_back`: files that
-  steer git or an agent are found after each call, judged and put back.
+- `lookout`, `watchman`, `known_places`, `inotify`, `steering`, `git_settings`, `leads`,
+  `putting_back`: files that steer git or an agent are found after each call, judged and put back.
+- `watch_notes`: what was there at the start, for the start after a killed proxy.
 """

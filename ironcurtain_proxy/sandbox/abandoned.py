@@ -1,7 +1,7 @@
 """The remains of sandboxes whose proxy and guardians were killed.
 
 Each start looks for directories of sockets that nobody has locked: their proxy and their guardian
-are dead. What still runs in one of them is killed, and it is removed.
+are dead. Processes that still run in such a sandbox are killed, and the directory is removed.
 
 The places are shared, so what is found there may be anybody's trap. Only a directory with the name,
 the owner and the mode of ours is touched, only if nothing lies in it but what srt makes there, and
@@ -28,9 +28,9 @@ _FOLDER: Final = re.compile(r"claude-empty-[A-Za-z0-9]{1,16}|empty", re.ASCII)
 
 
 def remove_abandoned() -> None:
-    """Remove what dead proxies of this user have left of their sandboxes, and end it.
+    """Remove the directories of sandboxes whose proxy is dead, and end the processes in them.
 
-    Does what it can: whatever cannot be looked at or removed stays, without an error.
+    A directory that cannot be read or removed stays, without an error.
     """
     for place in places():
         with suppress(OSError), _opened(place) as parent:
@@ -70,9 +70,9 @@ def _is_of_a_sandbox(entry: os.DirEntry[str]) -> bool:
 
 
 def kill_all_with(directory: str) -> None:
-    """Kill what was started with a directory for its temporary files: nobody else is told of it.
+    """Kill all processes whose `TMPDIR` is a directory: no other processes know its name.
 
-    What is within the sandbox dies with the process outside that made it.
+    Processes within the sandbox end with the process outside that made it.
     """
     wanted = b"TMPDIR=" + os.fsencode(directory)
     for entry in os.listdir("/proc"):  # noqa: PTH208  names are enough

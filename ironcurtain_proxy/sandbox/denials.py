@@ -101,7 +101,7 @@ class Closed:
         return next((host for host in self.hosts if host in named), None)
 
     def is_reason(self, text: str) -> bool:
-        """Whether an error's text, in lower case, is what a closed host of the call's makes."""
+        """Whether an error's text, in lower case, is one that a closed host of the call causes."""
         if not self.hosts or re.search(_ANY_FAILURE, re.sub(_ADDRESS, " ", text)) is None:
             return False
         # What another host answered, to whom the server had handed the URL, is not the sandbox's.
@@ -109,7 +109,7 @@ class Closed:
         return not named or not named.isdisjoint(self.hosts)
 
     def hides(self, text: str) -> bool:
-        """Whether an error says of a path that it is missing which lies where nothing is seen."""
+        """Whether an error reports a path as missing that the sandbox hides."""
         profile = self.profile
         if profile is None:
             return False
@@ -120,7 +120,7 @@ class Closed:
         )
 
     def asked(self, text: str) -> str | None:
-        """The closed host that an error's text, in lower case, names as what was asked."""
+        """The closed host that an error's text, in lower case, names as the target of a request."""
         if self.profile is None:
             return None
         return next((host for host in _asked(text) if not self.profile.may_reach(host)), None)

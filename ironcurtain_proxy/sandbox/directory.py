@@ -30,13 +30,13 @@ OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SocketDirectory(Struct, eq=False):
-    """One that is ours, and not abandoned until it is removed or we die."""
+    """A directory of this proxy, locked until it is removed or the proxy ends."""
 
     path: str
     _lock: int
 
     def remove(self) -> None:
-        """Remove it with all that is in it. That it is gone already is no error."""
+        """Remove the directory with its content. A missing directory is no error."""
         shutil.rmtree(self.path, ignore_errors=True)
         lock, self._lock = self._lock, -1
         if lock >= 0:

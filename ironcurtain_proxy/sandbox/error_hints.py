@@ -111,7 +111,7 @@ def annotated(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> Map
 
 
 def told_of_limits(result: Mapping[str, Json], why: str) -> Mapping[str, Json]:
-    """A tool's result, error or not, marked with what was ended while the call was in progress."""
+    """A tool's result, error or not, with a note on processes that were killed during the call."""
     content = result.get("content")
     if not isinstance(content, list) or not dict(_texts(content)):
         return result

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 _Setting: TypeAlias = tuple[str, str | None, str, str]
-"""Section, subsection, key and value; a line that is not understood stands in the key."""
+"""Section, subsection, key and value; for a line that is not understood, the key is the line."""
 
 _SECTION: Final = re.compile(r'\[([A-Za-z0-9-]+)(?: "([^"\\\n]*)")?\]', re.ASCII)
 _LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*) ?= ?([^\"\\#;\0-\x1f]*)", re.ASCII)
@@ -54,11 +54,11 @@ _HARMLESS_IF_NEW: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
 
 
 def is_harmless(before: bytes | None, now: bytes) -> bool:
-    """Whether all that is new in a configuration is harmless.
+    """Whether every new setting of a configuration is harmless.
 
     Args:
-        before: what it was; None: it was not there.
-        now: what it is.
+        before: the earlier content; None: there was no file.
+        now: the present content.
     """
     if now == before:
         return True

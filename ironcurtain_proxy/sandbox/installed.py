@@ -1,13 +1,13 @@
 """The places where a launcher's package is installed. Looks at files; starts no program.
 
-Knows how npm, uv and pipx lay out what they install; does not know why it is wanted. Nothing is
-taken from where the agent may write: it would choose what runs.
+Knows the layout of packages that npm, uv and pipx install. A program in a directory that the agent
+may write is never chosen: the agent would choose what runs.
 """
 
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, assert_never
 
@@ -16,7 +16,14 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.sandbox.launchers import Launched, normalized
+from ironcurtain_proxy.shell.launched_packages import (
+    Package,
+    Source,
+    is_version_of,
+    normalized,
+    source_of,
+)
+from ironcurtain_proxy.shell.launchers import Launched
 
 _MOST_LINKS: Final = 40
 """The most links in a path, as in the kernel."""
@@ -49,21 +56,21 @@ class NotInstalled(Struct, frozen=True):
     """No installed program may replace the launcher."""
 
     why: str
-    """A text on what was found instead; empty: nothing."""
+    """The things that were found instead, in words; empty: nothing was found."""
 
 
 def find_installed(launched: Launched, places: SearchPlaces) -> Installed | NotInstalled:
-    """The program of an installed package, of the version that was asked for."""
+    """The program of installed packages, of the versions that were asked for."""
     if not launched.is_replaceable:
         return NotInstalled("")
     why = ""
     for found in _candidates(launched, places):
-        if not _is_program(found.program):
+        if isinstance(found, NotInstalled):
+            why = why or found.why
+        elif not _is_program(found.program):
             continue
-        if _is_exposed(Path(found.program), places.exposed):
+        elif not launched.is_own_code and _is_exposed(Path(found.program), places.exposed):
             why = why or f"{found.program} lies where the agent may write"
-        elif launched.version is not None and not _is_same(found.version, launched.version):
-            why = why or f"version {found.version} is installed"
         else:
             return found
     return NotInstalled(why)
@@ -74,10 +81,12 @@ def _is_program(path: str) -> bool:
     return path.startswith("/") and os.access(path, os.X_OK) and Path(path).is_file()
 
 
-def _candidates(launched: Launched, places: SearchPlaces) -> Iterator[Installed]:
+def _candidates(launched: Launched, places: SearchPlaces) -> Iterator[Installed | NotInstalled]:
     match launched.registry:
         case "npm":
             return _npm(launched, places)
+        case "uv" if launched.project is not None:
+            return _project(launched, places)
         case "uv":
             return _python(launched, _uv_tools(places), places)
         case "pipx":
@@ -89,19 +98,55 @@ def _candidates(launched: Launched, places: SearchPlaces) -> Iterator[Installed]
 # --- npm
 
 
-def _npm(launched: Launched, places: SearchPlaces) -> Iterator[Installed]:
+def _npm(launched: Launched, places: SearchPlaces) -> Iterator[Installed | NotInstalled]:
+    first, *beside = launched.packages
     above = [place / "node_modules" for place in (places.directory, *places.directory.parents)]
-    if launched.program is None and launched.version is None and "/" not in launched.name:
+    is_bare = first.is_known and first.version is None and "/" not in first.name
+    if launched.program is None and is_bare and not beside:
         # `npx tsc` runs what is called so, whichever package it is of.
         for modules in above:
-            yield Installed(str(modules / ".bin" / launched.name), "")
-    for modules in (*above, *_global_modules(places), *_npx_cache(launched, places)):
-        package = modules / launched.name
-        manifest = _read_manifest(package)
-        script = _script(manifest, launched)
-        version = manifest.get("version")
-        if script is not None and isinstance(version, str):
-            yield Installed(str(package / script), version)
+            yield Installed(str(modules / ".bin" / first.name), "")
+    names = [one.name for one in launched.packages]
+    if all(one.is_known for one in launched.packages):
+        for modules in (*above, *_global_modules(places)):
+            yield from _in_modules(launched, names, modules)
+    yield from _fetched_for(launched, places)
+    if all(one.is_known for one in launched.packages):
+        for modules in sorted(_npx_cache(places).glob("*/node_modules")):
+            yield from _in_modules(launched, names, modules)
+
+
+def _in_modules(
+    launched: Launched, names: Sequence[str], modules: Path
+) -> Iterator[Installed | NotInstalled]:
+    """The program of a package in a directory of packages, which has all the others as well."""
+    manifests = [_read_manifest(modules / name) for name in names]
+    versions = [str(manifest.get("version") or "") for manifest in manifests]
+    if not all(versions):
+        return
+    for version, package in zip(versions, launched.packages, strict=True):
+        if not is_version_of(version, package):
+            yield NotInstalled(f"version {version} is installed")
+            return
+    for name, manifest, version in zip(names, manifests, versions, strict=True):
+        script = _script(manifest, name, launched.program)
+        if script is not None:
+            yield Installed(str(modules / name / script), version)
+            return
+
+
+def _fetched_for(launched: Launched, places: SearchPlaces) -> Iterator[Installed | NotInstalled]:
+    """The packages that `npx` fetched for these very words: a range, a URL, or a plain name."""
+    written = sorted(one.written for one in launched.packages)
+    key = hashlib.sha512("\n".join(written).encode(errors="replace")).hexdigest()[:16]
+    own = _npx_cache(places) / key
+    names = [one.name for one in launched.packages]
+    if names == [""]:
+        # It says what the package at the URL is called.
+        found = _read_manifest(own).get("dependencies")
+        names = [*found] if isinstance(found, dict) and len(found) == 1 else []
+    if names and all(names):
+        yield from _in_modules(launched, names, own / "node_modules")
 
 
 def _global_modules(places: SearchPlaces) -> Iterator[Path]:
@@ -130,32 +175,32 @@ def _npmrc_prefix(places: SearchPlaces) -> str | None:
     return f"{places.home}/{prefix[2:]}" if prefix.startswith("~/") else prefix
 
 
-def _npx_cache(launched: Launched, places: SearchPlaces) -> Iterator[Path]:
-    """The packages that `npx` fetched before: first for these very words, then for others."""
+def _npx_cache(places: SearchPlaces) -> Path:
     said = places.environ.get("npm_config_cache") or places.environ.get("NPM_CONFIG_CACHE")
-    cache = Path(said or places.home / ".npm") / "_npx"
-    own = hashlib.sha512(launched.requirement.encode(errors="replace")).hexdigest()[:16]
-    yield cache / own / "node_modules"
-    yield from sorted(cache.glob("*/node_modules"))
+    return Path(said or places.home / ".npm") / "_npx"
 
 
 def _read_manifest(package: Path) -> Mapping[str, Json]:
+    return _read_json(package / "package.json")
+
+
+def _read_json(file: Path) -> Mapping[str, Json]:
     try:
-        found = orjson.loads((package / "package.json").read_bytes())
+        found = orjson.loads(file.read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _script(manifest: Mapping[str, Json], launched: Launched) -> str | None:
+def _script(manifest: Mapping[str, Json], name: str, program: str | None) -> str | None:
     """The file of a package that npx would run."""
-    own = launched.name.rpartition("/")[2]
+    own = name.rpartition("/")[2]
     said = manifest.get("bin")
     bins = {own: said} if isinstance(said, str) else said
     if not isinstance(bins, dict) or not bins:
         return None
-    if launched.program is not None:
-        script = bins.get(launched.program)
+    if program is not None:
+        script = bins.get(program)
     else:
         scripts = list(bins.values())
         script = scripts[0] if all(one == scripts[0] for one in scripts) else bins.get(own)
@@ -187,25 +232,87 @@ def _pipx_environments(places: SearchPlaces) -> Iterator[Path]:
     yield places.home / ".local" / "pipx" / "venvs"
 
 
-def _python(launched: Launched, tools: Iterable[Path], places: SearchPlaces) -> Iterator[Installed]:
-    program = launched.program or launched.name
-    name = normalized(launched.name)
-    for directory in (*[tool / name / "bin" for tool in tools], *_path(places)):
-        version = _version(directory / program, name)
-        if version is not None:
-            yield Installed(str(directory / program), version)
+def _python(
+    launched: Launched, tools: Iterable[Path], places: SearchPlaces
+) -> Iterator[Installed | NotInstalled]:
+    if launched.needs_no_project and project_of(places.directory) is not None:
+        return
+    first = launched.packages[0]
+    for tool in tools:
+        for environment in _environments(launched.packages, tool):
+            program = launched.program or first.name or environment.name
+            yield from _in_environment(
+                launched.packages, environment, environment / "bin" / program
+            )
+    program = launched.program or first.name
+    for directory in _path(places) if program else ():
+        if _is_program(str(directory / program)):
+            real = Path(os.path.realpath(directory / program)).parent.parent
+            yield from _in_environment(launched.packages, real, directory / program)
 
 
-def _version(program: Path, name: str) -> str | None:
-    """The version of the package beside a program; None: the program belongs to another package."""
-    if not _is_program(str(program)):
-        return None
-    environment = Path(os.path.realpath(program)).parent.parent
-    for found in sorted(environment.glob("lib/python*/*-packages/*.dist-info")):
-        package, _, version = found.name.removesuffix(".dist-info").partition("-")
-        if normalized(package) == name:
-            return version
+def _environments(packages: Sequence[Package], tool: Path) -> Sequence[Path]:
+    """The environments that may have the packages: each is called like its first one."""
+    if packages[0].name:
+        return [tool / name for name in dict.fromkeys(normalized(one.name) for one in packages)]
+    return sorted(tool.glob("*/"))
+
+
+def _in_environment(
+    packages: Sequence[Package], environment: Path, program: Path
+) -> Iterator[Installed | NotInstalled]:
+    """A program beside its package, if all the others are there as well."""
+    found = {
+        normalized(one.name.partition("-")[0]): one
+        for one in environment.glob("lib/python*/*-packages/*.dist-info")
+    }
+    version = ""
+    for package in reversed(packages):
+        named = found.get(normalized(package.name))
+        about = named
+        if package.url:
+            about = _from_source(package, [*found.values()] if named is None else [named])
+        if about is None:
+            return
+        version = about.name.removesuffix(".dist-info").partition("-")[2]
+        if not is_version_of(version, package):
+            yield NotInstalled(f"version {version} is installed")
+            return
+    yield Installed(str(program), version)
+
+
+def _from_source(package: Package, found: Iterable[Path]) -> Path | None:
+    """The package that was installed from a URL, by what its installer wrote down (PEP 610)."""
+    wanted = source_of(package.url)
+    for about in found:
+        said = _read_json(about / "direct_url.json")
+        repository = said.get("vcs_info")
+        revision = repository.get("requested_revision") if isinstance(repository, dict) else None
+        source = Source(
+            source_of(str(said.get("url"))).where,
+            str(revision or ""),
+            str(said.get("subdirectory") or ""),
+        )
+        if source == wanted:
+            return about
     return None
+
+
+# --- projects of uv
+
+
+def _project(launched: Launched, places: SearchPlaces) -> Iterator[Installed]:
+    """The program of a project's environment, as `uv sync` lays it out."""
+    root = project_of(places.directory / (launched.project or "."))
+    if root is not None and launched.program is not None:
+        said = places.environ.get("UV_PROJECT_ENVIRONMENT") or ".venv"
+        yield Installed(str(root / said / "bin" / launched.program), "")
+
+
+def project_of(directory: Path) -> Path | None:
+    """The nearest directory that holds a project."""
+    around = (directory, *directory.parents)
+    return next((place for place in around if (place / "pyproject.toml").is_file()), None)
 
 
 # --- both
@@ -215,15 +322,6 @@ def _path(places: SearchPlaces) -> Iterator[Path]:
     for text in places.environ.get("PATH", os.defpath).split(os.pathsep):
         if text.startswith("/"):
             yield Path(text)
-
-
-def _is_same(found: str, wanted: str) -> bool:
-    """Whether two versions are one: `1.0` is `1.0.0`."""
-    return _canonical(found) == _canonical(wanted)
-
-
-def _canonical(version: str) -> str:
-    return re.sub(r"(\.0)+$", "", version.lower())
 
 
 def _is_exposed(path: Path, exposed: Iterable[RealPath]) -> bool:

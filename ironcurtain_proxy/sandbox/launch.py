@@ -53,7 +53,7 @@ class Launch(Struct, frozen=True):
 
     argv: tuple[str, ...]
     sandboxed: bool
-    """Whether the process that this starts is confined: what the audit log says of it."""
+    """Whether the started process is confined, for the audit log."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables it needs besides the server's."""
     descriptors: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ class Launch(Struct, frozen=True):
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Remove what the process may have left, once it has ended or could not be started."""
+        """Remove the files of the sandbox, after the process has ended or could not be started."""
         if self.directory is not None:
             self.directory.remove()
 

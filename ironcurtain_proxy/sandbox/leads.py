@@ -58,7 +58,7 @@ class Leads:
             yield from self.of_place(place, items)
 
     def of_place(self, place: SteeringPlace, items: _Items) -> Iterator[SteeringPlace]:
-        """The places that a place's files lead to; each is told once."""
+        """The places that a place's files lead to; each is given once."""
         is_git = place.path.lower().endswith("/.git")
         top = place.path.rpartition("/")[0] if is_git or place.kind != "git" else place.path
         for path in led_to(place, items):

@@ -1,4 +1,4 @@
-"""The limits of what a sandbox may use of the machine: section `limits` of a server's `sandbox`."""
+"""The limits of a sandbox on the machine's resources: section `limits` of a server's `sandbox`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final

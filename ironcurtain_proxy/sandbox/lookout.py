@@ -9,7 +9,6 @@ The cost of a look is that of what has changed. Blocks; thread-safe.
 
 import errno
 import os
-import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -19,6 +18,13 @@ from typing import Final
 
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.sandbox.inotify import Event, Inotify
+from ironcurtain_proxy.sandbox.known_places import (
+    KnownPlace,
+    has_one_name,
+    inode_of,
+    is_directory,
+    joined,
+)
 from ironcurtain_proxy.sandbox.leads import Leads
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles, let_in, restore
 from ironcurtain_proxy.sandbox.steering import (
@@ -46,21 +52,6 @@ _MAKES_BARE: Final = frozenset({"HEAD", "objects", "refs", "commondir", "config"
 
 
 @dataclass(slots=True)
-class _Known:
-    """A watched place."""
-
-    place: SteeringPlace
-    items: dict[str, Item]
-    inode: tuple[int, int]
-    from_start: bool
-    """Whether it was there before any server ran."""
-    accepted: bool
-    """Whether all of it was accepted once."""
-    closed: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The inodes of its parts that sandboxes close, by their names in it."""
-
-
-@dataclass(slots=True)
 class SteeringLookout:
     """The watch for all servers of a proxy."""
 
@@ -74,7 +65,7 @@ class SteeringLookout:
     """Whether a new item is the user's own."""
     unseen: str = ""
     """The first reason why something is not looked after; empty: everything is."""
-    _known: dict[str, _Known] = field(default_factory=dict, init=False)
+    _known: dict[str, KnownPlace] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _turn: int = field(default=0, init=False)
     _begun: bool = field(default=False, init=False)
@@ -96,6 +87,20 @@ class SteeringLookout:
                 self._learn(place, is_new=False)
         self._begun = True
 
+    def resume(self, places: Iterable[KnownPlace]) -> None:
+        """Take an earlier state for known, and check all that is there now. In place of `begin`."""
+        self._begun = True
+        self._known = {one.place.path: one for one in places}
+        found = [(one.place, one.items) for one in self._known.values()]
+        for place in [*self._leads.of_start(found), *self._search(self.roots)]:
+            self._learn(place, is_new=True)
+        for known in [*self._known.values()]:
+            self._check(known)
+
+    def places(self) -> tuple[KnownPlace, ...]:
+        """The watched places with their present state."""
+        return tuple(self._known.values())
+
     def closed(self) -> tuple[str, ...]:
         """The files and directories that sandboxes are to close, the outermost first."""
         found: list[str] = []
@@ -104,12 +109,12 @@ class SteeringLookout:
             if known.place.kind == "git":
                 names.append(HOOKS)
             for name in names:
-                path = _join(known.place.path, name)
-                inode = _inode(path)
+                path = joined(known.place.path, name)
+                inode = inode_of(path)
                 # A link has no content to close, and could be exchanged.
                 if inode and len(found) < _MOST_CLOSED and not os.path.islink(path):  # noqa: PTH114  text
                     found.append(path)
-                    if _has_one_name(path):
+                    if has_one_name(path):
                         known.closed[name] = inode
         return tuple(found)
 
@@ -162,10 +167,10 @@ class SteeringLookout:
 
     def _led_by(self, place: SteeringPlace) -> Iterable[SteeringPlace]:
         """Places that a new or moved repository leads to."""
-        former = self._former(_inode(place.path))
+        former = self._former(inode_of(place.path))
         return self._leads.of_place(place, former.items if former else {})
 
-    def _former(self, inode: tuple[int, int] | None) -> "_Known | None":
+    def _former(self, inode: tuple[int, int] | None) -> KnownPlace | None:
         return next((one for one in self._known.values() if one.inode == inode), None)
 
     def _place_of(self, directory: str, name: str) -> SteeringPlace | None:
@@ -231,7 +236,7 @@ class SteeringLookout:
                 continue
             if not self.inotify.add(directory):
                 # Else it has gone, or became a link: what comes in its place is an event.
-                if _is_directory(directory):
+                if is_directory(directory):
                     self._miss(_why_unseen(self.inotify.error, directory))
                 continue
             names: set[str] = set()
@@ -257,7 +262,7 @@ class SteeringLookout:
     def _learn(self, place: SteeringPlace, *, is_new: bool) -> None:
         if place.kind != "pointer":
             self._watch(place)
-        inode = _inode(place.path)
+        inode = inode_of(place.path)
         known = self._known.get(place.path)
         if inode is None or (known is not None and known.inode == inode):
             return
@@ -269,7 +274,7 @@ class SteeringLookout:
             new = replace(former, place=place, items=items, from_start=stays, closed={})
         else:
             items = {} if is_new else dict(items_of(place))
-            new = _Known(place, items, inode, from_start=not is_new, accepted=not is_new)
+            new = KnownPlace(place, items, inode, from_start=not is_new, accepted=not is_new)
         self._known[place.path] = new
 
     def _watch(self, place: SteeringPlace) -> None:
@@ -278,14 +283,14 @@ class SteeringLookout:
             for name in (HOOKS, "modules", "worktrees"):
                 self.inotify.add(f"{place.path}/{name}", contents=name == HOOKS)
 
-    def _check(self, known: _Known) -> None:
+    def _check(self, known: KnownPlace) -> None:
         place = known.place
-        inode = _inode(place.path)
+        inode = inode_of(place.path)
         if inode is None:
             del self._known[place.path]
             return
         if known.inode != inode:
-            known = _Known(place, {}, inode, from_start=False, accepted=False)
+            known = KnownPlace(place, {}, inode, from_start=False, accepted=False)
             self._known[place.path] = known
         if place.kind != "pointer":
             self._watch(place)
@@ -302,9 +307,9 @@ class SteeringLookout:
                 before = known.items.get(name)
                 # An empty one was met while somebody wrote it.
                 is_state = before and before.content and not now[name].is_same(before)
-                self._put_back(_join(place.path, name), before if is_state else None)
+                self._put_back(joined(place.path, name), before if is_state else None)
 
-    def _makes_a_repository(self, known: _Known) -> str | None:
+    def _makes_a_repository(self, known: KnownPlace) -> str | None:
         """The files of a new repository whose removal makes it none; None: it is not new."""
         path = known.place.path
         if known.accepted or known.place.kind != "git":
@@ -315,14 +320,14 @@ class SteeringLookout:
         # Of a directory that may hold anything else, only what makes git take it for a repository.
         return f"{path}/HEAD" if around is None and is_bare(path) else None
 
-    def _may_stay(self, known: _Known, name: str, item: Item) -> bool:
+    def _may_stay(self, known: KnownPlace, name: str, item: Item) -> bool:
         holder = HOOKS if name.startswith(f"{HOOKS}/") else name
         closed = known.closed.get(holder)
-        if closed is not None and closed == _inode(_join(known.place.path, holder)):
+        if closed is not None and closed == inode_of(joined(known.place.path, holder)):
             # No sandbox lets anybody change it: it was the user.
             return True
         before = known.items.get(name)
-        if self.is_known(_join(known.place.path, name), item):
+        if self.is_known(joined(known.place.path, name), item):
             return True
         if known.place.kind == "pointer":
             # What one of a server's leads to may have become something else.
@@ -361,13 +366,6 @@ class SteeringLookout:
         self.inotify.close()
 
 
-def _is_directory(path: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except (OSError, ValueError):
-        return False
-
-
 def _why_unseen(error: int, directory: str) -> str:
     if error == errno.ENOSPC:
         return "no more directories can be watched (sysctl fs.inotify.max_user_watches)"
@@ -377,21 +375,3 @@ def _why_unseen(error: int, directory: str) -> str:
 def _shown(path: str) -> str:
     """A path on one line: a server may have chosen its name."""
     return "".join([c if c.isprintable() else f"\\x{ord(c):02x}" for c in path])
-
-
-def _join(directory: str, name: str) -> str:
-    return f"{directory}/{name}" if name else directory
-
-
-def _inode(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino) if not stat.S_ISFIFO(status.st_mode) else (0, 0)
-
-
-def _has_one_name(path: str) -> bool:
-    """Whether a closed file cannot be written under another name."""
-    status = os.lstat(path)
-    return stat.S_ISDIR(status.st_mode) or status.st_nlink == 1

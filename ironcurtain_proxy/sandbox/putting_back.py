@@ -113,7 +113,7 @@ def let_in(directory: str) -> None:
     """Add our permission to read a directory whose mode lacks it.
 
     Raises:
-        OSError: that cannot be done.
+        OSError: the mode cannot be changed.
     """
     with suppress(OSError):
         # To reach a directory without a link takes a call for each one above it: only if needed.

@@ -1,6 +1,7 @@
 """Whether a sandbox lets its server do what a call asks for.
 
-Asked before a person is: an approval of what cannot happen would be a question for nothing.
+Checked before a person is asked: an approval of a call that the sandbox refuses would have no
+effect.
 """
 
 import re
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
@@ -17,7 +18,7 @@ _CHANGES: frozenset[ArgumentRole] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
 )
 _NAMED: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,61}(\.[a-z0-9_-]{1,62})*", re.ASCII)
-"""A host as a sandbox can be told it: no address in brackets."""
+"""The spelling of a host that a sandbox takes: no address in brackets."""
 _THIS_MACHINE: Final = "localhost"
 _NO_DOT: Final = (
     "a sandbox opens no host whose name has no dot; use its full name, such as HOST.internal"
@@ -54,7 +55,7 @@ def opening_of(
     request: AccessRequest,
     hosts: Sequence[str],
     paths: Sequence[RealPath] = (),
-) -> Opening | str | None:
+) -> SandboxOpening | str | None:
     """The access that a second instance needs for a call; None: the first instance suffices.
 
     A text says what nobody's approval opens: what the operator closed, what is the proxy's, and
@@ -78,7 +79,7 @@ def opening_of(
     for host in needed:
         if (why := _why_not_named(profile, host)) is not None:
             return why
-    found = Opening(hosts=needed, paths=tuple(dict.fromkeys(changed)))
+    found = SandboxOpening(hosts=needed, paths=tuple(dict.fromkeys(changed)))
     return found if found.words() else None
 
 

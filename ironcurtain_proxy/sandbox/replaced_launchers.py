@@ -1,11 +1,13 @@
-"""Servers that a launcher such as `npx` would fetch: replaced by what is installed, where it is.
+"""Servers that a launcher such as `npx` would fetch: replaced by the installed program, if any.
 
 A launcher needs a network and a place to write programs to, which no sandbox gives.
 """
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,8 +18,11 @@ from ironcurtain_proxy.sandbox.installed import (
     NotInstalled,
     SearchPlaces,
     find_installed,
+    project_of,
 )
-from ironcurtain_proxy.sandbox.launchers import launched
+from ironcurtain_proxy.shell.launchers import container_image, launched
+
+_ENV: Final = "/usr/bin/env"
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -40,13 +45,17 @@ def is_confined(spec: ServerSpec) -> bool:
     Args:
         spec: as `without_launcher` gives it.
     """
-    if spec.sandbox is None:
-        return launched(spec.command, spec.args) is None
-    return spec.sandbox is not False
+    if spec.sandbox is not None:
+        return spec.sandbox is not False
+    if container_image(spec.command, spec.args) is not None:
+        return False
+    wanted = launched(spec.command, spec.args)
+    # A project's code may lie in the workspace: what the agent can write never runs unconfined.
+    return wanted is None or wanted.is_own_code
 
 
 def without_launcher(spec: ServerSpec, machine: Machine) -> ServerSpec:
-    """A server as it can be confined: with the installed program instead of what would fetch it.
+    """A server with its installed program in place of a launcher, so that it can be confined.
 
     Args:
         spec: as configured. If it is trusted, or runs no launcher, it stays as it is.
@@ -56,7 +65,10 @@ def without_launcher(spec: ServerSpec, machine: Machine) -> ServerSpec:
     found = look_up(spec, machine)
     if wanted is None or not isinstance(found, Installed):
         return spec
-    return replace(spec, command=found.program, args=wanted.args)
+    if wanted.chdir is None:
+        return replace(spec, command=found.program, args=wanted.args)
+    # Its `cwd` would be writable.
+    return replace(spec, command=_ENV, args=("-C", wanted.chdir, found.program, *wanted.args))
 
 
 def look_up(spec: ServerSpec, machine: Machine) -> Installed | NotInstalled | None:
@@ -65,9 +77,12 @@ def look_up(spec: ServerSpec, machine: Machine) -> Installed | NotInstalled | No
     if wanted is None or spec.sandbox is False:
         return None
     variables = {**machine.environ, **spec.env}
+    # Its own directory is made in the session's, where nothing is installed.
+    directory = machine.state_dir if spec.cwd is None else Path(spec.cwd)
+    if wanted.project is not None and project_of(directory / wanted.project) is None:
+        return None
     places = SearchPlaces(
-        # Its own directory is made in the session's, where nothing is installed.
-        directory=machine.state_dir if spec.cwd is None else Path(spec.cwd),
+        directory=directory,
         home=Path(variables.get("HOME") or machine.home),
         environ=variables,
         exposed=() if machine.workspace is None else (machine.workspace,),
@@ -75,18 +90,33 @@ def look_up(spec: ServerSpec, machine: Machine) -> Installed | NotInstalled | No
     return find_installed(wanted, places)
 
 
+def fetch_of(spec: ServerSpec) -> tuple[str, ...]:
+    """The command that installs what a server's launcher would fetch; empty: none would help."""
+    wanted = launched(spec.command, spec.args)
+    if wanted is None or not wanted.is_replaceable:
+        return ()
+    if wanted.project is not None:
+        return (*wanted.fetch[:-1], str(Path(spec.cwd or "/", wanted.project)))
+    return wanted.fetch
+
+
 def installation_of(spec: ServerSpec) -> str:
-    """The command that installs what a server's launcher would fetch, and what else to do."""
+    """The command that installs the package of a server's launcher, and any further steps."""
     wanted = launched(spec.command, spec.args)
     if wanted is None:
         return ""
+    if wanted.project is not None and wanted.is_replaceable:
+        return shlex.join(fetch_of(spec))
     if wanted.is_replaceable:
         return wanted.install
     return f"{wanted.install} (and make the program that it installs the server's command)"
 
 
 def why_unconfined(spec: ServerSpec, machine: Machine) -> str:
-    """The reason why a server of a launcher is not confined, and the command that helps."""
+    """The reason why a server is not confined, and the command that helps, if there is one."""
+    image = container_image(spec.command, spec.args)
+    if image is not None:
+        return f"{spec.command} starts a container of {image}, which no sandbox here can hold"
     found = look_up(spec, machine)
     but = f" ({found.why})" if isinstance(found, NotInstalled) and found.why else ""
     what = f"{spec.command} fetches its package, which no sandbox lets it{but}"

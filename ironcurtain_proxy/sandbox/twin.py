@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import ServerSpec
@@ -29,7 +29,7 @@ _MOST_BESIDE: Final = 200
 
 
 def widened(
-    first: Confinement, opening: Opening, *, former: str | None, temporary: str, home: str
+    first: Confinement, opening: SandboxOpening, *, former: str | None, temporary: str, home: str
 ) -> Confinement:
     """The confinement of a second instance.
 
@@ -72,13 +72,13 @@ def opening_for(
     hosts: Sequence[str],
     home: str,
     paths: Sequence[RealPath] = (),
-) -> Opening | str | None:
+) -> SandboxOpening | str | None:
     """The access that a call needs beyond its server's sandbox, and that a second instance can get.
 
     A text: why no approval opens the access, and the setting that does. None: nothing is needed.
     """
     found = opening_of(profile, request, hosts, paths)
-    if not isinstance(found, Opening):
+    if not isinstance(found, SandboxOpening):
         return found
     if spec.stateful:
         why = obstacle(profile, request) or f"{_OFFLINE}: {', '.join(found.hosts)}"

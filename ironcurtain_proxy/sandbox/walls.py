@@ -28,7 +28,7 @@ from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 
 _APART: Final = ("mnt", "net", "pid", "user", "ipc")
-"""The namespaces that a confined process shares with nobody outside."""
+"""The namespaces that a confined process shares with no process outside."""
 _DEVICES: Final = frozenset(
     f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")
 )
@@ -97,7 +97,7 @@ def walls_of(
 
 
 def _readers(pid: int, pipe: int) -> list[int]:
-    """The chain of processes that were handed the pipe; the last is the server, or what started it.
+    """The chain of processes that hold the pipe; the last is the server, or its launcher.
 
     The sandbox's own programs hand it on, each to one child; what a server starts is no nearer to
     the outside than the server.

@@ -5,7 +5,7 @@ Implements `ports.Lookout` with `sandbox.lookout`, in threads.
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,14 @@ from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.lookout import MOST_DIRECTORIES, SteeringLookout
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
+from ironcurtain_proxy.sandbox.steering import Item
+from ironcurtain_proxy.sandbox.watch_notes import (
+    BEAT,
+    NAME,
+    AbandonedNote,
+    WatchNote,
+    abandoned,
+)
 
 _LOGGER: Final = logging.getLogger(__name__)
 _MOST_SAID: Final = 20
@@ -28,6 +36,16 @@ _YOURS: Final = (
     "files that steer git or an agent are put back, whoever writes them while servers run: what is "
     "yours among them, move to its place before you start the proxy"
 )
+_KILLED: Final = (
+    "a proxy was killed while its servers could write here; what appeared meanwhile and steers git "
+    "or an agent is put back: what is yours among it, move to its place before you start the proxy"
+)
+_TORN: Final = (
+    "a proxy was killed, and its note of the files that steer git or an agent cannot be read: look "
+    "at the hooks and settings in your workspaces"
+)
+_LOOKS: Final = 5
+"""The most looks at what a killed proxy left."""
 _QUIET: Final = 0.2
 """Seconds between two looks that no call asks for."""
 
@@ -37,6 +55,8 @@ class Watchman:
     """Checks after each call, and between calls after each event."""
 
     lookout: SteeringLookout
+    note: WatchNote | None = None
+    """For the next start, if this proxy is killed."""
     _said: set[str] = field(default_factory=set, init=False)
 
     @property
@@ -54,8 +74,15 @@ class Watchman:
 
     async def run(self) -> None:
         """Check until cancelled."""
+        beaten = anyio.current_time()
         while True:
-            await anyio.wait_readable(self.lookout.inotify.descriptor)
+            with anyio.move_on_after(BEAT) as waiting:
+                await anyio.wait_readable(self.lookout.inotify.descriptor)
+            if self.note is not None and anyio.current_time() - beaten >= BEAT:
+                self.note.beat()
+                beaten = anyio.current_time()
+            if waiting.cancelled_caught:
+                continue
             self._say(await self._in_thread(later=True))
             await anyio.sleep(_QUIET)
 
@@ -66,6 +93,8 @@ class Watchman:
         except (OSError, ValueError) as error:
             _LOGGER.warning("files that steer git were not looked after: %s", error)
         self.lookout.close()
+        if self.note is not None:
+            self.note.drop()
 
     async def _in_thread(self, *, later: bool) -> tuple[PutBack, ...]:
         look = self.lookout.look_for_later if later else self.lookout.look
@@ -105,21 +134,22 @@ def looked_after(
     roots = _roots(confined, state_dir)
     if not roots:
         return None, confined
+    notes = state_dir / NAME
     try:
-        lookout = SteeringLookout(
-            roots,
-            RemovedFiles(state_dir / "put-back"),
-            Inotify(),
-            # A `.git` that leads into a server's own `/tmp` leads into everybody's outside of it.
-            elsewhere=(os.path.realpath(state_dir), *PLACES),
-        )
+        lookout = _begun(roots, state_dir)
+        with abandoned(notes, roots) as left:
+            # Again, because what came between two looks would count as the user's.
+            for _ in range(_LOOKS):
+                if not left or not _say_late(left, [_late(one, state_dir) for one in left]):
+                    break
+                lookout.close()
+                lookout = _begun(roots, state_dir)
     except OSError as error:
         _LOGGER.warning(
             "files that steer git are not looked after: %s (sysctl fs.inotify.max_user_instances)",
             error.strerror,
         )
         return None, confined
-    lookout.begin()
     if lookout.unseen:
         _LOGGER.warning(
             "%s (of %d at most): hooks and settings that appear there are not found",
@@ -127,10 +157,71 @@ def looked_after(
             MOST_DIRECTORIES,
         )
     closed = lookout.closed()
-    return Watchman(lookout), {
+    return Watchman(lookout, _noted(notes, lookout)), {
         name: replace(one, profile=one.profile.without_writing(closed))
         for name, one in confined.items()
     }
+
+
+def _begun(roots: tuple[str, ...], state_dir: Path) -> SteeringLookout:
+    """A watch to which everything that is there is the user's.
+
+    Raises:
+        OSError: nothing can be watched.
+    """
+    lookout = _watch(roots, state_dir)
+    lookout.begin()
+    return lookout
+
+
+def _watch(
+    roots: tuple[str, ...],
+    state_dir: Path,
+    is_known: Callable[[str, Item], bool] = lambda _path, _item: False,
+) -> SteeringLookout:
+    return SteeringLookout(
+        roots,
+        RemovedFiles(state_dir / "put-back"),
+        Inotify(),
+        # A `.git` that leads into a server's own `/tmp` leads into everybody's outside of it.
+        elsewhere=(os.path.realpath(state_dir), *PLACES),
+        is_known=is_known,
+    )
+
+
+def _noted(notes: Path, lookout: SteeringLookout) -> WatchNote | None:
+    try:
+        return WatchNote.write(notes, lookout.roots, lookout.places())
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        _LOGGER.warning(
+            "if this proxy is killed, hooks and settings that its servers leave are not found at "
+            "the next start: %s",
+            why,
+        )
+        return None
+
+
+def _late(note: AbandonedNote, state_dir: Path) -> tuple[PutBack, ...]:
+    """Put back what the servers of a killed proxy left, and say what it was."""
+    lookout = _watch(note.roots, state_dir, note.is_of_the_user)
+    try:
+        lookout.resume(note.places())
+        return lookout.look()
+    finally:
+        lookout.close()
+
+
+def _say_late(notes: Sequence[AbandonedNote], found: Sequence[tuple[PutBack, ...]]) -> bool:
+    """Report the files that were put back. Returns whether there were any."""
+    if not all(one.is_readable for one in notes):
+        _LOGGER.warning("%s", _TORN)
+    late = [one for each in found for one in each]
+    if late:
+        _LOGGER.warning("%s", _KILLED)
+    for one in late:
+        _LOGGER.warning("%s", one.full)
+    return bool(late)
 
 
 def _roots(confined: Mapping[str, Confinement], state_dir: Path) -> tuple[str, ...]:

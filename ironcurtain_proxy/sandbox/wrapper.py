@@ -9,7 +9,7 @@ from typing import Final
 from ironcurtain_proxy.sandbox.calls import refused_calls
 
 WRAPPER: Final = Path(__file__).with_name("bwrap")
-"""A program; it says itself what it adds."""
+"""The wrapper program; its own comments describe what it adds."""
 CALLS: Final = "calls.bpf"
 """The filter, in the directory of the sockets."""
 MOUNTS: Final = "mounts"

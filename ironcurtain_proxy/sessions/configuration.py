@@ -51,7 +51,7 @@ class SessionConfiguration(Struct, frozen=True, kw_only=True):
     """The reason why the files of the policy are not in force there; empty: they are."""
 
 
-def said_before_commands(asking: SessionConfiguration, environ: Mapping[str, str]) -> str:
+def command_prefix(asking: SessionConfiguration, environ: Mapping[str, str]) -> str:
     """The words before a command that make it use the session's files; empty: none are needed.
 
     Args:

@@ -5,6 +5,7 @@
 - `reads`, `readers`, `git_readers`, `options`: what only reads.
 - `outward`, `beyond`, `places`, `secrets`, `targets`: what leaves the sandbox, and where to.
 - `wrappers`: programs that run others.
+- `launchers`, `launched_packages`: programs that fetch what they run, as commands of servers.
 - `capabilities`, `operations`, `branches`: what a profile and the engine ask of a command.
 - `families`, `family_options`, `family_table`, `family_words`, `kinds`: what an approval of a
   command may cover.

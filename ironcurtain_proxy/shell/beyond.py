@@ -5,7 +5,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.command import Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.options import words
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_privileged
 from ironcurtain_proxy.shell.places import may_write, path_of
 

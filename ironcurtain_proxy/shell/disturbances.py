@@ -7,8 +7,8 @@ it is another one by then.
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.effects import Part
-from ironcurtain_proxy.shell.options import words
 from ironcurtain_proxy.shell.outward import sub_commands
 
 Disturbance: TypeAlias = Literal["files", "branch", "remotes", "shell"]

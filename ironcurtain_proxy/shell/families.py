@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.family import ONLY_READS, Family, Sought
+from ironcurtain_proxy.model.family import ONLY_READS, DiskLookups, Family
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.disturbances import Disturbance, disturbances
 from ironcurtain_proxy.shell.effects import Part, effect_of
@@ -70,11 +70,11 @@ def families_of(
     return tuple(dict.fromkeys(families))
 
 
-def sought(parsed: ParsedCommand, place: Place) -> Sought:
+def sought(parsed: ParsedCommand, place: Place) -> DiskLookups:
     """The facts to look up on the disk before the families of a command are used."""
     found = _found(parsed, place) or []
     families = [one for one, _, _ in found if one.defined_in and one.meaning is not None]
-    return Sought(
+    return DiskLookups(
         families=tuple(dict.fromkeys(families)),
         reaching=tuple(
             dict.fromkeys(
@@ -142,7 +142,7 @@ def _found(
 def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) -> Family:
     """A family with the facts from the disk.
 
-    What another part of the same command may change is not what it was when it was looked at.
+    A fact that another part of the same command may change is not used.
     """
     hosts = place.hosts_of(family)
     if not family.defined_in or family.meaning is None:

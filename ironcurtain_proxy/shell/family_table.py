@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.places import is_inside, path_of
 
 OperandKind: TypeAlias = Literal["stay", "paths", "text", "names", "first", "refs", "api", "bucket"]
@@ -111,11 +112,12 @@ _AFTER: Final = TASKS[("*after",)]
 """The rule for words behind `--` that a task hands on to a test runner: names of tests and files.
 """
 _SCRIPT_RUNNERS: Final = frozenset({"npm", "yarn", "pnpm", "bun", "mise", "task"})
-_HANDS_ON: Final = frozenset(
-    {"npm", "yarn", "pnpm", "bun", "cargo", "mise", "task", "dotnet", "swift", "bazel", "vitest",
-     "jest", "turbo", "nx", "gradle", "stack", "cabal", "ng", "mix", "gotestsum", "tox", "nox",
-     "hatch", "meson", "pants", "buck2", "deno", "gradlew", "cross"}
-)  # fmt: skip
+_HANDS_ON: Final = words(
+    """
+    npm yarn pnpm bun cargo mise task dotnet swift bazel vitest jest turbo nx gradle stack cabal ng
+    mix gotestsum tox nox hatch meson pants buck2 deno gradlew cross
+    """
+)
 """Programs that hand the words behind `--` to what they run. For others they are operands."""
 _TESTS: Final = re.compile(
     r"test|t\b|lint|check|spec|e2e|unit|fmt|format|type|build|bench|cover|jest|tox|nox|run\b|py\d"
@@ -231,67 +233,19 @@ def _with_task(found: Task, texts: tuple[str, ...]) -> Task:
     return found
 
 
-_NEVER: Final = frozenset(
-    [
-        "publish",
-        "deploy",
-        "release",
-        "push",
-        "upload",
-        "merge",
-        "apply",
-        "destroy",
-        "delete",
-        "rm",
-        "remove",
-        "prune",
-        "purge",
-        "reset",
-        "clean",
-        "drop",
-        "uninstall",
-        "unpublish",
-        "yank",
-        "promote",
-        "rollback",
-        "exec",
-        "ssh",
-        "scp",
-        "sudo",
-        "su",
-        "doas",
-        "shell",
-        "eval",
-        "login",
-        "logout",
-        "token",
-        "auth",
-        "secret",
-        "secrets",
-    ]
+_NEVER: Final = words(
+    """
+    publish deploy release push upload merge apply destroy delete rm remove prune purge reset clean
+    drop uninstall unpublish yank promote rollback exec ssh scp sudo su doas shell eval login logout
+    token auth secret secrets
+    """
 )
 _CODE: Final = frozenset({"-c", "-e", "--eval", "-p", "--print", "-r", "--exec", "--command"})
-_INTERPRETERS: Final = frozenset(
-    [
-        "python",
-        "python3",
-        "node",
-        "ruby",
-        "perl",
-        "php",
-        "bash",
-        "sh",
-        "zsh",
-        "lua",
-        "deno",
-        "bun",
-        "Rscript",
-        "psql",
-        "mysql",
-        "sqlite3",
-        "redis-cli",
-        "mongosh",
-    ]
+_INTERPRETERS: Final = words(
+    """
+    python python3 node ruby perl php bash sh zsh lua deno bun Rscript psql mysql sqlite3 redis-cli
+    mongosh
+    """
 )
 _PROTECTED_BRANCHES: Final = frozenset(
     {
@@ -345,10 +299,11 @@ def script_of(words: Sequence[Word], place: Place) -> str | None:
     return script if script and is_inside(script, place) and not is_framework else None
 
 
-_RUN_SCRIPTS: Final = frozenset(
-    {"python", "python3", "node", "ruby", "perl", "php", "bash", "sh", "zsh", "lua", "Rscript",
-     "ts-node", "tsx", "source", "."}
-)  # fmt: skip
+_RUN_SCRIPTS: Final = words(
+    """
+    python python3 node ruby perl php bash sh zsh lua Rscript ts-node tsx source .
+    """
+)
 
 
 def names_what_is_never_general(texts: Sequence[str]) -> bool:

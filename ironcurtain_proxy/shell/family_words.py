@@ -6,8 +6,8 @@ from typing import Final
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.family import ANY
 from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.family_table import Task
-from ironcurtain_proxy.shell.options import words
 from ironcurtain_proxy.shell.places import is_of_project, is_protected_name, path_of
 from ironcurtain_proxy.shell.secrets import names_a_secret
 

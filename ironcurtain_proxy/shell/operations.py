@@ -10,8 +10,8 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand
 from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.effects import effect_of
-from ironcurtain_proxy.shell.options import words
 from ironcurtain_proxy.shell.outward import name_of
 from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
 

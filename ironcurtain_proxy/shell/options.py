@@ -47,11 +47,6 @@ class ParsedOptions:
         return tuple(word for name, word in self.options if name in names and word is not None)
 
 
-def words(text: str) -> frozenset[str]:
-    """A set of words from a text with blanks between them."""
-    return frozenset(text.split())
-
-
 def options(text: str) -> Options:
     """Options from a text with blanks between them.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.command import SimpleCommand, Word
-from ironcurtain_proxy.shell.options import words
+from ironcurtain_proxy.model.vocabulary import words
 
 _ALWAYS: Final = words(
     """

@@ -13,9 +13,9 @@ from typing import Final
 
 from ironcurtain_proxy.model.command import Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.effects import Part, effect_of_part
 from ironcurtain_proxy.shell.family_words import is_free_path
-from ironcurtain_proxy.shell.options import words
 from ironcurtain_proxy.shell.places import is_of_project
 from ironcurtain_proxy.shell.secrets import names_a_secret
 

@@ -11,7 +11,8 @@ from typing import Final
 
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.options import ParsedOptions, words
+from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.shell.options import ParsedOptions
 from ironcurtain_proxy.shell.places import why_not_read
 from ironcurtain_proxy.shell.reads import LOCAL_NAME, ReadingProgram, reader, shows_variables
 from ironcurtain_proxy.shell.secrets import names_a_secret

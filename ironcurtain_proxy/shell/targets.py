@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ironcurtain_proxy.model.command import SimpleCommand
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.effects import CommandEffect
-from ironcurtain_proxy.shell.options import words
 from ironcurtain_proxy.shell.outward import name_of, sub_commands
 
 _URL: Final = re.compile(

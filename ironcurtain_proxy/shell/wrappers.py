@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.model.command import Assignment, ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.shell.options import words as names
+from ironcurtain_proxy.model.vocabulary import words as names
 
 MAX_WRAPPERS: Final = 12
 """The most levels of wrappers in wrappers: `sudo env nice ls` has three."""
@@ -29,7 +29,7 @@ class Unwrapped:
     """Whether the wrapper is understood; False: a command may begin at any word."""
 
     def every(self) -> tuple[SimpleCommand, ...]:
-        """The commands, and those of the texts, with all commands that these run."""
+        """All commands that the wrapper would run: directly, and in texts for a shell."""
         return (*self.commands, *(one for text in self.texts for one in text.every_command()))
 
 
@@ -203,7 +203,7 @@ def _eval(given: Sequence[Word]) -> Unwrapped:
 
 
 def _anywhere(given: Sequence[Word]) -> Unwrapped:
-    """A wrapper whose arguments are not known: a command may begin at each word."""
+    """A wrapper with unknown arguments: a command may begin at any word."""
     return replace(_texts(given), understood=False)
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.request import SqlValue
 from ironcurtain_proxy.model.sql import SqlEffect, gravest
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.sql.harmless import PRAGMA, READS, READS_BY_PREFIX, RUNS, TYPED_RUNS
 
 if TYPE_CHECKING:
@@ -45,18 +46,10 @@ _EXPLAIN: Final = re.compile(
 )
 _SHOW: Final = re.compile(r"\s*SHOW\s+[\w\s.'\"`%=]*;?\s*", re.IGNORECASE)
 
-_ROOTS: Final = frozenset(
-    {
-        "Describe",
-        "Except",
-        "Intersect",
-        "Select",
-        "Semicolon",
-        "Show",
-        "Subquery",
-        "Union",
-        "Values",
-    }
+_ROOTS: Final = words(
+    """
+    Describe Except Intersect Select Semicolon Show Subquery Union Values
+    """
 )
 _WRITES: Final = frozenset(
     {"Alter", "Comment", "Commit", "Create", "Insert", "Into", "Lock", "NextValueFor"}
@@ -66,9 +59,10 @@ _PLAIN_KINDS: Final = frozenset({"INDEX", "SCHEMA", "SEQUENCE", "TABLE", "VIEW"}
 """Objects that can be created without code in them."""
 _DESTROYS: Final = frozenset({"Delete", "Drop", "Merge", "TruncateTable"})
 _RUNS: Final = (
-    frozenset(
-        {"Attach", "Command", "Copy", "Detach", "Execute", "Export", "Grant", "Install", "Kill"}
-        | {"LoadData", "Put", "Revoke"}
+    words(
+        """
+        Attach Command Copy Detach Execute Export Grant Install Kill LoadData Put Revoke
+        """
     )
     | TYPED_RUNS
 )

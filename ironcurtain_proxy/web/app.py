@@ -52,7 +52,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sessions.asker import asker_of
 from ironcurtain_proxy.strict_json import strict_json
 from ironcurtain_proxy.web.guard import Access
-from ironcurtain_proxy.web.record import Record
+from ironcurtain_proxy.web.record import UserLogs
 
 _LOOK_SECONDS: Final = 0.2
 _LISTEN_SECONDS: Final = 1.0
@@ -86,7 +86,7 @@ class ReviewPage:
     def __init__(
         self,
         mailboxes: Mailboxes,
-        record: Record,
+        record: UserLogs,
         access: Access,
         credential: Credential | None,
         sources: PageSources,

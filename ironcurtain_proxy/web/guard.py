@@ -78,7 +78,7 @@ _HEADERS: Final = (
 )
 
 
-class Guard:
+class PageGuard:
     """Refuses requests that do not come from an open page of this server."""
 
     def __init__(self, app: ASGIApp, access: Access, origins: Iterable[str]) -> None:

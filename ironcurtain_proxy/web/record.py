@@ -18,7 +18,7 @@ from ironcurtain_proxy.report.page import part_of_page
 MOST_CALLS: Final = 200
 
 
-class Record:
+class UserLogs:
     """The audit logs of a user."""
 
     def __init__(

@@ -7,7 +7,7 @@ import uvicorn
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.web.app import ReviewPage
-from ironcurtain_proxy.web.guard import Access, Guard
+from ironcurtain_proxy.web.guard import Access, PageGuard
 
 LOOPBACK = "127.0.0.1"
 
@@ -44,7 +44,7 @@ def serve_page(
 ) -> None:
     """Serve until the person stops the command."""
     config = uvicorn.Config(
-        Guard(page.app(), access, origins),
+        PageGuard(page.app(), access, origins),
         log_config=None,
         access_log=False,
         server_header=False,

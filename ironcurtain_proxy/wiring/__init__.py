@@ -9,5 +9,5 @@
 - `rollback_lookout`: what a rollback may bring back of hooks and settings.
 - `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
 - `readiness`, `remote`: what stops the start, in general and for servers over HTTP.
-- `holding`: whose calls can be contained.
+- `containment_report`: the servers whose calls can be contained.
 """

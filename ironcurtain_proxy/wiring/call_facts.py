@@ -9,7 +9,7 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.downstream.working_directory import settle
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
-from ironcurtain_proxy.facts.commands import Grounds
+from ironcurtain_proxy.facts.commands import CommandContext
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.mounts import MountTable
@@ -18,12 +18,12 @@ from ironcurtain_proxy.facts.paths import PathReader
 from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
 from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.family import Sought
+from ironcurtain_proxy.model.family import DiskLookups
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.sandbox.launch import Confinement
 
 
-def _sought(command: ParsedCommand, place: Place) -> Sought:
+def _sought(command: ParsedCommand, place: Place) -> DiskLookups:
     # The tables of families, which only tools that run commands need.
     from ironcurtain_proxy.shell.families import sought  # noqa: PLC0415
 
@@ -66,7 +66,7 @@ def resolver_for(
             lookup=lookup,
             command_argument=command,
             remotes=remotes.__getitem__,
-            grounds=Grounds(
+            grounds=CommandContext(
                 workspace=None if settings.workspace is None else str(settings.workspace),
                 home=str(settings.home),
                 directory=directories.get,

@@ -71,7 +71,7 @@ class SessionContainment:
         return self._identity is not None and _identity(self.workspace) == self._identity
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class EndedContainment(Struct, frozen=True, kw_only=True):
     """A session whose containment has ended."""
 
     session: str
@@ -101,7 +101,7 @@ def containment_of(
     return containment
 
 
-def sessions_ended(sessions: Path) -> Iterator[Ended]:
+def sessions_ended(sessions: Path) -> Iterator[EndedContainment]:
     """The sessions whose containment has ended.
 
     Args:
@@ -113,7 +113,7 @@ def sessions_ended(sessions: Path) -> Iterator[Ended]:
             yield found
 
 
-def read_ended(file: Path) -> Ended | None:
+def read_ended(file: Path) -> EndedContainment | None:
     """The end of a session's containment; None: it has not ended."""
     try:
         # Not through a link, and without waiting for what is no file.
@@ -124,14 +124,16 @@ def read_ended(file: Path) -> Ended | None:
         return _unreadable(file, error.strerror or "unknown")
     with os.fdopen(descriptor, "rb") as opened, suppress(OSError, ValueError, KeyError, TypeError):
         fields = orjson.loads(opened.read(_MOST_BYTES))
-        return Ended(
+        return EndedContainment(
             session=file.parent.name, call=str(fields["call"]), why=str(fields["why"]), file=file
         )
     return _unreadable(file, "not what was written")
 
 
-def _unreadable(file: Path, why: str) -> Ended:
-    return Ended(session=file.parent.name, call="", why=f"its file is unreadable: {why}", file=file)
+def _unreadable(file: Path, why: str) -> EndedContainment:
+    return EndedContainment(
+        session=file.parent.name, call="", why=f"its file is unreadable: {why}", file=file
+    )
 
 
 def _identity(workspace: RealPath) -> tuple[int, int] | None:

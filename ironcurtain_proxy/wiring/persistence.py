@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from ironcurtain_proxy.config.policy.difference import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.facts.branches import repository_of
 from ironcurtain_proxy.facts.fingerprint import server_digest
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
 
 if TYPE_CHECKING:
@@ -69,9 +71,11 @@ def persisted_grants(
     from ironcurtain_proxy.grants.kept import Circumstances, PersistedGrants  # noqa: PLC0415
 
     workspace = None if settings.workspace is None else str(settings.workspace)
+    repository = None if workspace is None else repository_of(workspace)
     here = Circumstances(
         scope=said.scope,
         workspace=settings.workspace,
+        repository=None if repository is None else RealPath.from_text(repository),
         policy_version=loaded.version,
         basis=basis_in(settings, Basis(loaded.policy, loaded.annotations)),
         servers={spec.name: server_digest(spec, workspace) for spec in settings.servers},

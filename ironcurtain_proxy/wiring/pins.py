@@ -7,9 +7,9 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.agent.introductions import Introduced, introduced, shown_title
+from ironcurtain_proxy.agent.introductions import Introduction, introduction_of, shown_title
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.downstream.greeting import Greeted
+from ironcurtain_proxy.downstream.greeting import ServerDescription
 from ironcurtain_proxy.facts.fingerprint import pin_digest
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
 from ironcurtain_proxy.model.pinning import Section
@@ -49,23 +49,25 @@ def pins_of(settings: Settings) -> PinBook:
     return PinBook(store=pin_store(settings.state_dir), servers=pinned_servers(settings))
 
 
-def pinned_introductions(own: str, servers: Mapping[str, Greeted], pins: PinBook) -> Introduced:
+def pinned_introductions(
+    own: str, servers: Mapping[str, ServerDescription], pins: PinBook
+) -> Introduction:
     """The instructions for the agent: the proxy's own, and the accepted ones of servers."""
-    passed: dict[str, Greeted] = {}
+    passed: dict[str, ServerDescription] = {}
     notes: list[str] = []
     for name, said in servers.items():
         has_started = bool(said.info or said.capabilities)
         if has_started and not pins.title(name, shown_title(said)):
-            said = Greeted(said.capabilities, said.instructions)  # noqa: PLW2901
+            said = ServerDescription(said.capabilities, said.instructions)  # noqa: PLW2901
         if has_started and not pins.instructions(name, said.instructions):
             notes.append(
                 f"The instructions of the server {name} changed and are left out until the "
                 "operator has accepted them. Tell the user."
             )
-            passed[name] = Greeted(said.capabilities, "", said.info)
+            passed[name] = ServerDescription(said.capabilities, "", said.info)
         else:
             passed[name] = said
-    return introduced("\n\n".join([own, *notes]), passed)
+    return introduction_of("\n\n".join([own, *notes]), passed)
 
 
 async def follow_acceptance(

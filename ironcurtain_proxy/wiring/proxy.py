@@ -38,9 +38,9 @@ from ironcurtain_proxy.mediation.operations import Operations
 from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
 from ironcurtain_proxy.mediation.results import Results
 from ironcurtain_proxy.mediation.server_questions import ServerQuestions
-from ironcurtain_proxy.mediation.session import Session, Terms
+from ironcurtain_proxy.mediation.session import Session, SessionSettings
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.server import ResultRules, ServerSpec
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
 from ironcurtain_proxy.ports import World
@@ -58,7 +58,7 @@ from ironcurtain_proxy.wiring.persistence import grant_ending, grant_ttl, patien
 from ironcurtain_proxy.wiring.pins import follow_acceptance, pins_of
 from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
 from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, remote_hosts
-from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewers
+from ironcurtain_proxy.wiring.reviewers import AddedChannels, Reviewers, assemble_reviewers
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
@@ -204,7 +204,7 @@ def assemble(
     environ: Mapping[str, str],
     *,
     sandbox: Available | None,
-    ways: Ways | None = None,
+    ways: AddedChannels | None = None,
     in_process: bool = False,
 ) -> Proxy:
     """Join the parts. Opens the audit log; starts nothing.
@@ -250,7 +250,7 @@ def assemble(
     telemetry = telemetry_of(settings)
     timeline = _timeline(settings, clock)
     approvals = Approvals(GrantBook(on_taken_back=servers.twins.close), BudgetBook())
-    ways = replace(ways or Ways(), timeline=timeline)
+    ways = replace(ways or AddedChannels(), timeline=timeline)
     reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded, ways)
     command = command_argument(overlay, catalogue.names)
     facts = resolver_for(settings, loaded, catalogue.lookup, environ, command, confined)
@@ -277,7 +277,7 @@ def assemble(
             timeline=timeline,
             pins=pins,
         ),
-        Terms(
+        SessionSettings(
             session=settings.session,
             policy=loaded.policy,
             candidate=candidate_of(settings),
@@ -288,7 +288,10 @@ def assemble(
             grant_ending=grant_ending(settings),
             named_meta=settings.forward_meta,
             hosts=remote_hosts(settings),
-            results=Results({spec.name: spec.results for spec in settings.servers}, redacted),
+            results=Results(
+                {one.name: one.results for one in settings.servers if one.results != ResultRules()},
+                redacted,
+            ),
         ),
         approvals=approvals,
         breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),

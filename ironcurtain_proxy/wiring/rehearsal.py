@@ -2,15 +2,20 @@
 
 from collections.abc import Callable, Mapping
 
-from ironcurtain_proxy.approval.containment import Considered, hosts_of, why_asked, written_outside
+from ironcurtain_proxy.approval.containment import (
+    ContainmentInput,
+    hosts_of,
+    why_asked,
+    written_outside,
+)
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.rehearsal import Rehearsal
-from ironcurtain_proxy.model.judgement import Judged
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.judgement import Judgement
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.server import ServerSpec
@@ -52,17 +57,17 @@ def rehearsal_for(
 
     by_name = {spec.name: spec for spec in settings.servers}
 
-    def opening(server: str, facts: Facts) -> Opening | str | None:
+    def opening(server: str, facts: Facts) -> SandboxOpening | str | None:
         if server not in confined:
             return None
         hosts, home = hosts_of(facts), str(settings.home)
         profile, paths = confined[server].profile, written_outside(facts)
         return opening_for(by_name[server], profile, facts.request, hosts, home, paths)
 
-    def uncontained(server: str, facts: Facts, judged: Judged) -> str | None:
+    def uncontained(server: str, facts: Facts, judged: Judgement) -> str | None:
         if not settings.containment.undo:
             return None
-        considered = Considered(
+        considered = ContainmentInput(
             facts=facts,
             judged=judged,
             workspace=settings.workspace,

@@ -35,7 +35,7 @@ import anyio.to_thread
 
 from ironcurtain_proxy.config.policy.difference import Basis, rule_changes
 from ironcurtain_proxy.config.policy.policy_files import (
-    FileStates,
+    FileStamps,
     file_states,
     gone,
     possible_files,
@@ -88,11 +88,11 @@ class Reloading:
     """Called after another policy took effect."""
     problem: str = ""
     """The reason why the files are not in force; empty: they are."""
-    _seen: FileStates = field(default=(), init=False)
+    _seen: FileStamps = field(default=(), init=False)
     """The states of the files at the last look."""
-    _taken: FileStates = field(default=(), init=False)
+    _taken: FileStamps = field(default=(), init=False)
     """The states of the files at the last load, successful or not."""
-    _good: FileStates = field(default=(), init=False)
+    _good: FileStamps = field(default=(), init=False)
     """The states of the files of the policy in force."""
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ class Reloading:
             say("the files of the policy can be used again")
             self.tell(self.in_force.version, "")
 
-    async def _take(self, found: LoadedPolicy, now: FileStates) -> None:
+    async def _take(self, found: LoadedPolicy, now: FileStamps) -> None:
         old = self.in_force.policy
         new = replace(
             found.policy,

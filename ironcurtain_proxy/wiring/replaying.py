@@ -24,7 +24,7 @@ from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.asked import operation_of, recorded_as
 from ironcurtain_proxy.model.decision import Effect, effect_of
 from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import TOOL_CALL, Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Gathered
@@ -46,9 +46,9 @@ class Replayed:
     tool: str
     arguments: Arguments
     gathered: Gathered
-    judged: Judged
+    judged: Judgement
     """The judgement of the policy in force."""
-    other: Judged | None
+    other: Judgement | None
     """The judgement of the candidate; None: there is none."""
     count: int = 1
 
@@ -69,7 +69,7 @@ class Replayed:
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplayTally:
     """The counts of the lines of a log."""
 
     lines: int = 0
@@ -144,7 +144,7 @@ class Replaying:
         """Whether a server of this name is configured or annotated."""
         return server in self._known_as
 
-    def judged(self, gathered: Gathered, policy: Policy, server: str, tool: str) -> Judged:
+    def judged(self, gathered: Gathered, policy: Policy, server: str, tool: str) -> Judgement:
         """The judgement of a call by another policy."""
         names, asked = self._names, recorded_as(server, tool, {})
         return judge(
@@ -164,7 +164,7 @@ class Replaying:
             self._tools[server, tool] = known
         return known
 
-    async def log(self, lines: Iterable[bytes | None], tally: Tally) -> Sequence[Replayed]:
+    async def log(self, lines: Iterable[bytes | None], tally: ReplayTally) -> Sequence[Replayed]:
         """Judge each call of a log once; the tally is filled.
 
         Returns:
@@ -207,7 +207,7 @@ def _call_of(server: str, tool: str, arguments: Arguments) -> Operation:
     )
 
 
-class RecordedCall(NamedTuple):
+class LoggedCall(NamedTuple):
     """A call whose end a line records."""
 
     server: str
@@ -219,8 +219,10 @@ class RecordedCall(NamedTuple):
 
 
 def call_in(
-    raw: bytes | None, tally: Tally, reached: tuple[set[str], set[tuple[str, str]]] | None = None
-) -> RecordedCall | None:
+    raw: bytes | None,
+    tally: ReplayTally,
+    reached: tuple[set[str], set[tuple[str, str]]] | None = None,
+) -> LoggedCall | None:
     """The call whose end a line records; None: there is none, or it cannot be judged.
 
     Args:
@@ -254,4 +256,4 @@ def call_in(
         is_cut = mark.group().startswith(b"\xe2")
         tally.passed_over["an argument is cut" if is_cut else "an argument is masked"] += 1
         return None
-    return RecordedCall(server, tool, arguments, written, fields)
+    return LoggedCall(server, tool, arguments, written, fields)

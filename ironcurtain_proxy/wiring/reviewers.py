@@ -22,7 +22,7 @@ from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
 from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.review.channel_order import Channel, Panel
-from ironcurtain_proxy.review.notices import Notices, Way, desktop, ntfy, webhook
+from ironcurtain_proxy.review.notices import NoticeWay, WaitingNotices, desktop, ntfy, webhook
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from ironcurtain_proxy.wiring.persistence import persisted_grants
 
@@ -37,7 +37,7 @@ _CLOSE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class AddedChannels:
     """The channels and sources that the assembling program adds."""
 
     more: Mapping[ChannelName, Channel] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Reviewers(Struct, frozen=True, kw_only=True):
     questions: OpenQuestions
     panel: Panel
     mailbox: Mailbox
-    notices: Notices
+    notices: WaitingNotices
     grants: SessionGrants
     notice: str
     """Notices for the operator at the start, one on each line; empty: none."""
@@ -99,7 +99,7 @@ def assemble_reviewers(
     clock: Clock,
     environ: Mapping[str, str],
     loaded: LoadedPolicy,
-    ways: Ways | None = None,
+    ways: AddedChannels | None = None,
 ) -> Reviewers:
     """Join the reviewers. Starts nothing.
 
@@ -118,7 +118,7 @@ def assemble_reviewers(
     for lack in missing:
         if lack.stops:
             raise ConfigurationError(str(lack))
-    ways = ways or Ways()
+    ways = ways or AddedChannels()
     persisted, notice = persisted_grants(settings, loaded, clock)
     grants = SessionGrants(approvals, persisted)
 
@@ -164,10 +164,10 @@ def assemble_reviewers(
     )
 
 
-def _notices(settings: Settings) -> Notices:
+def _notices(settings: Settings) -> WaitingNotices:
     """The notices that a call waits, as configured."""
     wanted = settings.escalation.notices
-    ways: list[tuple[str, Way]] = []
+    ways: list[tuple[str, NoticeWay]] = []
     if wanted.desktop:
         own = desktop()
         if own is None:
@@ -178,10 +178,10 @@ def _notices(settings: Settings) -> Notices:
         ways.append(("webhook", webhook(wanted.webhook)))
     if wanted.ntfy:
         ways.append(("ntfy", ntfy(wanted.ntfy, wanted.ntfy_token)))
-    return Notices(ways)
+    return WaitingNotices(ways)
 
 
-def _channels(settings: Settings, mailbox: Mailbox, ways: Ways) -> Sequence[Channel]:
+def _channels(settings: Settings, mailbox: Mailbox, ways: AddedChannels) -> Sequence[Channel]:
     """The channels to reviewers, in the operator's order."""
     if ways.only is not None:
         return (ways.only,)

@@ -17,7 +17,7 @@ import anyio
 from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
 from ironcurtain_proxy.agent.guidance import tool_usage
-from ironcurtain_proxy.agent.introductions import Introduced
+from ironcurtain_proxy.agent.introductions import Introduction
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.audit.known_logs import note_log
@@ -34,7 +34,7 @@ from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 from ironcurtain_proxy.mediation.server_questions import note_unserved
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
-from ironcurtain_proxy.own_process.memory import Trimming
+from ironcurtain_proxy.own_process.memory import MemoryTrimmer
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.own_process.unattended import LOGGER, telling
 from ironcurtain_proxy.review.channel_order import Channel, LateChannel
@@ -46,7 +46,7 @@ from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.pins import LISTED_ANEW, pinned_introductions
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.readiness import look_at_servers
-from ironcurtain_proxy.wiring.reviewers import Ways
+from ironcurtain_proxy.wiring.reviewers import AddedChannels
 
 _PATIENCE: Final = 3.0
 """Seconds for which servers' instructions are waited for. An agent that is answered later lists
@@ -101,9 +101,9 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         _leave(settings)
 
 
-def _ways(client: LateChannel) -> Ways:
+def _ways(client: LateChannel) -> AddedChannels:
     terminal = TerminalReviewer(SystemClock())
-    return Ways(
+    return AddedChannels(
         more={
             "elicitation": Channel(client, client.is_reachable),
             "terminal": Channel(terminal, terminal.is_reachable),
@@ -144,7 +144,7 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
     out = await open_writer(write, batch=batch)
     proxy.servers.hooks.capacity.unread = lambda: out.backlog
     proxy.servers.hooks.capacity.limit = largest = limit + limit // 2
-    trimming = Trimming()
+    trimming = MemoryTrimmer()
     proxy.servers.hooks.capacity.on_large = trimming.note_large
     agent = AgentServer(
         handle_call=proxy.calls.handle,
@@ -187,7 +187,7 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
     return 128 + ended_by[0] if ended_by else 0
 
 
-async def _instructions(proxy: Proxy) -> Introduced:
+async def _instructions(proxy: Proxy) -> Introduction:
     """The instructions for the agent: the proxy's guidance, then each server's under its name."""
     said = await proxy.servers.introductions(_PATIENCE)
     return pinned_introductions(tool_usage(), said, proxy.pins)

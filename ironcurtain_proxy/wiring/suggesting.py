@@ -12,11 +12,11 @@ from typing import Final
 
 from ironcurtain_proxy.config.policy.difference import all_rules
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
-from ironcurtain_proxy.config.policy.proposing import Proposal, is_never_general, proposals
+from ironcurtain_proxy.config.policy.proposing import RuleProposal, is_never_general, proposals
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.wiring.replaying import RecordedCall, Replayed, Replaying, Tally, call_in
+from ironcurtain_proxy.wiring.replaying import LoggedCall, Replayed, Replaying, ReplayTally, call_in
 
 _MOST_CALLS: Final = 2000
 """The most different calls that are judged."""
@@ -26,7 +26,7 @@ _PEOPLE: Final = frozenset({"human", "timeout", "none"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RepeatedQuestion:
     """A recorded call with a question that would be asked again."""
 
     call: Replayed
@@ -39,8 +39,8 @@ class Asked:
 class Suggestion:
     """A rule, and the questions that it would have spared."""
 
-    rule: Proposal
-    calls: tuple[Asked, ...]
+    rule: RuleProposal
+    calls: tuple[RepeatedQuestion, ...]
 
     @property
     def spared(self) -> int:
@@ -49,10 +49,10 @@ class Suggestion:
 
 
 @dataclass(slots=True)
-class Found:
+class SuggestionReport:
     """The findings in the log about the policy."""
 
-    tally: Tally
+    tally: ReplayTally
     questions: int = 0
     """Recorded questions whose calls would be asked about again."""
     never_general: int = 0
@@ -78,7 +78,7 @@ class Suggesting:
 
     async def find(
         self, lines: Iterable[bytes | None], servers: Mapping[str, str], least: int
-    ) -> Found:
+    ) -> SuggestionReport:
         """Find suggestions in a log.
 
         Args:
@@ -86,15 +86,15 @@ class Suggesting:
             servers: by name, what the policy calls it.
             least: questions that a rule must spare.
         """
-        found = Found(Tally())
+        found = SuggestionReport(ReplayTally())
         used_rules: set[str] = set()
         used_tools: set[tuple[str, str]] = set()
         recorded = self._read(lines, found.tally, (used_rules, used_tools))
-        asked: list[Asked] = []
+        asked: list[RepeatedQuestion] = []
         for first, questions, denied in recorded:
             one = await self._replaying.call(first.server, first.tool, first.arguments)
             if one.effect == "escalate" and isinstance(one.gathered, Facts):
-                asked.append(Asked(one, questions, denied))
+                asked.append(RepeatedQuestion(one, questions, denied))
         found.questions = sum(one.questions for one in asked)
         general = [one for one in asked if not is_never_general(_facts(one))]
         found.never_general = found.questions - sum(one.questions for one in general)
@@ -115,11 +115,11 @@ class Suggesting:
     def _read(
         self,
         lines: Iterable[bytes | None],
-        tally: Tally,
+        tally: ReplayTally,
         reached: tuple[set[str], set[tuple[str, str]]],
-    ) -> list[tuple[RecordedCall, int, int]]:
+    ) -> list[tuple[LoggedCall, int, int]]:
         """Different calls that a person was asked about, with the questions and the denials."""
-        calls: dict[tuple[str, str, bytes], RecordedCall] = {}
+        calls: dict[tuple[str, str, bytes], LoggedCall] = {}
         questions: Counter[tuple[str, str, bytes]] = Counter()
         denials: Counter[tuple[str, str, bytes]] = Counter()
         for raw in lines:
@@ -141,15 +141,15 @@ class Suggesting:
         return [(call, questions[key], denials[key]) for key, call in calls.items()]
 
     def _suggestions(
-        self, asked: Sequence[Asked], general: Sequence[Asked], least: int
+        self, asked: Sequence[RepeatedQuestion], general: Sequence[RepeatedQuestion], least: int
     ) -> list[Suggestion]:
         policy = self._loaded.policy
-        tried: dict[Proposal, None] = {}
+        tried: dict[RuleProposal, None] = {}
         for one in sorted(general, key=lambda one: -one.questions):
             for proposal in proposals(_facts(one), policy, self._is_directory):
                 if len(tried) < _MOST_RULES:
                     tried[proposal] = None
-        reach: dict[Proposal, list[Asked]] = {}
+        reach: dict[RuleProposal, list[RepeatedQuestion]] = {}
         for proposal in tried:
             covered = self._covered(proposal, asked)
             if covered and all(not one.denied and one in general for one in covered):
@@ -169,10 +169,12 @@ class Suggesting:
             chosen.append(Suggestion(best, spared))
         return chosen
 
-    def _covered(self, proposal: Proposal, asked: Sequence[Asked]) -> list[Asked]:
+    def _covered(
+        self, proposal: RuleProposal, asked: Sequence[RepeatedQuestion]
+    ) -> list[RepeatedQuestion]:
         """The calls that the rule allows, and about which nothing else asks."""
         changed = proposal.first_in(self._loaded.policy)
-        found: list[Asked] = []
+        found: list[RepeatedQuestion] = []
         for one in asked:
             request = _facts(one).request
             if (request.server, request.tool) != (proposal.server, proposal.tool):
@@ -184,12 +186,12 @@ class Suggesting:
         return found
 
 
-def _narrowness(rule: Proposal) -> tuple[int, int]:
+def _narrowness(rule: RuleProposal) -> tuple[int, int]:
     depth = 0 if rule.within is None else len(rule.within.parts)
     return depth, -len(rule.hosts)
 
 
-def _facts(one: Asked) -> Facts:
+def _facts(one: RepeatedQuestion) -> Facts:
     gathered = one.call.gathered
     if not isinstance(gathered, Facts):
         raise TypeError("a call without facts is denied, and never asked about")

@@ -9,7 +9,7 @@ import anyio
 import orjson
 
 from ironcurtain_proxy.agent.capacity import RequestCapacity
-from ironcurtain_proxy.agent.introductions import Introduced
+from ironcurtain_proxy.agent.introductions import Introduction
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
@@ -172,8 +172,8 @@ async def an_agent(
     from_read, from_write = os.pipe()
     calls = Calls()
 
-    async def instructions() -> Introduced:
-        return Introduced("be careful")
+    async def instructions() -> Introduction:
+        return Introduction("be careful")
 
     server = AgentServer(
         handle_call=calls.handle,

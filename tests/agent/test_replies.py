@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.agent.replies import NOT_RECORDED_NOTE, REFUSALS, words
+from ironcurtain_proxy.agent.replies import NOT_RECORDED_NOTE, REFUSALS, result_of
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy
@@ -18,7 +18,7 @@ def texts(result: dict[str, Json]) -> list[str]:
 
 
 def refused(by: RefusedBy, rule: str = "a-rule", reason: str = "a reason") -> dict[str, Json]:
-    return words(Refused(by=by, ground=Ground(rule, reason)), "fs__read")
+    return result_of(Refused(by=by, ground=Ground(rule, reason)), "fs__read")
 
 
 @pytest.mark.requirement("C-5", "E-27")
@@ -43,7 +43,9 @@ def test_without_a_reviewer_the_agent_tells_its_user_who_can_change_that() -> No
 @pytest.mark.requirement("E-26")
 def test_a_person_s_refusal_has_the_known_words_and_the_person_s_own() -> None:
     ground = Ground("a-rule", "a reason")
-    first, second = texts(words(Refused(by="declined", ground=ground, note="use b"), "fs__read"))
+    first, second = texts(
+        result_of(Refused(by="declined", ground=ground, note="use b"), "fs__read")
+    )
     assert first == "tool 'fs__read' execution denied: user did not approve the action"
     assert 'The reviewer says: "use b".' in second
 
@@ -58,7 +60,7 @@ def test_a_person_s_refusal_has_the_known_words_and_the_person_s_own() -> None:
 )
 def test_what_refused_is_not_called_the_user_when_it_is_none(decider: str, who: str) -> None:
     reply = Refused(by="declined", ground=Ground("a-rule", "a reason"), decider=decider)
-    assert texts(words(reply, "fs__read"))[0] == f"tool 'fs__read' execution denied: {who}"
+    assert texts(result_of(reply, "fs__read"))[0] == f"tool 'fs__read' execution denied: {who}"
 
 
 def test_a_question_that_nobody_answered_was_not_refused_by_the_user() -> None:
@@ -69,7 +71,7 @@ def test_a_question_that_nobody_answered_was_not_refused_by_the_user() -> None:
 def test_a_reviewer_s_name_cannot_hide_words_in_a_reply() -> None:
     decider = "reviewer:a\u202e\nDENIED"
     reply = Refused(by="declined", ground=Ground("a-rule", "a reason"), decider=decider)
-    assert texts(words(reply, "fs__read"))[0].isprintable()
+    assert texts(result_of(reply, "fs__read"))[0].isprintable()
 
 
 @pytest.mark.requirement("C-20")
@@ -105,17 +107,17 @@ def test_a_missing_working_directory_reads_as_the_original_said_it() -> None:
 
 def test_an_answer_passes_untouched() -> None:
     answer: dict[str, Json] = {"content": [], "structuredContent": {"v": 1}, "x-unknown": 7}
-    assert words(Answered(result=ToolResult(result=answer)), "t") == answer
+    assert result_of(Answered(result=ToolResult(result=answer)), "t") == answer
 
 
 def test_an_answer_that_could_not_be_recorded_says_so_behind_its_content() -> None:
     answer: dict[str, Json] = {"content": [{"type": "text", "text": "done"}], "x": 1}
-    result = words(Answered(result=ToolResult(result=answer), recorded=False), "t")
+    result = result_of(Answered(result=ToolResult(result=answer), recorded=False), "t")
     assert texts(result) == ["done", NOT_RECORDED_NOTE]
     assert result["x"] == 1
     assert answer["content"] == [{"type": "text", "text": "done"}]
 
 
 def test_a_failed_call_is_an_error_result() -> None:
-    assert texts(words(Failed(message="it crashed"), "t")) == ["Error: it crashed"]
-    assert len(texts(words(Failed(message="it crashed", recorded=False), "t"))) == 2
+    assert texts(result_of(Failed(message="it crashed"), "t")) == ["Error: it crashed"]
+    assert len(texts(result_of(Failed(message="it crashed", recorded=False), "t"))) == 2

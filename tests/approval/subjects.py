@@ -9,7 +9,7 @@ from ironcurtain_proxy.approval.overlay import OverlayRules
 from ironcurtain_proxy.approval.subject import Subject, tool_names
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import CAPABILITIES, SafetyLevel, ToolDeclaration
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, Standing
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, PriorConsent
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact
 from tests.strategies import ROLES, requests
@@ -32,7 +32,7 @@ def a_subject(
     declared: ToolDeclaration | None = None,
     hints: dict[str, Json] | None = None,
     pushes: bool = False,
-    standing: Standing | None = None,
+    standing: PriorConsent | None = None,
 ) -> Subject:
     """A call of `s/tool`, a tool that no other server has, with one argument for each role."""
     return Subject(
@@ -49,7 +49,7 @@ def a_subject(
         declared=declared,
         hints=hints,
         pushes=pushes,
-        standing=Standing() if standing is None else standing,
+        standing=PriorConsent() if standing is None else standing,
     )
 
 
@@ -91,7 +91,7 @@ subjects = st.builds(
     hints=hint_sets,
     pushes=st.booleans(),
     standing=st.builds(
-        Standing, contained=role_sets, names_tool=st.booleans(), names_roles=role_sets
+        PriorConsent, contained=role_sets, names_tool=st.booleans(), names_roles=role_sets
     ),
 )
 

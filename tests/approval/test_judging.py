@@ -18,11 +18,11 @@ from ironcurtain_proxy.model.decision import (
     Effect,
     Escalate,
     Ground,
-    Standing,
+    PriorConsent,
     effect_of,
 )
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.request import AccessRequest, Facts
 from ironcurtain_proxy.shell.parse import parse_command
 from tests.approval.subjects import ALLOW, DENY, ESCALATE, decisions
@@ -37,7 +37,7 @@ DECLARED = ToolDeclaration(tool_id="shell/run", command_argument="command")
 
 def judged(
     command: str, profile: Profile | None = SUPERVISED, mode: str = "none", **more: str
-) -> Judged:
+) -> Judgement:
     overlay = Overlay(
         rules=OverlayRules(interceptor=InterceptorConfig(approval_policy=mode), profile=profile),
         declarations={"shell/run": DECLARED},
@@ -52,7 +52,7 @@ def judged(
         command=parse_command(command),
         place=PROJECT,
     )
-    return overlay.judge(ALLOWED, facts, SHELL, Standing)
+    return overlay.judge(ALLOWED, facts, SHELL, PriorConsent)
 
 
 @pytest.mark.requirement("D-10", "D-11")
@@ -89,7 +89,7 @@ def test_a_command_only_reads_where_the_place_is_known() -> None:
         facts = Facts(
             request=request, arguments={"command": command}, command=parse_command(command)
         )
-        assert isinstance(overlay.judge(ALLOWED, facts, SHELL, Standing).decision, Escalate)
+        assert isinstance(overlay.judge(ALLOWED, facts, SHELL, PriorConsent).decision, Escalate)
 
 
 def test_a_profile_that_denies_egress_denies_the_command_that_sends() -> None:
@@ -175,10 +175,10 @@ def test_what_was_said_of_a_bare_name_restricts_a_tool_though_another_may_have_t
         server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
     )
     tool = NamedTool("shell", "run", frozenset(names))
-    found = overlay.judge(ALLOWED, Facts(request=request, arguments={}), tool, Standing)
+    found = overlay.judge(ALLOWED, Facts(request=request, arguments={}), tool, PriorConsent)
     assert "tool-policy" in [reason.origin for reason in found.reasons]
     blocked = NamedTool("shell", "stop", frozenset({"shell/stop"}))
-    denied = overlay.judge(ALLOWED, Facts(request=request, arguments={}), blocked, Standing)
+    denied = overlay.judge(ALLOWED, Facts(request=request, arguments={}), blocked, PriorConsent)
     assert isinstance(denied.decision, Deny)
 
 
@@ -206,8 +206,8 @@ def test_what_is_remembered_of_calls_never_changes_what_is_said_of_the_next(
         facts = Facts(request=request, arguments={}, hints=hints, pushes=pushes)
         tool = NamedTool(request.server, request.tool, frozenset({f"s/{request.tool}"}))
         fresh = Overlay(rules=rules)
-        assert shared.judge(ALLOWED, facts, tool, Standing) == fresh.judge(
-            ALLOWED, facts, tool, Standing
+        assert shared.judge(ALLOWED, facts, tool, PriorConsent) == fresh.judge(
+            ALLOWED, facts, tool, PriorConsent
         )
         subject = Subject(
             server=tool.server,
@@ -218,7 +218,7 @@ def test_what_is_remembered_of_calls_never_changes_what_is_said_of_the_next(
             pushes=pushes,
         )
         assert (
-            shared.judge(ALLOWED, facts, tool, Standing).reasons
+            shared.judge(ALLOWED, facts, tool, PriorConsent).reasons
             == judge(ALLOWED, subject, rules).origins
         )
 
@@ -248,8 +248,8 @@ def test_an_overlay_that_judged_other_calls_judges_like_a_fresh_one(
         ):
             tool = NamedTool(request.server, request.tool, frozenset({request.tool}))
             fresh = Overlay(rules=rules, declarations=declared)
-            expected = fresh.judge(kernel, facts, tool, Standing)
-            assert shared.judge(kernel, facts, tool, Standing) == expected
+            expected = fresh.judge(kernel, facts, tool, PriorConsent)
+            assert shared.judge(kernel, facts, tool, PriorConsent) == expected
 
 
 @pytest.mark.parametrize("kernel", [ALLOW, ESCALATE, DENY], ids=["allow", "escalate", "deny"])
@@ -261,10 +261,10 @@ def test_what_is_remembered_of_a_tool_does_not_stand_for_another_decision_of_the
     facts, tool = Facts(request=request, arguments={}), NamedTool("s", "t", frozenset({"s/t"}))
     rules = OverlayRules(interceptor=InterceptorConfig(approval_policy="none"))
     shared = Overlay(rules=rules)
-    shared.judge(kernel, facts, tool, Standing)
+    shared.judge(kernel, facts, tool, PriorConsent)
     for after in (ALLOW, ESCALATE, DENY):
-        fresh = Overlay(rules=rules).judge(after, facts, tool, Standing)
-        assert shared.judge(after, facts, tool, Standing) == fresh
+        fresh = Overlay(rules=rules).judge(after, facts, tool, PriorConsent)
+        assert shared.judge(after, facts, tool, PriorConsent) == fresh
         assert bool(fresh.reasons) is (after is ESCALATE)
 
 
@@ -280,5 +280,5 @@ def test_a_command_that_could_not_be_read_is_not_one_that_only_reads() -> None:
     calls: list[dict[str, Json]] = [{}, {"command": 7}, {"command": ["ls"]}]
     for arguments in calls:
         facts = Facts(request=request, arguments=arguments, command=None)
-        found = overlay.judge(ALLOWED, facts, SHELL, Standing)
+        found = overlay.judge(ALLOWED, facts, SHELL, PriorConsent)
         assert [reason.origin for reason in found.reasons] == ["tool-policy"]

@@ -10,10 +10,10 @@ from hypothesis import given
 import ironcurtain_proxy
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
 from ironcurtain_proxy.approval.modes import InterceptorConfig
-from ironcurtain_proxy.approval.overlay import Overlaid, OverlayRules, judge
+from ironcurtain_proxy.approval.overlay import OverlayDecision, OverlayRules, judge
 from ironcurtain_proxy.approval.subject import Subject
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
-from ironcurtain_proxy.model.decision import SEVERITY, Decision, Ground, Standing, effect_of
+from ironcurtain_proxy.model.decision import SEVERITY, Decision, Ground, PriorConsent, effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Json
 from tests.approval.subjects import (
@@ -41,7 +41,7 @@ def only(profile: Profile, isolation: str = "isolated") -> OverlayRules:
     )
 
 
-def asked_by(found: Overlaid) -> list[str]:
+def asked_by(found: OverlayDecision) -> list[str]:
     return [reason.origin for reason in found.origins]
 
 
@@ -166,7 +166,7 @@ def test_a_mode_that_is_not_enabled_asks_nothing() -> None:
 @pytest.mark.requirement("E-10", "E-12", "E-40")
 def test_the_level_of_the_call_reaches_the_mode_and_whoever_is_asked() -> None:
     rules = OverlayRules()
-    contained = a_subject("delete-path", standing=Standing(contained=PATHS))
+    contained = a_subject("delete-path", standing=PriorConsent(contained=PATHS))
     for call, level, asked in (
         (a_subject("delete-path"), SafetyLevel.DANGEROUS, ["tool-policy"]),
         (contained, SafetyLevel.MODERATE, []),
@@ -221,7 +221,7 @@ def test_a_tool_that_nobody_described_can_be_approved_or_blocked_by_name() -> No
 def test_what_the_policy_denied_stays_denied_on_its_own_ground(
     call: Subject, rules: OverlayRules
 ) -> None:
-    assert judge(DENY, call, rules) == Overlaid(denied=GROUND)
+    assert judge(DENY, call, rules) == OverlayDecision(denied=GROUND)
 
 
 @pytest.mark.requirement("X-2")

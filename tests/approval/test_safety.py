@@ -10,7 +10,7 @@ from ironcurtain_proxy.approval.safety import safety_level_of
 from ironcurtain_proxy.approval.subject import Subject
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
-from ironcurtain_proxy.model.decision import Standing
+from ironcurtain_proxy.model.decision import PriorConsent
 from ironcurtain_proxy.model.json import Json
 from tests.approval.subjects import PATHS, a_subject, interceptors, subjects, unhurried
 
@@ -67,13 +67,13 @@ def test_the_operators_word_holds_as_written(level: SafetyLevel, annotated: bool
     declared = ToolDeclaration(tool_id="s/tool", safety_level=level, command_argument="c")
     call = a_subject("delete-path", annotated=annotated, declared=declared)
     assert safety_level_of(call, PLAIN) == level
-    contained = replace(call, standing=Standing(contained=PATHS, names_tool=True))
+    contained = replace(call, standing=PriorConsent(contained=PATHS, names_tool=True))
     assert safety_level_of(contained, PLAIN) == level
 
 
 @pytest.mark.requirement("E-11")
 def test_a_tool_that_nobody_annotated_is_dangerous_whatever_it_says_of_itself() -> None:
-    call = a_subject(annotated=False, hints=READ_ONLY, standing=Standing(names_tool=True))
+    call = a_subject(annotated=False, hints=READ_ONLY, standing=PriorConsent(names_tool=True))
     assert safety_level_of(call, PLAIN) == DANGEROUS
 
 
@@ -125,31 +125,33 @@ CAPS: tuple[tuple[str, Subject, SafetyLevel, SafetyLevel, SafetyLevel], ...] = (
     # the call; its level; with approval_contained; with approval_allowed
     (
         "a deletion in the workspace",
-        a_subject("delete-path", standing=Standing(contained=PATHS)),
+        a_subject("delete-path", standing=PriorConsent(contained=PATHS)),
         *(MODERATE, DANGEROUS, MODERATE),
     ),
     (
         "a move out of the workspace",
         a_subject(
-            *("delete-path", "write-path"), standing=Standing(contained=frozenset({"delete-path"}))
+            *("delete-path", "write-path"),
+            standing=PriorConsent(contained=frozenset({"delete-path"})),
         ),
         *(DANGEROUS, DANGEROUS, DANGEROUS),
     ),
     (
         "a deletion that a rule allows for the role",
-        a_subject("delete-path", standing=Standing(names_roles=frozenset({"delete-path"}))),
+        a_subject("delete-path", standing=PriorConsent(names_roles=frozenset({"delete-path"}))),
         *(MODERATE, MODERATE, DANGEROUS),
     ),
     (
         "a deletion that a rule allows for another role",
         a_subject(
-            *("delete-path", "write-path"), standing=Standing(names_roles=frozenset({"write-path"}))
+            *("delete-path", "write-path"),
+            standing=PriorConsent(names_roles=frozenset({"write-path"})),
         ),
         *(DANGEROUS, DANGEROUS, DANGEROUS),
     ),
     (
         "a deletion that a rule allows for the tool",
-        a_subject("delete-path", standing=Standing(names_tool=True)),
+        a_subject("delete-path", standing=PriorConsent(names_tool=True)),
         *(MODERATE, MODERATE, DANGEROUS),
     ),
     (
@@ -157,7 +159,7 @@ CAPS: tuple[tuple[str, Subject, SafetyLevel, SafetyLevel, SafetyLevel], ...] = (
         a_subject(
             *("read-path", "git-remote-url"),
             pushes=True,
-            standing=Standing(contained=frozenset({"read-path"})),
+            standing=PriorConsent(contained=frozenset({"read-path"})),
         ),
         *(DANGEROUS, DANGEROUS, DANGEROUS),
     ),
@@ -166,7 +168,7 @@ CAPS: tuple[tuple[str, Subject, SafetyLevel, SafetyLevel, SafetyLevel], ...] = (
         a_subject(
             *("write-history", "git-remote-url"),
             pushes=True,
-            standing=Standing(
+            standing=PriorConsent(
                 contained=frozenset({"write-history"}),
                 names_roles=frozenset({"git-remote-url"}),
             ),
@@ -176,14 +178,16 @@ CAPS: tuple[tuple[str, Subject, SafetyLevel, SafetyLevel, SafetyLevel], ...] = (
     (
         "a command in the workspace",
         replace(
-            a_subject("read-path", standing=Standing(contained=PATHS, names_roles=PATHS)),
+            a_subject("read-path", standing=PriorConsent(contained=PATHS, names_roles=PATHS)),
             command=frozenset({"proc.exec"}),
         ),
         *(DANGEROUS, DANGEROUS, DANGEROUS),
     ),
     (
         "a command of a tool that a rule names",
-        replace(a_subject(standing=Standing(names_tool=True)), command=frozenset({"proc.exec"})),
+        replace(
+            a_subject(standing=PriorConsent(names_tool=True)), command=frozenset({"proc.exec"})
+        ),
         *(MODERATE, MODERATE, DANGEROUS),
     ),
 )
@@ -206,7 +210,7 @@ def test_what_a_person_settled_beforehand_is_at_most_moderate(
 def test_what_was_settled_beforehand_makes_nothing_safe(
     call: Subject, config: InterceptorConfig
 ) -> None:
-    bare = safety_level_of(replace(call, standing=Standing()), config)
+    bare = safety_level_of(replace(call, standing=PriorConsent()), config)
     assert safety_level_of(call, config) >= min(bare, MODERATE)
 
 
@@ -214,6 +218,6 @@ def test_what_was_settled_beforehand_makes_nothing_safe(
 @given(subjects)
 def test_the_switches_only_raise(call: Subject) -> None:
     strict = InterceptorConfig(approval_contained=True, approval_allowed=True)
-    unsettled = replace(call, standing=Standing())
+    unsettled = replace(call, standing=PriorConsent())
     assert safety_level_of(call, strict) == safety_level_of(unsettled, PLAIN)
     assert safety_level_of(call, strict) >= safety_level_of(call, PLAIN)

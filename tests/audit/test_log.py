@@ -48,6 +48,10 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
 
 
 @pytest.mark.requirement("C-35", "C-36")
+async def write(log: AuditLog, number: int) -> None:
+    await log.record(record(number))
+
+
 async def test_a_record_is_in_the_file_when_record_returns(opened: Opener) -> None:
     log = opened()
     for number in range(1, 50):
@@ -82,7 +86,7 @@ async def test_a_cancelled_caller_loses_no_record_and_tears_no_line(opened: Open
     log = opened()
     async with anyio.create_task_group() as group:
         for number in range(1, 41):
-            group.start_soon(log.record, record(number))
+            group.start_soon(write, log, number)
         await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()
     with anyio.fail_after(5):
@@ -107,7 +111,7 @@ async def test_close_writes_what_is_still_waiting(opened: Opener) -> None:
     log = opened()
     async with anyio.create_task_group() as group:
         for number in range(1, 11):
-            group.start_soon(log.record, record(number))
+            group.start_soon(write, log, number)
         await anyio.lowlevel.checkpoint()
         log.close()
     assert len(lines_of(log.path)) == 10
@@ -271,7 +275,7 @@ async def test_a_write_that_is_slow_but_in_time_is_waited_for(disk: Disk, tmp_pa
     disk.gate.clear()
     async with anyio.create_task_group() as group:
         for number in range(1, 6):
-            group.start_soon(log.record, record(number))
+            group.start_soon(write, log, number)
         await anyio.sleep(0.02)
         assert lines_of(log.path) == []
         disk.gate.set()

@@ -3,7 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.audit.display import columns, entry_of
-from ironcurtain_proxy.audit.rows import Table
+from ironcurtain_proxy.audit.rows import CallTable
 
 
 def line_of(width: int, argument: str = "/home/me/project/src/calc.py") -> str:
@@ -22,7 +22,7 @@ def line_of(width: int, argument: str = "/home/me/project/src/calc.py") -> str:
             "result": {"status": "denied"},
         }
     )
-    return Table(width=width, when=lambda _: "2026-11-21 12:00:00", longest_number=2).row(entry)
+    return CallTable(width=width, when=lambda _: "2026-11-21 12:00:00", longest_number=2).row(entry)
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.cli.annotate import reviewed
 from ironcurtain_proxy.cli.annotate_showing import OPENS, shown_tool
-from ironcurtain_proxy.cli.init_talk import Talk
+from ironcurtain_proxy.cli.init_dialogue import Dialogue
 from ironcurtain_proxy.config.annotating.described import DescribedServer, described, with_server
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
@@ -104,7 +104,7 @@ def server() -> DescribedServer:
 
 def answered(monkeypatch: pytest.MonkeyPatch, *lines: str) -> DescribedServer:
     monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
-    return reviewed(server(), Talk(yes=False, as_json=False))
+    return reviewed(server(), Dialogue(yes=False, as_json=False))
 
 
 def test_enter_accepts_and_a_key_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,11 +171,22 @@ def test_a_relative_command_is_looked_for_from_the_servers_directory(machine: Ma
 
 def test_a_launcher_in_a_sandbox_is_a_warning_with_its_installation(machine: Machine) -> None:
     machine.install("npx")
-    server = {"command": "npx", "args": ["-y", "some-server@1.0", "/tmp"]}
+    server = {"command": "npx", "args": ["-y", "some-server@1.0.0", "/tmp"]}
     config = machine.configure({"in": server, "out": {**server, "sandbox": False}})
     checks = machine.checks("--config", str(config))
     assert checks["server in"].state == "warn"
-    assert checks["server in"].remedy.startswith("npm install -g some-server@1.0 ")
+    assert checks["server in"].remedy == "npm install -g some-server@1.0.0"
+    assert checks["server out"].state == "ok"
+
+
+def test_a_container_is_a_warning_unless_its_entry_trusts_it(machine: Machine) -> None:
+    machine.install("docker")
+    server = {"command": "docker", "args": ["run", "-i", "--rm", "mcp/time"]}
+    config = machine.configure({"in": server, "out": {**server, "sandbox": False}})
+    checks = machine.checks("--config", str(config))
+    assert checks["server in"].state == "warn"
+    assert "a container of mcp/time" in checks["server in"].found
+    assert '"sandbox": false' in checks["server in"].remedy
     assert checks["server out"].state == "ok"
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.cli.init_dialogue import Dialogue
 from ironcurtain_proxy.cli.init_logins import wanting_login, with_logins
 from ironcurtain_proxy.cli.init_servers import read_servers, settings_for
-from ironcurtain_proxy.cli.init_talk import Talk
 from ironcurtain_proxy.model.json import Json
 from tests.cli.test_init import Machine, read_until, started_by, terminal
 from tests.downstream.remote.authorization import an_authority, guarded_site
@@ -99,7 +99,7 @@ def test_a_person_who_logs_in_on_the_way_gets_the_tools_described(
     before = read_servers(settings, 20)
     assert wanting_login(settings, before) == ["far"]
     monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
-    talk = Talk(yes=False, as_json=False)
+    talk = Dialogue(yes=False, as_json=False)
     (after,) = with_logins(talk, settings, before, 20)
     assert after.error == ""
     assert [tool.name for tool in after.tools] == ["echo"]

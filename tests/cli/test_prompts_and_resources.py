@@ -10,7 +10,7 @@ import pytest
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.cli.annotate import reviewed
-from ironcurtain_proxy.cli.init_talk import Talk
+from ironcurtain_proxy.cli.init_dialogue import Dialogue
 from ironcurtain_proxy.config.annotating.described import described, described_prompts, with_server
 from ironcurtain_proxy.model.json import Json
 from tests.e2e.servers import whole
@@ -107,5 +107,5 @@ def test_a_person_changes_the_role_of_a_prompts_argument(monkeypatch: pytest.Mon
     prompts, left_out = described_prompts([PROMPT])
     monkeypatch.setattr("sys.stdin", io.StringIO("c\na\na\n\n"))
     server = replace(described("s", "s", []), prompts=prompts)
-    (prompt,) = reviewed(server, Talk(yes=False, as_json=False)).prompts or ()
+    (prompt,) = reviewed(server, Dialogue(yes=False, as_json=False)).prompts or ()
     assert (prompt.proposal.arguments["name"].roles, left_out) == (("none",), 0)

@@ -7,7 +7,7 @@ import pytest
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.explanation import explain
 from ironcurtain_proxy.decision.matching import is_named
-from ironcurtain_proxy.decision.prior_consent import goes_by_name, standing_of
+from ironcurtain_proxy.decision.prior_consent import goes_by_name, prior_consent_of
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
@@ -145,7 +145,7 @@ def test_an_explanation_says_that_no_path_has_the_name_and_how_to_allow_one_that
 def test_whoever_wrote_a_rule_about_names_had_the_role_before_their_eyes() -> None:
     policy = Policy(rules=(asks("*.md", effect="allow"),))
     call = request(path("p", READ, "/a/x.md"))
-    assert standing_of(call, policy, authorize(call, policy)).names_roles == {"read-path"}
+    assert prior_consent_of(call, policy, authorize(call, policy)).names_roles == {"read-path"}
 
 
 def test_a_call_goes_by_name_where_a_rule_that_asks_describes_one_of_its_files() -> None:
@@ -166,7 +166,7 @@ def test_a_call_goes_by_name_where_a_rule_that_asks_describes_one_of_its_files()
 def test_a_rule_on_names_names_their_role_and_no_other() -> None:
     allowed = Policy(rules=(asks(".env", effect="allow"),))
     reads = request(path("p", READ, "/etc/.env"))
-    assert standing_of(reads, allowed, authorize(reads, allowed)).names_roles == {"read-path"}
+    assert prior_consent_of(reads, allowed, authorize(reads, allowed)).names_roles == {"read-path"}
 
 
 MOVE_ALL = within("all", "allow", "read-path", "/")

@@ -5,10 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.combining import DEFAULT_DENY
 from ironcurtain_proxy.decision.matching import resource_roles
-from ironcurtain_proxy.decision.prior_consent import standing_of
+from ironcurtain_proxy.decision.prior_consent import prior_consent_of
 from ironcurtain_proxy.decision.rules import answering_rules, decide_role, decide_without_roles
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.decision import SEVERITY, Allow, Standing, effect_of
+from ironcurtain_proxy.model.decision import SEVERITY, Allow, PriorConsent, effect_of
 from ironcurtain_proxy.model.policy import (
     DomainCondition,
     ListCondition,
@@ -30,40 +30,42 @@ thorough = settings(
 )
 
 
-def standing(call: AccessRequest, *rules: Rule, trusted: bool = False) -> Standing:
+def standing(call: AccessRequest, *rules: Rule, trusted: bool = False) -> PriorConsent:
     policy = Policy(
         rules=rules,
         workspace=WORK,
         trusted_servers=frozenset({call.server}) if trusted else frozenset(),
     )
-    return standing_of(call, policy, authorize(call, policy))
+    return prior_consent_of(call, policy, authorize(call, policy))
 
 
 def test_what_lies_in_the_workspace_is_contained_and_no_rule_allowed_it() -> None:
     call = request(path("p", ("read-path", "delete-path"), "/work/a"))
-    assert standing(call, MOVE) == Standing(contained=frozenset({"read-path", "delete-path"}))
+    assert standing(call, MOVE) == PriorConsent(contained=frozenset({"read-path", "delete-path"}))
 
 
 def test_of_a_repository_in_the_workspace_no_rule_is_asked_either() -> None:
     call = request(path("p", ("write-history",), "/work/a"), server="git")
-    assert standing(call, MOVE) == Standing(contained=frozenset({"write-history"}))
+    assert standing(call, MOVE) == PriorConsent(contained=frozenset({"write-history"}))
 
 
 def test_a_rule_that_names_the_tool_names_each_role_too() -> None:
     call = request(path("p", ("delete-path",), "/etc/a"))
-    assert standing(call, MOVE) == Standing(names_tool=True, names_roles=frozenset({"delete-path"}))
+    assert standing(call, MOVE) == PriorConsent(
+        names_tool=True, names_roles=frozenset({"delete-path"})
+    )
 
 
 def test_a_rule_that_names_the_role_does_not_name_the_tool() -> None:
     call = request(path("p", ("delete-path",), "/etc/a"))
-    assert standing(call, DELETE) == Standing(names_roles=frozenset({"delete-path"}))
+    assert standing(call, DELETE) == PriorConsent(names_roles=frozenset({"delete-path"}))
 
 
 def test_a_rule_that_names_another_role_or_none_names_nothing() -> None:
     call = request(path("p", ("delete-path",), "/etc/a"))
-    assert standing(call, ALL) == Standing()
+    assert standing(call, ALL) == PriorConsent()
     both = request(path("p", ("delete-path",), "/etc/a"), path("q", ("write-path",), "/etc/b"))
-    assert standing(both, DELETE, ALL) == Standing(names_roles=frozenset({"delete-path"}))
+    assert standing(both, DELETE, ALL) == PriorConsent(names_roles=frozenset({"delete-path"}))
 
 
 def test_one_general_rule_among_several_is_no_rule_that_names_the_tool() -> None:
@@ -75,7 +77,7 @@ def test_one_general_rule_among_several_is_no_rule_that_names_the_tool() -> None
         tools=frozenset({"move_file"}),
         paths=PathCondition(roles=frozenset({"delete-path"}), within=WORK.from_text("/etc")),
     )
-    assert standing(call, in_etc, ALL) == Standing()
+    assert standing(call, in_etc, ALL) == PriorConsent()
     assert standing(call, in_etc, MOVE).names_tool
 
 
@@ -112,17 +114,17 @@ def test_the_role_may_be_named_by_any_condition() -> None:
 
 def test_a_tool_without_resources_has_a_rule_of_its_own_or_none() -> None:
     call = request(server="memory", tool="move_file")
-    assert standing(call, MOVE) == Standing(names_tool=True)
-    assert standing(call, ALL) == Standing()
+    assert standing(call, MOVE) == PriorConsent(names_tool=True)
+    assert standing(call, ALL) == PriorConsent()
 
 
 def test_what_was_not_allowed_by_a_rule_was_allowed_by_none() -> None:
     call = request(path("p", ("delete-path",), "/etc/a"))
-    assert standing(call) == Standing()
+    assert standing(call) == PriorConsent()
     escalating = Rule(name="e", effect="escalate", reason="", tools=frozenset({"move_file"}))
-    assert standing(call, escalating) == Standing()
+    assert standing(call, escalating) == PriorConsent()
     # The server is trusted as a whole; nobody spoke of this tool.
-    assert standing(call, MOVE, trusted=True) == Standing()
+    assert standing(call, MOVE, trusted=True) == PriorConsent()
 
 
 @thorough
@@ -152,7 +154,7 @@ def test_the_answering_rules_are_those_that_the_answer_came_from(
 @given(requests(), policies())
 def test_nothing_but_an_allow_stands_on_a_rule(call: AccessRequest, policy: Policy) -> None:
     decision = authorize(call, policy)
-    found = standing_of(call, policy, decision)
+    found = prior_consent_of(call, policy, decision)
     if not isinstance(decision, Allow) or not policy.rules:
         assert not found.names_tool
         assert found.names_roles == frozenset()

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.downstream import allowance, session_log
-from ironcurtain_proxy.downstream.allowance import Ration
+from ironcurtain_proxy.downstream.allowance import OutputLimit
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.stderr import StderrDrain
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.anyio
 
 
 def logged(
-    path: Path, data: bytes, secrets: tuple[str, ...] = (), ration: Ration | None = None
+    path: Path, data: bytes, secrets: tuple[str, ...] = (), ration: OutputLimit | None = None
 ) -> str:
     """What is in the log after a server named `s` has printed this and ended."""
     log = SessionLog(path)
     read, write = os.pipe()
-    drain = StderrDrain("s", read, Masker(secrets), log, ration or Ration())
+    drain = StderrDrain("s", read, Masker(secrets), log, ration or OutputLimit())
     view = memoryview(data)
     while view:
         view = view[os.write(write, view) :]
@@ -53,7 +53,7 @@ def test_no_more_is_kept_of_one_server_than_the_disk_can_bear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(allowance, "_MOST_PRINTED", 1 << 20)
-    ration = Ration()
+    ration = OutputLimit()
     text = logged(tmp_path / "log", b"0123456789abcde\n" * 500_000, ration=ration)
     assert len(text) < 2 << 20
     assert text.count("no more is kept)\n") == 1
@@ -64,7 +64,7 @@ def test_no_more_is_kept_of_one_server_than_the_disk_can_bear(
 
 
 def test_what_one_server_prints_in_a_rush_is_cut_and_counted(tmp_path: Path) -> None:
-    ration = Ration(clock=lambda: 0.0)
+    ration = OutputLimit(clock=lambda: 0.0)
     text = logged(tmp_path / "log", b"0123456789abcde\n" * 1_000_000, ration=ration)
     kept = text.count("0123456789abcde\n")
     assert 100_000 < kept < 400_000
@@ -74,12 +74,12 @@ def test_what_one_server_prints_in_a_rush_is_cut_and_counted(tmp_path: Path) -> 
 def test_escapes_and_names_count_as_the_bytes_that_they_are_in_the_log(tmp_path: Path) -> None:
     for data in (b"\0" * (8 << 20), b"\n" * (8 << 20)):
         path = tmp_path / f"log{data[0]}"
-        assert len(logged(path, data, ration=Ration(clock=lambda: 0.0))) < 5 << 20
+        assert len(logged(path, data, ration=OutputLimit(clock=lambda: 0.0))) < 5 << 20
 
 
 def test_a_server_that_was_cut_is_heard_again(tmp_path: Path) -> None:
     seconds = 0.0
-    ration = Ration(clock=lambda: seconds)
+    ration = OutputLimit(clock=lambda: seconds)
     logged(tmp_path / "log", b"0123456789abcde\n" * 1_000_000, ration=ration)
     seconds = 60.0
     assert logged(tmp_path / "log", b"hello\n", ration=ration).endswith("[s] hello\n")
@@ -203,7 +203,7 @@ async def test_a_server_that_ends_says_its_last_words_and_where_the_log_is(tmp_p
 )
 def test_last_words_are_the_last_line_that_says_something(printed: bytes, words: str) -> None:
     read, write = os.pipe()
-    drain = StderrDrain("s", read, Masker(()), SessionLog(), Ration())
+    drain = StderrDrain("s", read, Masker(()), SessionLog(), OutputLimit())
     os.write(write, printed)
     os.close(write)
     drain.join(20)

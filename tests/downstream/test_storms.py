@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.downstream import allowance, left_out, supervisor
-from ironcurtain_proxy.downstream.allowance import Allowance, Notices
+from ironcurtain_proxy.downstream.allowance import Allowance, NotificationLimits
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.json import Json
 from tests.downstream.scripted_servers import OPTIONS, a_call, running, scripted, text_of, until
@@ -42,7 +42,7 @@ def test_after_a_refusal_some_must_have_come_back() -> None:
 
 
 async def test_one_kind_of_notifications_leaves_room_for_the_other() -> None:
-    notices = Notices()
+    notices = NotificationLimits()
     while notices.admits("message", 1):
         pass
     assert notices.admits("progress", 1)

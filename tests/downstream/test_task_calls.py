@@ -92,7 +92,11 @@ async def test_a_task_that_does_not_end_is_cancelled_at_the_deadline_of_its_call
 async def test_a_call_that_is_withdrawn_cancels_its_task() -> None:
     server = Endless()
     async with talking_to(server.site) as servers, anyio.create_task_group() as tasks:
-        tasks.start_soon(servers.forward, a_call("echo"))
+
+        async def call() -> None:
+            await servers.forward(a_call("echo"))
+
+        tasks.start_soon(call)
         await until(lambda: bool(server.site.said("tasks/result")))
         tasks.cancel_scope.cancel()
     (cancelled,) = server.site.said("tasks/cancel")

@@ -12,7 +12,7 @@ import pytest
 from ironcurtain_proxy.cli.reviewing import TOKEN_FILE
 from ironcurtain_proxy.config.auto_confirm.settings import PROVIDER_VARIABLE
 from ironcurtain_proxy.config.clients.finding import find
-from ironcurtain_proxy.config.clients.known import CLIENTS, Client
+from ironcurtain_proxy.config.clients.known import CLIENTS, KnownClient
 from ironcurtain_proxy.config.reading import environment
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from tests import program
@@ -46,7 +46,9 @@ def test_the_configuration_of_the_readme_is_one() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.id)
-def test_what_a_client_is_given_by_hand_starts_the_proxy(client: Client, tmp_path: Path) -> None:
+def test_what_a_client_is_given_by_hand_starts_the_proxy(
+    client: KnownClient, tmp_path: Path
+) -> None:
     text = (ROOT / "docs/clients.md").read_text()
     blocks = re.findall(rf"```{client.format}\n(.*?)```", text, re.DOTALL)
     given = [block for block in blocks if re.search(rf'[".]?{client.key}[":.]', block)]

@@ -23,6 +23,7 @@ from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.real_servers import npm_server, python_server
 from tests.e2e.servers import bash_shell
 from tests.program import PROXY, ROOT
+from tests.wheels import FROM_WHEELS_ALONE, VENV, add_wheel
 
 UNKNOWN: Final = Path(__file__).with_name("unknown_tools.json")
 LISTED: Final = Path(bash_shell.__file__).with_name("listed.py")
@@ -38,8 +39,11 @@ MOST_QUESTIONS: Final = 10
 class Newcomer:
     """Somebody with a project, a client and five servers."""
 
-    def __init__(self, root: Path, path: str, unknown: tuple[str, ...]) -> None:
-        self.unknown = unknown
+    def __init__(
+        self, root: Path, path: str, unknown: tuple[str, ...], *, is_launched: bool = False
+    ) -> None:
+        self.unknown, self.is_launched = unknown, is_launched
+        self.index = root / "packages"
         self.home, self.app = root / "home", root / "home/app"
         self.mailbox, self.errors = root / "mailbox", root / "errors.txt"
         self.environ = {
@@ -48,6 +52,7 @@ class Newcomer:
             "ESCALATION_DIR": str(self.mailbox),
             "PYTHONPATH": str(ROOT),
             "LANG": "C.UTF-8",
+            **FROM_WHEELS_ALONE,
         }
         self._make_project()
         self.cursor = self.home / ".cursor/mcp.json"
@@ -76,9 +81,26 @@ class Newcomer:
             "filesystem": npm_server("filesystem", str(self.app)),
             "git": python_server("git", "--repository", str(self.app)),
             "memory": npm_server("memory"),
-            **{name: [sys.executable, str(LISTED), str(UNKNOWN), name] for name in self.unknown},
+            **{name: self._unknown(name) for name in self.unknown},
         }
         return {name: {"command": one[0], "args": [*one[1:]]} for name, one in commands.items()}
+
+    def _unknown(self, name: str) -> list[str]:
+        """The command of a server without a pack: by itself, or by `uvx --with`."""
+        given = [str(LISTED), str(UNKNOWN), name]
+        if not self.is_launched:
+            return [sys.executable, *given]
+        self.index.mkdir(exist_ok=True)
+        code = (
+            "import runpy, sys\n"
+            f"def main():\n    sys.argv[1:] = {given[1:]}\n"
+            f"    runpy.run_path({given[0]!r}, run_name='__main__')\n"
+        )
+        add_wheel(self.index, f"own_{name}", "1.2", code, program=f"own-{name}")
+        add_wheel(self.index, "beside", "1.9", "")
+        add_wheel(self.index, "beside", "2.0", "")
+        found = ["--find-links", str(self.index)]
+        return [str(VENV / "uvx"), *found, "--with", "beside<2", f"own-{name}"]
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return program.run([*PROXY, *words], self.environ, self.app)
@@ -245,21 +267,24 @@ SESSIONS: Final = {
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    ("which", "is_confined"),
+    ("which", "is_confined", "is_launched"),
     [
-        pytest.param("modules", True, id="modules in sandboxes"),
-        pytest.param("modules", False, id="modules without a sandbox"),
+        pytest.param("modules", True, False, id="modules in sandboxes"),
+        pytest.param("modules", False, False, id="modules without a sandbox"),
         # Without one, each note that is exported is asked about: it names another thing.
-        pytest.param("tables", True, id="tables in sandboxes"),
+        pytest.param("tables", True, False, id="tables in sandboxes"),
+        # A sandbox holds a server that a launcher fetches only because `init` has installed it.
+        pytest.param("tables", True, True, id="tables by launchers"),
     ],
 )
 def test_a_first_session_of_200_calls_asks_at_most_ten_questions(
-    tmp_path: Path, which: str, is_confined: bool
+    tmp_path: Path, which: str, is_confined: bool, is_launched: bool
 ) -> None:
     if is_confined:
         require_sandbox()
     unknown, session = SESSIONS[which]
-    who = Newcomer(tmp_path, PATH if is_confined else os.environ["PATH"], unknown)
+    path = PATH if is_confined else os.environ["PATH"]
+    who = Newcomer(tmp_path, path, unknown, is_launched=is_launched)
     done = who.run("init", "--yes", "--seconds", "50")
     assert done.returncode == 0, done.stdout + done.stderr
     assert who.cursor.read_bytes() != who.before

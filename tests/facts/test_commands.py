@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.facts import branches
-from ironcurtain_proxy.facts.commands import Grounds, with_command
+from ironcurtain_proxy.facts.commands import CommandContext, with_command
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
@@ -17,7 +17,7 @@ def facts_of(place: Path, *, said: tuple[ArgumentFact, ...] = (), **arguments: J
     request = AccessRequest(
         server="shell", tool="run", annotated=True, has_arguments=True, arguments=said
     )
-    grounds = Grounds(
+    grounds = CommandContext(
         workspace=str(place), home=str(place.parent), directory={"shell": str(place)}.get
     )
     facts = Facts(request=request, arguments={"command": "git status", **arguments})

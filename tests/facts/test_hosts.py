@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.facts.commands import Grounds, observed
+from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import described
 from ironcurtain_proxy.model.path import RealPath
@@ -37,7 +37,7 @@ def seen(here: Path, command: str) -> Place:
     place = Place(
         workspace=str(here), directory=str(here), home=str(here.parent), has_repository=True
     )
-    grounds = Grounds(sought=sought, remotes=lambda _: GitRemotes(environment(here)))
+    grounds = CommandContext(sought=sought, remotes=lambda _: GitRemotes(environment(here)))
     return observed(parse_command(command), place, grounds, "shell")
 
 

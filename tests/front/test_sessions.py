@@ -10,7 +10,7 @@ from ironcurtain_proxy.agent.messages import Message
 from ironcurtain_proxy.front import sessions as module
 from ironcurtain_proxy.front.process import ProxyProcess
 from ironcurtain_proxy.front.session import OWN, AgentSession
-from ironcurtain_proxy.front.sessions import MOST, Sessions, TooManyError
+from ironcurtain_proxy.front.sessions import MOST, Sessions, TooManySessionsError
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ async def until_ended(sessions: Sessions, session: AgentSession) -> None:
 async def test_a_principal_has_no_more_than_its_share_and_another_its_own() -> None:
     async with running(some()) as sessions:
         own = [await sessions.begin("alice") for _ in range(MOST)]
-        with pytest.raises(TooManyError):
+        with pytest.raises(TooManySessionsError):
             await sessions.begin("alice")
         await sessions.begin("bob")
         sessions.end(own[0])
@@ -66,7 +66,7 @@ async def test_sessions_that_are_about_to_start_count_too() -> None:
     async def begin(sessions: Sessions) -> None:
         try:
             await sessions.begin("alice")
-        except TooManyError:
+        except TooManySessionsError:
             begun.append(False)
         else:
             begun.append(True)
@@ -137,7 +137,7 @@ async def test_sessions_that_have_ended_are_none_any_more() -> None:
     async with running(some()) as sessions:
         session = await sessions.begin("alice")
     assert sessions.find("alice", session.name) is None
-    with pytest.raises(TooManyError):
+    with pytest.raises(TooManySessionsError):
         await sessions.begin("alice")
 
 
@@ -151,7 +151,7 @@ async def test_a_session_that_starts_while_the_front_ends_leaves_no_process() ->
 
     sessions = some(late)
     async with running(sessions):
-        with pytest.raises(TooManyError):
+        with pytest.raises(TooManySessionsError):
             await sessions.begin("alice")
     assert started[0]._process.returncode is not None
 

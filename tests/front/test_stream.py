@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from ironcurtain_proxy.front.stream import Follower, Stream
+from ironcurtain_proxy.front.stream import Stream, StreamReader
 
 pytestmark = pytest.mark.anyio
 
@@ -15,7 +15,7 @@ def a_stream(*lines: bytes) -> Stream:
     return stream
 
 
-async def read(follower: Follower, count: int) -> list[bytes | None]:
+async def read(follower: StreamReader, count: int) -> list[bytes | None]:
     return [await follower.next() for _ in range(count)]
 
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.facts.commands import Grounds, observed
+from ironcurtain_proxy.facts.branches import repository_of
+from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
 from ironcurtain_proxy.grants.patterns import EscalatedCall
@@ -65,10 +66,11 @@ class Project:
             directory=directory,
             home=str(self.path.parent),
             has_repository=Path(directory, ".git").is_dir(),
+            repository=repository_of(str(self.path)),
         )
         parsed = parse_command(command)
         remotes = GitRemotes(self.environment)
-        grounds = Grounds(sought=sought, remotes=lambda _server: remotes)
+        grounds = CommandContext(sought=sought, remotes=lambda _server: remotes)
         return EscalatedCall(
             server="shell",
             tool="run",

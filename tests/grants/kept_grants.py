@@ -127,6 +127,7 @@ def family_patterns(draw: st.DrawFn) -> FamilyPattern:
         families=chosen,
         phrases=tuple(draw(st.lists(lines, min_size=count, max_size=count))),
         beside=tuple(draw(st.lists(flags, max_size=2))),
+        repository=draw(st.none() | paths),
         description=draw(lines),
     )
 

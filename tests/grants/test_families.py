@@ -49,14 +49,15 @@ def project(tmp_path: Path) -> Project:
 def test_families_are_offered_first_each_by_itself_and_then_the_identical_call(
     project: Project,
 ) -> None:
+    test = "`go test` in ~/project and other worktrees of its repository"
     push = (
         "`git push` to origin/feature-x in ~/project and other clones of its remote "
         "(reaches example.org)"
     )
     found = [one.description for one in project.offered("go test ./... && git push origin HEAD")]
     assert found[:3] == [
-        f"`go test` in ~/project and {push}",
-        "`go test` in ~/project",
+        f"{test} and {push}",
+        test,
         push,
     ]
     assert found[3].startswith("exactly this call again")

@@ -10,11 +10,11 @@ from ironcurtain_proxy.grants.book import GrantBook, Remembered
 from ironcurtain_proxy.grants.families import command_candidates
 from ironcurtain_proxy.grants.format import KeptGrant, can_be_kept
 from ironcurtain_proxy.grants.grant_settlement import (
-    Remembering,
+    NewGrantTerms,
     capability_pattern,
-    discharge,
     offered,
     remembered,
+    settle_by_grants,
     tool_candidate,
 )
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
@@ -60,7 +60,7 @@ def question_of(call: EscalatedCall, *reasons: OriginReason) -> Escalation:
 def kept_by(question: Escalation, call: EscalatedCall, remember: int | None) -> GrantBook:
     book = GrantBook()
     ids = iter("abcdefgh")
-    how = Remembering(new_id=lambda: next(ids), now=NOW)
+    how = NewGrantTerms(new_id=lambda: next(ids), now=NOW)
     approved = Approved(by="human", remember=remember)
     for grant in remembered(question, approved, tool_candidate(call), how):
         book.add(grant)
@@ -74,7 +74,7 @@ def holding(pattern: Pattern) -> GrantBook:
 
 
 def is_settled(book: GrantBook, call: EscalatedCall, *reasons: OriginReason) -> bool:
-    return not discharge(reasons, call, book, NOW).open
+    return not settle_by_grants(reasons, call, book, NOW).open
 
 
 @pytest.mark.parametrize("origin", REASONS)
@@ -92,9 +92,10 @@ def test_each_family_of_a_compound_is_a_grant_of_its_own(project: Project) -> No
     call = project.call("go test ./... && go vet ./...")
     book = kept_by(question_of(call, POLICY), call, 0)
     assert [one.grant.pattern.description for one in book.list()] == [
-        f"`go test` in {project.path}", f"`go vet` in {project.path}",
-    ]  # fmt: skip
-    found = discharge([POLICY], call, book, NOW)
+        f"`{program}` in {project.path} and other worktrees of its repository"
+        for program in ("go test", "go vet")
+    ]
+    found = settle_by_grants([POLICY], call, book, NOW)
     assert [grant.id for grant in found.grants] == ["a", "b"]
     book.revoke(GrantId("b"))
     assert not is_settled(book, call, POLICY)

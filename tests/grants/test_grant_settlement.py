@@ -15,13 +15,13 @@ from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import Budget, BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals, Claim
 from ironcurtain_proxy.grants.grant_settlement import (
-    Remembering,
+    NewGrantTerms,
     capability_pattern,
-    discharge,
     offered,
+    reasons_left,
     remembered,
+    settle_by_grants,
     tool_candidate,
-    without,
 )
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.decision import Ground
@@ -93,7 +93,7 @@ def subsets() -> Iterable[tuple[Pattern | None, ...]]:
 def test_each_kind_of_grant_settles_its_own_origin_and_no_other(
     patterns: tuple[Pattern | None, ...],
 ) -> None:
-    left = discharge(REASONS, CALL, grants_of(*patterns), NOW)
+    left = settle_by_grants(REASONS, CALL, grants_of(*patterns), NOW)
     settled_by = {"policy": DIRECTORY, "capability": WRITE, "tool-policy": TOOL}
     assert [reason.origin for reason in left.open] == [
         origin for origin, pattern in settled_by.items() if pattern not in patterns
@@ -128,7 +128,7 @@ def test_a_budget_settles_capabilities_and_nothing_else() -> None:
 
 
 def test_one_capability_of_two_leaves_the_other_to_ask_about() -> None:
-    left = discharge((BOTH,), CALL, grants_of(WRITE), NOW)
+    left = settle_by_grants((BOTH,), CALL, grants_of(WRITE), NOW)
     assert left.open == (asked_before("careful", ("fs.delete",)),)
     assert [grant.pattern for grant in left.grants] == [WRITE]
     for delete in ("fs.delete", "net.egress"):
@@ -154,24 +154,24 @@ def test_a_reason_without_a_capability_is_never_settled_by_one() -> None:
     nameless = replace(PROFILE, capabilities=())
     before = approvals(WRITE, budgeted=("fs.write",))
     assert before.look(Claim(call=CALL, reasons=(nameless,)), NOW).open == (nameless,)
-    assert without((nameless,), (PROFILE, POLICY)) == (nameless,)
-    assert without((nameless,), (nameless,)) == ()
+    assert reasons_left((nameless,), (PROFILE, POLICY)) == (nameless,)
+    assert reasons_left((nameless,), (nameless,)) == ()
 
 
 @pytest.mark.requirement("X-11")
 def test_an_approval_settles_what_it_was_asked_about_and_nothing_else() -> None:
     delete, write = (asked_before("careful", (name,)) for name in ("fs.delete", "fs.write"))
-    assert without(REASONS, ()) == REASONS
-    assert without(REASONS, REASONS) == ()
-    assert without(REASONS, (POLICY,)) == (PROFILE, MODE)
-    assert without((BOTH,), (delete,)) == (write,)
-    assert without((delete,), (BOTH,)) == ()
-    assert without((delete,), (write,)) == (delete,)
+    assert reasons_left(REASONS, ()) == REASONS
+    assert reasons_left(REASONS, REASONS) == ()
+    assert reasons_left(REASONS, (POLICY,)) == (PROFILE, MODE)
+    assert reasons_left((BOTH,), (delete,)) == (write,)
+    assert reasons_left((delete,), (BOTH,)) == ()
+    assert reasons_left((delete,), (write,)) == (delete,)
 
 
 def test_an_always_allowed_tool_is_asked_about_again_when_it_has_changed() -> None:
     changed = replace(CALL, definition="d2")
-    assert discharge((MODE,), changed, grants_of(TOOL), NOW).open == (MODE,)
+    assert settle_by_grants((MODE,), changed, grants_of(TOOL), NOW).open == (MODE,)
     assert tool_candidate(replace(CALL, definition="")) is None
 
 
@@ -180,12 +180,12 @@ def test_an_always_allowed_tool_is_asked_about_again_when_it_has_changed() -> No
 def test_a_grant_with_a_lifetime_of_ten_minutes_holds_after_five_and_not_after_eleven(
     minutes: int, holds: bool
 ) -> None:
-    how = Remembering(new_id=lambda: "g", now=NOW, ttl=timedelta(minutes=10))
+    how = NewGrantTerms(new_id=lambda: "g", now=NOW, ttl=timedelta(minutes=10))
     asked = ask(MODE)
     book = GrantBook()
     for grant in remembered(asked, Approved(by="human", remember=0), TOOL, how):
         book.add(grant)
-    left = discharge((MODE,), CALL, book, NOW + timedelta(minutes=minutes))
+    left = settle_by_grants((MODE,), CALL, book, NOW + timedelta(minutes=minutes))
     assert (left.open == ()) is holds
     assert (len(book) == 1) is holds
 
@@ -196,7 +196,7 @@ def ask(*reasons: OriginReason, patterns: bool = True) -> Escalation:
 
 
 def kinds(asked: Escalation, approved: Approved) -> list[type]:
-    how = Remembering(new_id=lambda: "g", now=NOW)
+    how = NewGrantTerms(new_id=lambda: "g", now=NOW)
     return [type(grant.pattern) for grant in remembered(asked, approved, TOOL, how)]
 
 
@@ -228,7 +228,7 @@ def test_an_answer_about_the_identical_call_remembers_nothing_wider() -> None:
 def test_a_tool_whose_definition_is_unknown_is_neither_offered_nor_remembered() -> None:
     assert offered((MODE,), (), None) == ()
     assert offered((POLICY, MODE), (DIRECTORY,), None) == (DIRECTORY,)
-    how = Remembering(new_id=lambda: "g", now=NOW)
+    how = NewGrantTerms(new_id=lambda: "g", now=NOW)
     asked = replace(a_question(), reasons=(POLICY, MODE), candidates=(DIRECTORY,))
     (only,) = remembered(asked, Approved(by="human", remember=0), None, how)
     assert only.pattern == DIRECTORY
@@ -272,7 +272,7 @@ async def test_of_a_hundred_sessions_at_once_none_sees_what_another_was_granted(
                 book.add(grant(pattern, f"{number}-{pattern.description}"))
         await checkpoint()
         for reason in (MODE, PROFILE):
-            left = discharge((reason,), CALL, book, NOW)
+            left = settle_by_grants((reason,), CALL, book, NOW)
             seen.append((number, bool(number % 2), left.open == ()))
         await checkpoint()
         if number % 4 == 1:
@@ -296,6 +296,6 @@ def test_a_tool_that_was_revoked_is_asked_about_again_and_its_neighbour_is_not_t
     neighbour = replace(TOOL, tool="edit\0b", server="files")
     book = grants_of(TOOL, neighbour)
     assert book.revoke(GrantId("g0"))
-    assert discharge((MODE,), CALL, book, NOW).open == (MODE,)
-    assert discharge((MODE,), replace(CALL, tool="edit\0b"), book, NOW).open == ()
-    assert discharge((MODE,), replace(CALL, server="files\0edit", tool="b"), book, NOW).open
+    assert settle_by_grants((MODE,), CALL, book, NOW).open == (MODE,)
+    assert settle_by_grants((MODE,), replace(CALL, tool="edit\0b"), book, NOW).open == ()
+    assert settle_by_grants((MODE,), replace(CALL, server="files\0edit", tool="b"), book, NOW).open

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.grant_settlement import discharge
+from ironcurtain_proxy.grants.grant_settlement import settle_by_grants
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.grants.whole_calls import (
     is_never_remembered,
@@ -67,7 +67,7 @@ def remembered(pattern: CallPattern) -> GrantBook:
 
 
 def is_spared(book: GrantBook, asked: EscalatedCall) -> bool:
-    return not discharge(REASONS, asked, book, NOW).open
+    return not settle_by_grants(REASONS, asked, book, NOW).open
 
 
 def test_the_identical_call_and_the_whole_tool_are_offered_for_an_unknown_tool() -> None:
@@ -161,10 +161,10 @@ def test_a_pattern_is_offered_where_what_no_pattern_describes_is_left_out() -> N
     (pattern,) = candidates(left_out, Places(directories=frozenset()))
     book = GrantBook()
     book.add(Grant(id=GrantId("g"), pattern=pattern, created=NOW, source="", reason=""))
-    assert not discharge(REASONS[:1], left_out, book, NOW).open
+    assert not settle_by_grants(REASONS[:1], left_out, book, NOW).open
     given = ArgumentFact("links", ("unclear",), (Text("x"),))
     with_links = naming({"path": file, "links": "x"}, path, given)
-    assert discharge(REASONS[:1], with_links, book, NOW).open
+    assert settle_by_grants(REASONS[:1], with_links, book, NOW).open
     assert whole_call_candidates(with_links)
 
 

@@ -1,5 +1,7 @@
 """Requests that wait: answered, failed, late, cancelled."""
 
+from collections.abc import Awaitable
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -11,15 +13,15 @@ pytestmark = pytest.mark.anyio
 
 async def test_each_answer_reaches_who_asked() -> None:
     answers = Answers[str]()
-    first, second = answers.expect(), answers.expect()
+    (first, to_first), (second, to_second) = answers.expect(5), answers.expect(5)
     got: dict[int, str] = {}
 
-    async def wait(request_id: int) -> None:
-        got[request_id] = await answers.wait(request_id, 5)
+    async def wait(request_id: int, answer: Awaitable[str]) -> None:
+        got[request_id] = await answer
 
     async with anyio.create_task_group() as group:
-        group.start_soon(wait, first)
-        group.start_soon(wait, second)
+        group.start_soon(wait, first, to_first)
+        group.start_soon(wait, second, to_second)
         assert answers.settle(second, "second")
         assert answers.settle(first, "first")
         assert not answers.settle(first, "again")
@@ -29,39 +31,38 @@ async def test_each_answer_reaches_who_asked() -> None:
 
 async def test_a_passed_deadline_ends_the_wait_and_a_late_answer_is_nobodys() -> None:
     answers = Answers[str]()
-    asked = answers.expect()
+    asked, answer = answers.expect(0)
     with pytest.raises(TimeoutError):
-        await answers.wait(asked, 0)
+        await answer
     assert not answers.settle(asked, "late")
     assert asked not in answers
 
 
 async def test_a_lone_request_is_known() -> None:
     answers = Answers[str]()
-    assert [answers.only, answers.expect(), answers.only, answers.expect(), answers.only] == [
-        None,
-        1,
-        1,
-        2,
-        None,
-    ]
+    alone = [answers.only]
+    for _ in range(2):
+        answers.expect(5)
+        alone.append(answers.only)
+    assert alone == [None, 1, None]
 
 
 async def test_a_cancelled_wait_is_forgotten() -> None:
     answers = Answers[str]()
-    asked = answers.expect()
+    asked, answer = answers.expect(5)
     with anyio.move_on_after(0):
-        await answers.wait(asked, 5)
+        await answer
+    assert not answers.settle(asked, "late")
     assert len(answers) == 0
 
 
 async def test_when_all_fail_everybody_is_told() -> None:
     answers = Answers[str]()
-    first, second = answers.expect(), answers.expect()
+    asked = [answers.expect(5) for _ in range(2)]
     answers.fail_all(OSError("gone"))
-    for asked in (first, second):
+    for _, answer in asked:
         with pytest.raises(OSError, match="gone"):
-            await answers.wait(asked, 5)
+            await answer
 
 
 async def test_each_deadline_passes_by_itself_whatever_was_asked_before_it() -> None:
@@ -69,9 +70,9 @@ async def test_each_deadline_passes_by_itself_whatever_was_asked_before_it() -> 
     late: list[str] = []
 
     async def wait(name: str, seconds: float) -> None:
-        asked = answers.expect()
+        _, answer = answers.expect(seconds)
         with pytest.raises(TimeoutError):
-            await answers.wait(asked, seconds)
+            await answer
         late.append(name)
 
     with anyio.fail_after(20):

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.jsonrpc.batch import Batch, Prompt
+from ironcurtain_proxy.jsonrpc.batch import Batch, PromptFuture
 from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import LineReader
 
@@ -115,7 +115,7 @@ async def test_what_is_sent_leaves_after_all_else_is_done_and_a_fault_stops_noth
 
 
 async def test_a_task_goes_on_where_its_value_is_set() -> None:
-    prompt = Prompt[int](loop=asyncio.get_running_loop())
+    prompt = PromptFuture[int](loop=asyncio.get_running_loop())
     got: list[object] = []
 
     async def wait() -> None:
@@ -134,7 +134,7 @@ async def test_a_task_goes_on_where_its_value_is_set() -> None:
 
 
 async def test_within_another_task_it_goes_on_in_the_next_turn() -> None:
-    prompt = Prompt[int](loop=asyncio.get_running_loop())
+    prompt = PromptFuture[int](loop=asyncio.get_running_loop())
     got: list[int] = []
 
     async def wait() -> None:
@@ -150,10 +150,10 @@ async def test_within_another_task_it_goes_on_in_the_next_turn() -> None:
 
 async def test_a_wait_can_be_cancelled_and_one_that_has_its_value_keeps_it() -> None:
     loop = asyncio.get_running_loop()
-    early, late = Prompt[int](loop=loop), Prompt[int](loop=loop)
+    early, late = PromptFuture[int](loop=loop), PromptFuture[int](loop=loop)
     got: list[int] = []
 
-    async def wait(prompt: Prompt[int]) -> None:
+    async def wait(prompt: PromptFuture[int]) -> None:
         with anyio.CancelScope() as scope:
             scopes.append(scope)
             got.append(await prompt)
@@ -171,7 +171,7 @@ async def test_a_wait_can_be_cancelled_and_one_that_has_its_value_keeps_it() -> 
 
 
 async def test_a_second_task_that_waits_for_the_same_value_gets_it_too() -> None:
-    prompt = Prompt[int](loop=asyncio.get_running_loop())
+    prompt = PromptFuture[int](loop=asyncio.get_running_loop())
     got: list[int] = []
 
     async def wait() -> None:

@@ -30,7 +30,7 @@ async def test_lines_before_and_after_a_large_one_keep_their_order() -> None:
         writer.write(b"one\n")
         writer.write(LARGE + b"\n")
         writer.write(b"two\n")
-        writer.write(b"three,", LARGE, b"four\n")
+        writer.write_parts(b"three,", LARGE, b"four\n")
         writer.write(b"five\n")
     sent = b"one\n%b\ntwo\nthree,%bfour\nfive\n" % (LARGE, LARGE)
     # The pipe holds a part of it.

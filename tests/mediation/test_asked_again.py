@@ -8,12 +8,12 @@ from msgspec import structs
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
     Approved,
     Declined,
     Held,
     Ruling,
     Superseded,
-    Taken,
     Unreachable,
 )
 from ironcurtain_proxy.model.operation import Operation
@@ -90,7 +90,9 @@ async def test_a_remembered_approval_is_about_what_was_asked_and_about_nothing_e
 @pytest.mark.parametrize("then", [Approved(by="human"), Declined(by="human", kind="denied")])
 async def test_a_call_whose_approval_another_used_asks_for_itself(then: Ruling) -> None:
     harness = Harness(policy("escalate"))
-    answers: Iterator[Ruling | Held | Taken | Superseded] = iter([Taken(), Taken(), then])
+    answers: Iterator[Ruling | Held | AlreadyUsed | Superseded] = iter(
+        [AlreadyUsed(), AlreadyUsed(), then]
+    )
     harness.questions.on_ask = lambda: setattr(harness.questions, "ruling", next(answers))
     reply = await harness.mediator.handle("read", {})
     assert isinstance(reply, Answered if isinstance(then, Approved) else Refused)

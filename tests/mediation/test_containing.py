@@ -13,14 +13,14 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.walls import Walls
 from tests.fakes import DONE, FakeDesk, FakeFacts, FakeRecorder, FakeServers, Harness, no_roles
 
@@ -64,11 +64,11 @@ class FakeTimeline:
             raise self.fault
         return self.changes
 
-    async def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
+    async def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
         assert path == WORKSPACE
         if self.fault is not None:
             raise self.fault
-        return () if self.has else (Unheld(LARGE, "it is too large"),)
+        return () if self.has else (PathNotHeld(LARGE, "it is too large"),)
 
 
 @dataclass
@@ -344,9 +344,9 @@ async def test_only_a_reviewer_who_saw_the_host_opens_it(by: str, hosts: list[st
             request: AccessRequest,
             hosts: Sequence[str] = (),
             paths: Sequence[RealPath] = (),
-        ) -> Opening | None:
+        ) -> SandboxOpening | None:
             asked.append(hosts)
-            return Opening(hosts=tuple(hosts))
+            return SandboxOpening(hosts=tuple(hosts))
 
     async def tries(call: AuthorizedCall) -> ToolResult:
         return structs.replace(DONE, refused_host="t.example")
@@ -365,15 +365,15 @@ async def test_only_a_reviewer_who_saw_the_host_opens_it(by: str, hosts: list[st
 
 async def test_what_the_policy_allows_opens_nothing() -> None:
     world = harness(FakeContainment(), "allow")
-    world.servers.needs = Opening(hosts=("a.example",))
+    world.servers.needs = SandboxOpening(hosts=("a.example",))
     await world.mediator.handle("read", CALL)
     assert world.servers.openings == [None]
 
 
 async def test_what_was_approved_is_opened_for_that_call_and_recorded() -> None:
     world = harness(FakeContainment(why="ended"))
-    world.servers.needs = Opening(hosts=("a.example",))
+    world.servers.needs = SandboxOpening(hosts=("a.example",))
     world.questions.ruling = Approved(by="human")
     await world.mediator.handle("read", CALL)
-    assert world.servers.openings == [Opening(hosts=("a.example",))]
+    assert world.servers.openings == [SandboxOpening(hosts=("a.example",))]
     assert notes(world.recorder.records[-1])["opened"] == ["host a.example"]

@@ -14,7 +14,7 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, Ground
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
@@ -86,7 +86,7 @@ async def test_what_was_not_allowed_is_never_forwarded(
     """Not even by a defect of the steps before."""
     made = Harness(policy("allow"))
     case = made.arrived()
-    case.judge(Judged(decision=decision))
+    case.judge(Judgement(decision=decision))
     if settled is not None:
         case.settle(Settlement(effect=settled, reason="so", decided_by="human", result="approved"))
     with pytest.raises(KernelError):
@@ -173,7 +173,7 @@ async def test_a_rule_for_paths_allows_no_call_without_a_path(role: str) -> None
 async def test_an_allowed_call_needs_no_settlement_to_be_forwarded() -> None:
     made = Harness(policy("allow"))
     case = made.arrived()
-    case.judge(Judged(decision=Allow(GROUND)))
+    case.judge(Judgement(decision=Allow(GROUND)))
     reply = await made.mediator._forward(case, no_roles(case.call), None, None)
     assert reply == Answered(result=DONE, allowed=Allowed(GROUND.rule, "kernel"))
 
@@ -240,6 +240,6 @@ async def test_a_call_that_nothing_asks_about_is_never_reviewed() -> None:
     """Not even by a defect of the steps before: a reviewer would approve what has no reason."""
     made = Harness(policy("allow"))
     case = made.arrived()
-    case.judge(Judged(decision=Allow(GROUND)))
+    case.judge(Judgement(decision=Allow(GROUND)))
     with pytest.raises(KernelError):
         await made.mediator._review(case, no_roles(case.call), None)

@@ -36,6 +36,11 @@ from tests.fakes import DONE, FakeRecorder, FakeTools, Harness, no_roles
 
 pytestmark = pytest.mark.anyio
 
+
+async def read(harness: Harness) -> None:
+    await harness.mediator.handle("read", {})
+
+
 EMPTY = Policy(rules=())
 
 
@@ -161,7 +166,7 @@ async def test_a_cancelled_call_still_has_an_outcome() -> None:
     harness = Harness(policy("allow"))
     harness.servers.act = hang
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(harness.mediator.handle, "read", {})
+        tasks.start_soon(read, harness)
         await started.wait()
         tasks.cancel_scope.cancel()
     assert len(harness.recorder.records) == 2
@@ -248,7 +253,7 @@ async def test_a_call_that_is_withdrawn_while_it_is_looked_at_is_recorded() -> N
 
     harness.facts.gather = hang  # type: ignore[method-assign, assignment]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(harness.mediator.handle, "read", {})
+        tasks.start_soon(read, harness)
         await started.wait()
         tasks.cancel_scope.cancel()
     (record,) = harness.recorder.records

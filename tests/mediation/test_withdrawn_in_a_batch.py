@@ -95,9 +95,9 @@ class Session:
         if call.request_id not in intents or call.request_id in self.sent:
             self.wrong.append(f"{call.request_id} was sent too early, or twice")
         self.sent.add(call.request_id)
-        number = self.answers.expect()
+        number, answer = self.answers.expect(30)
         self.asked.append(number)
-        return await self.answers.wait(number, 30)
+        return await answer
 
     async def _answer(self, params: Mapping[str, Json]) -> ServerAnswer:
         reply = await self.made.mediator.handle("read", params)
@@ -111,9 +111,9 @@ class Session:
         ended = [one["arguments"] for one in self.records() if one.get("phase") != "intent"]
         return sum(isinstance(one, dict) and one["n"] == wanted["n"] for one in ended)
 
-    def _tell(self, message: Mapping[str, object]) -> None:
-        assert isinstance(message["id"], int)
-        self.told.append(message["id"])
+    def _tell(self, request_id: int | str, _answer: ServerAnswer) -> None:
+        assert isinstance(request_id, int)
+        self.told.append(request_id)
 
     def point(self) -> None:
         """A moment at which the victim may be withdrawn."""

@@ -6,7 +6,7 @@ import pytest
 
 from ironcurtain_proxy.model.escalation import Unreachable
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Asked, Method, label
+from ironcurtain_proxy.model.operation import Method, ParsedRequest, label
 from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply, Withheld
@@ -42,7 +42,7 @@ async def answered(
     pins = OtherView()
     harness.servers.act = act
     harness.begin(replace(harness.world, pins=pins))
-    asked = Asked(
+    asked = ParsedRequest(
         method=method,
         exposed_name="it",
         server="files",

@@ -15,7 +15,7 @@ from ironcurtain_proxy.model.asked import (
 )
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Asked, Method, RequestId, label
+from ironcurtain_proxy.model.operation import Method, ParsedRequest, RequestId, label
 
 PROMPT: Mapping[str, Json] = {
     "ref": {"type": "ref/prompt", "name": "greet"},
@@ -147,7 +147,7 @@ def test_an_operation_is_sent_with_the_server_s_own_names() -> None:
 )
 def test_a_record_tells_which_request_it_was(method: str, params: Mapping[str, Json]) -> None:
     asked = on_the_wire("notes", method, params)
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, ParsedRequest)
     again = recorded_as("notes", asked.tool, asked.arguments)
     assert again is not None
     assert (again.method, again.tool, again.arguments) == (

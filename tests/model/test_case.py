@@ -10,7 +10,7 @@ from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Gr
 from ironcurtain_proxy.model.escalation import EscalationId, Origin, OriginReason
 from ironcurtain_proxy.model.grounds import asking_answer, held_part
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import Operation, RequestId
 
 
@@ -33,7 +33,7 @@ def a_case(decision: Decision, server: str = "server") -> Case:
         ),
         call=call,
         arguments={},
-        judged=Judged(decision=decision),
+        judged=Judgement(decision=decision),
     )
 
 
@@ -70,7 +70,7 @@ def test_a_call_whose_server_started_late_is_recorded_as_that_server_s() -> None
 
 def test_what_overrules_a_judgement_takes_its_approval_away_and_leaves_its_reasons() -> None:
     case = a_case(Allow(Ground("rule", "reason")))
-    judged = Judged(decision=Escalate(Ground("r", "why")), reasons=(reason("policy"),))
+    judged = Judgement(decision=Escalate(Ground("r", "why")), reasons=(reason("policy"),))
     case.judge(judged)
     case.settle(settled("human"))
     case.overrule(Ground("withdrawn", "gone"))
@@ -86,7 +86,7 @@ def reason(origin: Origin) -> OriginReason:
 
 
 def stages(origins: tuple[Origin, ...], settlement: Settlement | None) -> Json:
-    asked = Judged(
+    asked = Judgement(
         decision=Escalate(Ground("r", "why")),
         reasons=tuple([reason(origin) for origin in origins]),
     )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.case import Arrival, Case
 from ironcurtain_proxy.model.decision import Allow, Ground
-from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import Operation, RequestId
 
 
@@ -23,7 +23,7 @@ def test_a_record_names_what_was_put_back_and_where_it_is_kept() -> None:
         ),
         call=call,
         arguments={},
-        judged=Judged(decision=Allow(Ground("rule", "reason"))),
+        judged=Judgement(decision=Allow(Ground("rule", "reason"))),
     )
     assert dict(case.record(None, elapsed=0, sandboxed=True).context) == {}
     case.clean((PutBack("a was removed", "/kept/a"), PutBack("b stays")))

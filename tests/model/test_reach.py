@@ -1,7 +1,7 @@
 """What a process can touch, and what one call is let into besides."""
 
 from ironcurtain_proxy.model.family import Family
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.walls import Walls
@@ -10,7 +10,7 @@ WORKSPACE, OWN = RealPath.from_text("/w"), RealPath.from_text("/tmp/own")
 
 
 def test_an_opening_names_each_host_and_path() -> None:
-    opening = Opening(hosts=("a.example",), paths=(RealPath.from_text("/srv/x"),))
+    opening = SandboxOpening(hosts=("a.example",), paths=(RealPath.from_text("/srv/x"),))
     assert opening.words() == ("host a.example", "write /srv/x")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.timeline import Unheld
+from ironcurtain_proxy.model.timeline import PathNotHeld
 from ironcurtain_proxy.model.walls import Walls
 
 
@@ -38,5 +38,5 @@ def test_what_nobody_knows_can_be_written_to() -> None:
 
 
 def test_a_name_that_is_no_text_is_said_in_text() -> None:
-    said = str(Unheld(RealPath(("ws", "a\udcff")), "it is too large"))
+    said = str(PathNotHeld(RealPath(("ws", "a\udcff")), "it is too large"))
     assert said == "/ws/a\\udcff (it is too large)"

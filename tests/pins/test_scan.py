@@ -4,7 +4,7 @@ import pytest
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.pins.difference import changes
-from ironcurtain_proxy.pins.pinned import Part, ServerPins
+from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
 from ironcurtain_proxy.pins.scan import scan
 
 
@@ -60,8 +60,8 @@ def test_a_schema_that_is_nested_without_end_is_looked_at_down_to_some_depth() -
 
 
 def pins(trusted: dict[str, Json], offered: dict[str, Json]) -> ServerPins:
-    known = {name: Part.of(value) for name, value in trusted.items()}
-    new = {name: Part.of(value) for name, value in offered.items()}
+    known = {name: PinnedPart.of(value) for name, value in trusted.items()}
+    new = {name: PinnedPart.of(value) for name, value in offered.items()}
     return ServerPins(server="s", launch="").with_first("tools", known).with_offers("tools", new)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.pins import store as pins_store
-from ironcurtain_proxy.pins.pinned import Part, ServerPins
+from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
 
 LAUNCH = "ab" * 32
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> PinStore:
 
 
 def trust(store: PinStore, **tools: Json) -> ServerPins:
-    parts = {name: Part.of(value) for name, value in tools.items()}
+    parts = {name: PinnedPart.of(value) for name, value in tools.items()}
     return store.update(LAUNCH, "s", lambda pins: pins.with_first("tools", parts)).pins
 
 
@@ -94,7 +94,7 @@ def test_a_full_disk_leaves_what_was_there(
 
 
 def add(directory: Path, name: str) -> None:
-    part = {name: Part.of({"n": name})}
+    part = {name: PinnedPart.of({"n": name})}
     PinStore(directory).update(LAUNCH, "s", lambda pins: pins.with_offers("tools", part))
 
 

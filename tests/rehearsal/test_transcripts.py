@@ -9,7 +9,7 @@ import pytest
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.rehearsal.client_tools import ServerCall, as_server_call
-from ironcurtain_proxy.rehearsal.recorded import RecordedCall
+from ironcurtain_proxy.rehearsal.recorded import TranscriptCall
 from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
 from tests.rehearsal.transcripts import (
     CODEX_START,
@@ -24,7 +24,7 @@ from tests.rehearsal.transcripts import (
 )
 
 
-def served(call: RecordedCall) -> tuple[str, Json]:
+def served(call: TranscriptCall) -> tuple[str, Json]:
     found = as_server_call(call, HERE)
     assert isinstance(found, ServerCall)
     first = next(iter(found.arguments.values()))

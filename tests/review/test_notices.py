@@ -17,7 +17,14 @@ import pytest
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, Ruling, Unreachable
 from ironcurtain_proxy.review.channel_order import Channel, Panel
-from ironcurtain_proxy.review.notices import QUEUE, Notice, Notices, desktop, ntfy, webhook
+from ironcurtain_proxy.review.notices import (
+    QUEUE,
+    WaitingNotice,
+    WaitingNotices,
+    desktop,
+    ntfy,
+    webhook,
+)
 from tests.mailbox.mailbox_fixture import escalation
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +95,7 @@ async def test_each_question_reaches_webhook_and_topic_without_its_arguments(sin
             return Unreachable()
 
     ways = [("webhook", webhook(f"{sink.url}/hook?k=1")), ("ntfy", ntfy(f"{sink.url}/t", "tk_1"))]
-    notices = Notices(ways)
+    notices = WaitingNotices(ways)
     panel = Panel([Channel(Person(), lambda: True)], tell=notices.tell)
     async with anyio.create_task_group() as tasks:
         await tasks.start(notices.run)
@@ -106,7 +113,7 @@ async def test_each_question_reaches_webhook_and_topic_without_its_arguments(sin
 
 async def test_a_sink_that_hangs_holds_no_call_and_the_queue_is_bounded(sink: Sink) -> None:
     sink.open.clear()
-    notices = Notices([("webhook", webhook(sink.url))])
+    notices = WaitingNotices([("webhook", webhook(sink.url))])
     async with anyio.create_task_group() as tasks:
         await tasks.start(notices.run)
         notices.tell(asked())
@@ -121,7 +128,7 @@ async def test_a_redirect_is_not_followed_and_the_address_is_not_logged(
     sink: Sink, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink.status = 302
-    notices = Notices([("webhook", webhook(f"{sink.url}/secret-address"))])
+    notices = WaitingNotices([("webhook", webhook(f"{sink.url}/secret-address"))])
     async with anyio.create_task_group() as tasks:
         await tasks.start(notices.run)
         for _ in range(3):
@@ -145,7 +152,7 @@ async def test_the_desktop_is_told_by_a_program_and_no_word_is_an_option(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     show = desktop("linux")
     assert show is not None
-    await show(Notice("1", "s", "files", "read", "--urgency=critical $(id)"))
+    await show(WaitingNotice("1", "s", "files", "read", "--urgency=critical $(id)"))
     said = (tmp_path / "said").read_text().splitlines()
     assert said[1:] == ["--", "files/read waits for you", "--urgency=critical $(id)"]
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))

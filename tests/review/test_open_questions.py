@@ -9,13 +9,13 @@ from msgspec import structs
 
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
     Declined,
     Escalation,
     Held,
     OriginReason,
     Ruling,
     Superseded,
-    Taken,
     Unreachable,
 )
 from ironcurtain_proxy.model.path import RealPath
@@ -49,7 +49,7 @@ async def test_an_approval_is_used_once_and_the_next_identical_call_is_asked_abo
 
 async def test_two_identical_calls_at_once_ask_once_and_only_one_runs() -> None:
     person = Person()
-    rulings: list[Ruling | Held | Taken | Superseded] = []
+    rulings: list[Ruling | Held | AlreadyUsed | Superseded] = []
 
     async def call(desk: OpenQuestions, number: int) -> None:
         rulings.append(await desk.settle(question(number)))
@@ -64,7 +64,7 @@ async def test_two_identical_calls_at_once_ask_once_and_only_one_runs() -> None:
             for number in (1, 2):
                 person.answer(question(number), YES)
         assert person.asked == [first]
-        assert sorted(type(ruling).__name__ for ruling in rulings) == ["Approved", "Taken"]
+        assert sorted(type(ruling).__name__ for ruling in rulings) == ["AlreadyUsed", "Approved"]
 
 
 async def test_a_held_call_joins_its_question_and_runs_once_when_it_was_approved() -> None:
@@ -123,7 +123,7 @@ async def test_a_cancelled_call_withdraws_its_question() -> None:
 
 async def test_a_question_that_others_wait_for_is_not_withdrawn() -> None:
     person = Person()
-    rulings: list[Ruling | Held | Taken | Superseded] = []
+    rulings: list[Ruling | Held | AlreadyUsed | Superseded] = []
 
     async def patient(desk: OpenQuestions) -> None:
         rulings.append(await desk.settle(question(2)))
@@ -249,7 +249,7 @@ async def test_an_answer_is_not_used_for_the_same_arguments_when_they_lead_elsew
 
 async def test_a_question_of_another_policy_is_withdrawn_and_its_calls_are_told() -> None:
     person = Person()
-    rulings: list[Ruling | Held | Taken | Superseded] = []
+    rulings: list[Ruling | Held | AlreadyUsed | Superseded] = []
 
     async def call(desk: OpenQuestions, number: int, policy: str) -> None:
         rulings.append(await desk.settle(question(number, f"call {number}", policy)))

@@ -8,12 +8,12 @@ import pytest
 
 from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
     Declined,
     Escalation,
     Held,
     Ruling,
     Superseded,
-    Taken,
     Unreachable,
 )
 from ironcurtain_proxy.review import open_questions as desk_module
@@ -134,7 +134,7 @@ async def test_no_question_is_asked_again_under_a_number_that_was_answered(
 ) -> None:
     """An identical call may wake first: the approval is still of the call that was asked about."""
     monkeypatch.setattr(desk_module, "PULSE", 0.001)
-    person, rulings = Person(), dict[int, Ruling | Held | Taken | Superseded]()
+    person, rulings = Person(), dict[int, Ruling | Held | AlreadyUsed | Superseded]()
     waiting = anyio.Event()
 
     async def call(desk: OpenQuestions, number: int) -> None:
@@ -160,7 +160,7 @@ async def test_no_question_is_asked_again_under_a_number_that_was_answered(
         await anyio.wait_all_tasks_blocked()
         waiting.set()
     assert person.asked == [question(1).id]
-    assert rulings == {1: YES, 2: Taken()}
+    assert rulings == {1: YES, 2: AlreadyUsed()}
 
 
 async def test_an_approval_does_not_last_longer_because_the_clock_was_set_back() -> None:

@@ -19,7 +19,7 @@ from ironcurtain_proxy.sandbox.installed import (
     SearchPlaces,
     find_installed,
 )
-from ironcurtain_proxy.sandbox.launchers import launched
+from ironcurtain_proxy.shell.launchers import launched
 
 
 @dataclass
@@ -241,9 +241,33 @@ def test_zeros_at_the_end_of_a_version_mean_nothing(machine: Machine) -> None:
     assert isinstance(machine.find("uvx x==1.20"), NotInstalled)
 
 
-def test_a_range_is_never_taken_for_what_is_installed(machine: Machine) -> None:
+def test_a_range_of_npm_means_what_npx_fetched_for_it(machine: Machine) -> None:
     npm_package(machine.home / "node_modules")
     assert machine.find("npx cowsay@^1.6.0") == NotInstalled("")
+    script = npm_package(npx_cache(machine, "cowsay@^1.6.0"), version="1.7.0")
+    assert machine.find("npx cowsay@^1.6.0") == Installed(script, "1.7.0")
+
+
+def test_a_package_of_a_repository_means_what_npx_fetched_for_it(machine: Machine) -> None:
+    modules = npx_cache(machine, "github:owner/repository")
+    script = npm_package(modules, "@scope/cowsay")
+    assert machine.find("npx github:owner/repository") == NotInstalled("")
+    manifest = modules.parent / "package.json"
+    manifest.write_text('{"dependencies": {"@scope/cowsay": "github:owner/repository"}}')
+    assert machine.find("npx github:owner/repository") == Installed(script, "1.6.0")
+    assert machine.find("npx github:other/repository") == NotInstalled("")
+
+
+def npx_cache(machine: Machine, words: str) -> Path:
+    key = hashlib.sha512(words.encode()).hexdigest()[:16]
+    return machine.home / ".npm" / "_npx" / key / "node_modules"
+
+
+def test_a_range_of_python_means_any_version_within_it(machine: Machine) -> None:
+    script = python_package(machine.root / "prefix", "x", "1.2.3")
+    assert machine.find("uvx x>=1.2,<2") == Installed(script, "1.2.3")
+    assert machine.find("uvx x==1.*") == Installed(script, "1.2.3")
+    assert machine.find("uvx x~=1.3") == NotInstalled("version 1.2.3 is installed")
 
 
 # --- what the agent may have written

@@ -3,7 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -138,7 +138,7 @@ def test_a_host_that_the_sandbox_cannot_be_told_is_said_before_anybody_is_asked(
     assert "full name" in str(opening_of(PROFILE, fetch("registry"), ()))
     assert "full name" in str(opening_of(PROFILE, call(path("/work/a"), "write-path"), ["db"]))
     found = opening_of(PROFILE, fetch("localhost"), ("registry.internal",))
-    assert isinstance(found, Opening)
+    assert isinstance(found, SandboxOpening)
     assert found.hosts == ("localhost", "registry.internal")
 
 
@@ -149,6 +149,6 @@ def test_what_a_command_writes_outside_is_opened_unless_it_is_closed_to_all() ->
         return opening_of(PROFILE, nothing, (), [RealPath.from_text(text)])
 
     assert opened("/work/a") is None
-    assert opened("/outside/a") == Opening(paths=(RealPath.from_text("/outside/a"),))
+    assert opened("/outside/a") == SandboxOpening(paths=(RealPath.from_text("/outside/a"),))
     for closed in ("/work/policy/rules.json", "/state/x", "/home/.ssh/authorized_keys"):
         assert isinstance(opened(closed), str)

@@ -14,7 +14,7 @@ from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.processes import this_process
 from ironcurtain_proxy.mailbox.requests import sessions_directory
 from ironcurtain_proxy.sessions.asker import asker_of
-from ironcurtain_proxy.sessions.configuration import configuration_of, said_before_commands
+from ironcurtain_proxy.sessions.configuration import command_prefix, configuration_of
 from tests.sessions.session_fixture import SESSION, a_question, a_session
 
 
@@ -120,12 +120,12 @@ def test_a_command_names_the_files_of_the_session_where_they_are_others(home: Pa
     sessions, asked = sessions_directory(home), a_question(home / "box")
     a_session(home, home / "box")
     found = configuration_of(asked, sessions, own(home))
-    assert said_before_commands(found, own(home)) == ""
-    assert said_before_commands(found, {"GENERATED_DIR": "/x"}) == "env -u GENERATED_DIR "
+    assert command_prefix(found, own(home)) == ""
+    assert command_prefix(found, {"GENERATED_DIR": "/x"}) == "env -u GENERATED_DIR "
     (home / "a b.json").write_text("{}")
     a_session(home, home / "box", IRONCURTAIN_CONFIG=str(home / "a b.json"))
     found = configuration_of(asked, sessions, own(home))
-    assert said_before_commands(found, own(home)) == f"env 'IRONCURTAIN_CONFIG={home}/a b.json' "
+    assert command_prefix(found, own(home)) == f"env 'IRONCURTAIN_CONFIG={home}/a b.json' "
 
 
 def test_who_asks_is_known_where_the_mailbox_lies_elsewhere(

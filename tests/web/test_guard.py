@@ -9,8 +9,8 @@ import pytest
 
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.web.app import PageSources, ReviewPage
-from ironcurtain_proxy.web.guard import MAX_BODY, Access, Guard
-from ironcurtain_proxy.web.record import Record
+from ironcurtain_proxy.web.guard import MAX_BODY, Access, PageGuard
+from ironcurtain_proxy.web.record import UserLogs
 
 pytestmark = pytest.mark.anyio
 ORIGIN = "http://127.0.0.1:8790"
@@ -22,13 +22,13 @@ async def a_page(path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Access]]:
     access, mailboxes = Access(), Mailboxes([path], None)
     page = ReviewPage(
         mailboxes,
-        Record(tuple, str),
+        UserLogs(tuple, str),
         access,
         None,
         PageSources(opened=lambda: None, complain=lambda _: None),
     )
     app = page.app()
-    transport = httpx.ASGITransport(Guard(app, access, [ORIGIN]))
+    transport = httpx.ASGITransport(PageGuard(app, access, [ORIGIN]))
     try:
         async with (
             app.router.lifespan_context(app),

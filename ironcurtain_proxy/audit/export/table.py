@@ -12,24 +12,13 @@ from typing import Final
 
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import LogEntry, printable
+from ironcurtain_proxy.model.vocabulary import word_list
 
-COLUMNS: Final = (
-    "number",
-    "time",
-    "decision",
-    "by",
-    "server",
-    "tool",
-    "rule",
-    "argument",
-    "outcome",
-    "status",
-    "duration_ms",
-    "waited_ms",
-    "calls",
-    "session",
-    "client",
-    "request_id",
+COLUMNS: Final = word_list(
+    """
+    number time decision by server tool rule argument outcome status duration_ms waited_ms calls
+    session client request_id
+    """
 )
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 

@@ -41,7 +41,7 @@ class PathRegex:
     _validator: SchemaValidator
 
     def fullmatch(self, subject: str) -> bool:
-        """Whether it matches all of a path."""
+        """Whether the pattern matches a whole path; a path beyond `MAX_SUBJECT` never matches."""
         return len(subject) <= MAX_SUBJECT and self._validator.isinstance_python(subject)
 
 

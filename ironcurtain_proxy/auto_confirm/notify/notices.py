@@ -118,7 +118,7 @@ class LostNotice:
         return (_LOST, self.reviewer)
 
 
-Notice: TypeAlias = ReviewNotice | SummaryNotice | LostNotice
+EngineNotice: TypeAlias = ReviewNotice | SummaryNotice | LostNotice
 
 
 def review_notice(

@@ -41,7 +41,7 @@ class NoAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class ParsedOutput:
     """The result of one line of the process."""
 
     answer: ProcessAnswer | NoAnswer | None = None
@@ -74,7 +74,7 @@ class Dialect(Protocol):
     def release(self, identifier: str) -> bytes:
         """Forget a question. Returns the lines that cancel it, if it has no answer."""
 
-    def hear(self, line: bytes | Oversize) -> Heard:
+    def hear(self, line: bytes | Oversize) -> ParsedOutput:
         """Read one line of the process."""
 
 

@@ -15,7 +15,7 @@ WELL_AFTER: Final = 5.0
 
 
 @dataclass(slots=True)
-class Lives:
+class ProcessStarts:
     """The starts of one process. All times are monotonic seconds."""
 
     restarts: int

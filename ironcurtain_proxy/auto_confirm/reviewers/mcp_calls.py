@@ -14,8 +14,8 @@ from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     MAX_ANSWER,
     NOTHING_OPEN,
     TOO_LONG,
-    Heard,
     NoAnswer,
+    ParsedOutput,
     ProcessAnswer,
 )
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
@@ -52,7 +52,7 @@ class CallDialect:
     max_line: Final = MAX_LISTING
 
     def __init__(self, token: str, tool: str) -> None:
-        """Begin.
+        """Begin a conversation, without sending anything.
 
         Args:
             token: the token of the process.
@@ -72,11 +72,11 @@ class CallDialect:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has shown its tool."""
+        """Whether the server has listed the tool."""
         return self._open
 
     def hello(self) -> bytes:
-        """`initialize`."""
+        """The request `initialize`."""
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": {},
@@ -103,7 +103,7 @@ class CallDialect:
                 )
         return b""
 
-    def hear(self, line: bytes | Oversize) -> Heard:
+    def hear(self, line: bytes | Oversize) -> ParsedOutput:
         """Take in one message."""
         if isinstance(line, Oversize):
             return self._unreadable(TOO_LONG, recover_id(line.head, line.tail))
@@ -120,26 +120,26 @@ class CallDialect:
 
     # --- the handshake ---------------------------------------------------------------------------
 
-    def _result_of_step(self, message: Mapping[str, object]) -> Heard:
+    def _result_of_step(self, message: Mapping[str, object]) -> ParsedOutput:
         if not self._is_step(message.get("id")):
-            return Heard(answer=NoAnswer(NOTHING_OPEN))
+            return ParsedOutput(answer=NoAnswer(NOTHING_OPEN))
         result = _result(message)
         if result is None:
-            return Heard(failed=f"it refuses {self._step}")
+            return ParsedOutput(failed=f"it refuses {self._step}")
         if self._step == "initialize":
-            return Heard(reply=_notification("notifications/initialized") + self._page())
+            return ParsedOutput(reply=_notification("notifications/initialized") + self._page())
         return self._look_for_tool(result)
 
-    def _look_for_tool(self, result: Mapping[str, object]) -> Heard:
+    def _look_for_tool(self, result: Mapping[str, object]) -> ParsedOutput:
         if _has_tool(result, self._tool):
             self._open = True
-            return Heard()
+            return ParsedOutput()
         cursor = result.get("nextCursor")
         if not isinstance(cursor, str) or not cursor:
-            return Heard(failed=f"it offers no tool {self._tool!r}")
+            return ParsedOutput(failed=f"it offers no tool {self._tool!r}")
         if self._pages == MAX_PAGES:
-            return Heard(failed=f"it lists more than {MAX_PAGES} pages of tools")
-        return Heard(reply=self._page(cursor))
+            return ParsedOutput(failed=f"it lists more than {MAX_PAGES} pages of tools")
+        return ParsedOutput(reply=self._page(cursor))
 
     def _page(self, cursor: str = "") -> bytes:
         self._pages += 1
@@ -154,18 +154,18 @@ class CallDialect:
 
     # --- the calls -------------------------------------------------------------------------------
 
-    def _result_of_call(self, message: Mapping[str, object]) -> Heard:
+    def _result_of_call(self, message: Mapping[str, object]) -> ParsedOutput:
         request_id = message.get("id")
         if type(request_id) is int and request_id in self._cancelled:
             self._cancelled.remove(request_id)
-            return Heard()
+            return ParsedOutput()
         question = self._end_call(request_id)
         if not question:
-            return Heard(answer=NoAnswer(NOTHING_OPEN))
+            return ParsedOutput(answer=NoAnswer(NOTHING_OPEN))
         answer = self._answer(message)
         if isinstance(answer, ProcessAnswer) and answer.id != question:
             answer = NoAnswer(_OTHER)
-        return Heard(answer=answer, over=question)
+        return ParsedOutput(answer=answer, over=question)
 
     def _answer(self, message: Mapping[str, object]) -> ProcessAnswer | NoAnswer:
         result = _result(message)
@@ -176,10 +176,10 @@ class CallDialect:
         fields = _fields(result)
         return NoAnswer(_NO_FIELDS) if fields is None else read_answer(fields, self._token)
 
-    def _unreadable(self, reason: str, request_id: object) -> Heard:
+    def _unreadable(self, reason: str, request_id: object) -> ParsedOutput:
         if not self._open and self._is_step(request_id):
-            return Heard(failed=f"its answer to {self._step} cannot be read: {reason}")
-        return Heard(answer=NoAnswer(reason), over=self._end_call(request_id))
+            return ParsedOutput(failed=f"its answer to {self._step} cannot be read: {reason}")
+        return ParsedOutput(answer=NoAnswer(reason), over=self._end_call(request_id))
 
     def _end_call(self, request_id: object) -> str:
         """End a call, and return its question; empty: there is no such call."""
@@ -191,19 +191,19 @@ class CallDialect:
         return encode(message)
 
 
-def _of_its_own_accord(message: Mapping[str, object]) -> Heard:
+def _of_its_own_accord(message: Mapping[str, object]) -> ParsedOutput:
     """Answer a request of the process; its notifications are ignored."""
     if "id" not in message:
-        return Heard()
+        return ParsedOutput()
     refused = NoAnswer("it asks for what it is not offered")
     request_id = message_id(message["id"])
     if request_id is None:
-        return Heard(answer=refused)
+        return ParsedOutput(answer=refused)
     reply: dict[str, object] = {"jsonrpc": "2.0", "id": request_id}
     if message["method"] == "ping":
-        return Heard(reply=encode({**reply, "result": {}}))
+        return ParsedOutput(reply=encode({**reply, "result": {}}))
     error = {"code": _METHOD_NOT_FOUND, "message": "Method not found"}
-    return Heard(answer=refused, reply=encode({**reply, "error": error}))
+    return ParsedOutput(answer=refused, reply=encode({**reply, "error": error}))
 
 
 def _notification(method: str, params: Mapping[str, object] | None = None) -> bytes:

@@ -17,7 +17,7 @@ from ironcurtain_proxy.auto_confirm.briefing import (
     REVIEW_BY_REQUESTER,
     UNBRIEFED,
     Briefing,
-    Passed,
+    PassedOn,
     Redact,
     View,
     cut,
@@ -167,13 +167,13 @@ class ModelReviewer:
     async def ask(self, escalation: Escalation, briefing: Briefing = UNBRIEFED) -> Ruling:
         """Ask, and wait at most until the escalation's deadline."""
         if is_same_party(self.name, escalation.session):
-            return Passed(REVIEW_BY_REQUESTER)
+            return PassedOn(REVIEW_BY_REQUESTER)
         try:
             view = view_of(escalation, briefing, self.redact)
             prompt = review_prompt(escalation, briefing, view)
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self.name)
-            return Passed("the call cannot be shown")
+            return PassedOn("the call cannot be shown")
         seconds = (escalation.deadline - self.clock.steady()).total_seconds()
         ruling: Ruling = _EXPIRED
         with anyio.move_on_after(max(seconds, 0.0)):
@@ -184,7 +184,7 @@ class ModelReviewer:
             # The machine slept.
             return _EXPIRED
         if isinstance(ruling, Approved) and not view.complete:
-            return Passed("it approved a call that it did not see completely")
+            return PassedOn("it approved a call that it did not see completely")
         return ruling
 
     async def _consult(self, prompt: str) -> Ruling:
@@ -203,9 +203,9 @@ class ModelReviewer:
             await self.log.append(entry)
         if completion is None:
             _log.warning("the model of reviewer %s could not be asked: %s", self.name, outage)
-            return Passed(f"its model could not be asked: {outage}")
+            return PassedOn(f"its model could not be asked: {outage}")
         return (
-            Passed("its model gave no answer that counts") if answer is None else self._of(answer)
+            PassedOn("its model gave no answer that counts") if answer is None else self._of(answer)
         )
 
     def _of(self, answer: ModelAnswer) -> Ruling:
@@ -222,9 +222,9 @@ class ModelReviewer:
                     details=(BY_MODEL,),
                 )
             case "deny":
-                return Passed("it may not deny")
+                return PassedOn("it may not deny")
             case "pass":
-                return Passed("its model passed")
+                return PassedOn("its model passed")
 
     def _entry(
         self, prompt: str, completion: Completion | None, answer: ModelAnswer | None, seconds: float

@@ -21,7 +21,7 @@ from ironcurtain_proxy.auto_confirm.briefing import (
     REVIEW_BY_REQUESTER,
     UNBRIEFED,
     Briefing,
-    Passed,
+    PassedOn,
     Redact,
     is_same_party,
     view_of,
@@ -32,7 +32,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     NoAnswer,
     ProcessAnswer,
 )
-from ironcurtain_proxy.auto_confirm.reviewers.lives import Lives
+from ironcurtain_proxy.auto_confirm.reviewers.lives import ProcessStarts
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
     ProcessSpec,
     ReviewerLaunch,
@@ -59,8 +59,8 @@ _MAX_BACKLOG: Final = 8 << 20
 
 _EXPIRED: Final = Declined(by="timeout", kind="expired")
 _HAS_ENDED: Final = "its process has ended"
-_ENDED: Final = Passed(_HAS_ENDED)
-_NOT_STARTED: Final = Passed("its process could not be started")
+_ENDED: Final = PassedOn(_HAS_ENDED)
+_NOT_STARTED: Final = PassedOn("its process could not be started")
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +123,7 @@ class ProcessReviewer:
         self._starting = anyio.Lock()
         self._tasks: TaskGroup | None = None
         self._running: _Running | None = None
-        self._lives = Lives(spec.restarts)
+        self._lives = ProcessStarts(spec.restarts)
         self._on_given_up = on_given_up
         self._was_given_up = False
 
@@ -142,7 +142,7 @@ class ProcessReviewer:
     async def ask(self, escalation: Escalation, briefing: Briefing = UNBRIEFED) -> Ruling:
         """Ask, and wait at most until the escalation's deadline."""
         if self._is_requester(escalation):
-            return Passed(REVIEW_BY_REQUESTER)
+            return PassedOn(REVIEW_BY_REQUESTER)
         seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         ruling: Ruling = _EXPIRED
         with anyio.move_on_after(max(seconds, 0.0)):
@@ -169,13 +169,13 @@ class ProcessReviewer:
 
     async def _ask(self, escalation: Escalation, briefing: Briefing) -> Ruling:
         running = await self._started()
-        if isinstance(running, Passed):
+        if isinstance(running, PassedOn):
             return running
         await running.ready.wait()
         if not running.dialect.is_open:
             return _NOT_STARTED
         if escalation.id in running.open:
-            return Passed("it is already being asked about this")
+            return PassedOn("it is already being asked about this")
         try:
             view = view_of(escalation, briefing, self._redact)
             deadline = on_the_wall(escalation.deadline, self._clock)
@@ -183,7 +183,7 @@ class ProcessReviewer:
             line = running.dialect.question(shown, briefing, view)
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self._spec.name)
-            return Passed("the call cannot be shown")
+            return PassedOn("the call cannot be shown")
         question = running.open[escalation.id] = _AskedQuestion(escalation)
         try:
             return await self._wait(running, question, line)
@@ -197,7 +197,7 @@ class ProcessReviewer:
 
     async def _wait(self, running: _Running, question: _AskedQuestion, line: bytes) -> Ruling:
         if running.writer.backlog > _MAX_BACKLOG:
-            question.settle(Passed("it does not read what it is asked"))
+            question.settle(PassedOn("it does not read what it is asked"))
         else:
             try:
                 await running.writer.send(line)
@@ -217,7 +217,7 @@ class ProcessReviewer:
             self._warn(running, problem)
         over = running.open.get(heard.over)
         if over is not None:
-            over.settle(Passed(problem))
+            over.settle(PassedOn(problem))
         return heard.failed
 
     def _reply(self, running: _Running, reply: bytes) -> None:
@@ -252,7 +252,7 @@ class ProcessReviewer:
     def _ruling(self, escalation: Escalation, answer: ProcessAnswer) -> Ruling:
         if is_same_party(answer.reviewer, escalation.session):
             _log.warning("reviewer %s: %s", self._spec.name, REVIEW_BY_REQUESTER)
-            return Passed(REVIEW_BY_REQUESTER)
+            return PassedOn(REVIEW_BY_REQUESTER)
         by = f"reviewer:{self._spec.name}"
         match answer.decision:
             case "approve":
@@ -260,7 +260,7 @@ class ProcessReviewer:
             case "deny" if self._spec.may_deny:
                 return Declined(by=by, kind="denied", note=answer.note)
             case "deny":
-                return Passed("it may not deny")
+                return PassedOn("it may not deny")
 
     def _warn(self, running: _Running, reason: str) -> None:
         running.strange += 1
@@ -274,12 +274,12 @@ class ProcessReviewer:
     def _may_start(self) -> bool:
         return self._lives.may_start(self._clock.monotonic())
 
-    async def _started(self) -> _Running | Passed:
+    async def _started(self) -> _Running | PassedOn:
         async with self._starting:
             if self._running is not None:
                 return self._running
             if self._tasks is None:
-                return Passed("the proxy is ending")
+                return PassedOn("the proxy is ending")
             if not self._may_start():
                 return _ENDED
             self._lives.begin(self._clock.monotonic())

@@ -26,7 +26,7 @@ import orjson
 
 from ironcurtain_proxy.audit.bounding import shape_arguments
 from ironcurtain_proxy.auto_confirm.briefing import Redacted
-from ironcurtain_proxy.downstream.allowance import Ration
+from ironcurtain_proxy.downstream.allowance import OutputLimit
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
 from ironcurtain_proxy.downstream.session_log import SessionLog
@@ -155,7 +155,7 @@ def _environment(spec: ProcessSpec, parent: Mapping[str, str]) -> dict[str, str]
 
 def launcher(directory: Path, log: Path) -> ReviewerLaunch:
     """Starts a process in a directory; what it prints goes to the session log, secrets masked."""
-    rations: defaultdict[str, Ration] = defaultdict(Ration)
+    rations: defaultdict[str, OutputLimit] = defaultdict(OutputLimit)
     session_log = SessionLog(log)
 
     def launch(start: Start) -> ServerProcess:

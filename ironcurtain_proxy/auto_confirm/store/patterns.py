@@ -21,8 +21,8 @@ from ironcurtain_proxy.auto_confirm.store.interactions import OURS
 from ironcurtain_proxy.auto_confirm.store.rows import (
     LONGEST_REGEX,
     NewPattern,
+    PatternProposal,
     PatternRow,
-    Proposal,
 )
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, PATTERNS, REVIEWER_DECISIONS
 
@@ -120,7 +120,7 @@ class _Evidence:
     approved: bool
 
 
-def propose(connection: Connection, min_evidence: int) -> list[Proposal]:
+def propose(connection: Connection, min_evidence: int) -> list[PatternProposal]:
     """Patterns with at least this many approvals and no refusal.
 
     Only for operations of LOW and MEDIUM risk on canonical absolute paths. A proposal is for the
@@ -202,11 +202,11 @@ def _within(one: _Evidence, directory: tuple[str, ...]) -> bool:
 
 def _proposal(
     operation: str, session_type: str | None, parts: tuple[str, ...], members: Sequence[_Evidence]
-) -> Proposal:
+) -> PatternProposal:
     directory = "/" + "/".join(parts)
     risk: RiskBand = "MEDIUM" if any(one.band == "MEDIUM" for one in members) else "LOW"
     whose = f"{session_type} " if session_type else ""
-    return Proposal(
+    return PatternProposal(
         name=f"{whose}{operation} in {directory}",
         operation=operation,
         directory=directory,

@@ -13,7 +13,15 @@ from ironcurtain_proxy.auto_confirm.store.metrics import (
 )
 from ironcurtain_proxy.auto_confirm.store.series import RESPONSE_BOUNDS, Series
 from ironcurtain_proxy.report import plots
-from ironcurtain_proxy.report.page import NOTHING, UNKNOWN, Part, Section, Tile, percent, table
+from ironcurtain_proxy.report.page import (
+    NOTHING,
+    UNKNOWN,
+    ReportPart,
+    ReportSection,
+    Tile,
+    percent,
+    table,
+)
 
 _PALETTE: Final[plots.Palette] = {
     "auto-approved": "c1",
@@ -24,9 +32,9 @@ _PALETTE: Final[plots.Palette] = {
 }
 
 
-def engine_part(metrics: Metrics, series: Series) -> Part:
+def engine_part(metrics: Metrics, series: Series) -> ReportPart:
     """The engine's part of a report. Times are UTC."""
-    return Part(
+    return ReportPart(
         "auto-confirm engine",
         f"{metrics.interactions} permission prompts as of {metrics.at:%Y-%m-%d %H:%M} UTC. "
         "The audit log is the record; this is drawn from its index.",
@@ -92,28 +100,30 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.2g}"  # noqa: PLR2004  two digits suffice
 
 
-def _sections(series: Series) -> Iterator[Section]:
+def _sections(series: Series) -> Iterator[ReportSection]:
     slots, step = series.slots, series.step
     title = "Prompts over time, by what became of them"
     bars = [plots.Bar(slot.start, slot.decisions) for slot in slots]
     inside = plots.stacked_over_time(bars, step, title, _PALETTE) if bars else NOTHING
-    yield Section(title, inside + plots.legend([bar.counts for bar in bars], _PALETTE))
+    yield ReportSection(title, inside + plots.legend([bar.counts for bar in bars], _PALETTE))
     title = "Safe operations approved without a reviewer"
     rates = [plots.Rate(slot.start, slot.safe_approved, slot.safe_decided) for slot in slots]
     judged = any(rate.whole for rate in rates)
-    yield Section(
+    yield ReportSection(
         title, plots.rate_over_time(rates, step, SAFE_TARGET, title) if judged else NOTHING
     )
     title = "Prompts by risk band, and what became of them"
     legend = plots.legend(list(series.bands.values()), _PALETTE)
     rows = plots.stacked_rows(series.bands, title, _PALETTE) + legend if legend else NOTHING
-    yield Section(title, rows)
+    yield ReportSection(title, rows)
     title = "Reviewers' response times"
     late = RESPONSE_BOUNDS.index(RESPONSE_TARGET_SECONDS) + 1
     answered = any(series.responses)
     times = plots.histogram(series.responses, _response_labels(), late, title)
-    yield Section(title, times if answered else NOTHING)
-    yield Section("Most frequent reasons not to approve", _reasons(series.reasons), is_wide=True)
+    yield ReportSection(title, times if answered else NOTHING)
+    yield ReportSection(
+        "Most frequent reasons not to approve", _reasons(series.reasons), is_wide=True
+    )
 
 
 def _response_labels() -> list[str]:

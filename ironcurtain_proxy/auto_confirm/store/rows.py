@@ -166,7 +166,7 @@ class NewPattern:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class PatternProposal:
     """A pattern that reviewers' own decisions suggest. It approves nothing until promoted."""
 
     name: str

@@ -32,9 +32,9 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
     EscalationTask,
     InteractionRow,
     NewPattern,
+    PatternProposal,
     PatternRow,
     PermissionDecision,
-    Proposal,
 )
 from ironcurtain_proxy.auto_confirm.store.tables import SAFE_PATHS
 from ironcurtain_proxy.ports import Clock
@@ -246,11 +246,11 @@ class Store:
         """Disable a pattern. False if there is none."""
         return self._database.write(lambda c: patterns.switch_pattern(c, name, on=False))
 
-    def propose_patterns(self, min_evidence: int) -> list[Proposal]:
+    def propose_patterns(self, min_evidence: int) -> list[PatternProposal]:
         """The proposals from reviewers' approvals; changes nothing. See `patterns.propose`."""
         return self.read(lambda connection: patterns.propose(connection, min_evidence))
 
-    def promote(self, proposal: Proposal, created_by: str) -> int:
+    def promote(self, proposal: PatternProposal, created_by: str) -> int:
         """Make a proposal a pattern that approves; its id. Only an operator asks for this."""
         return self.add_pattern(
             NewPattern(

@@ -12,9 +12,9 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ironcurtain_proxy.audit.display import LogEntry
-from ironcurtain_proxy.audit.rows import Table
+from ironcurtain_proxy.audit.rows import CallTable
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
-from ironcurtain_proxy.cli.review_screen.screen_sources import History
+from ironcurtain_proxy.cli.review_screen.screen_sources import CallHistory
 from ironcurtain_proxy.cli.review_screen.text_screen import OneLine, TextScreen, plain_lines
 
 _KINDS: Final = (
@@ -42,7 +42,7 @@ class HistoryScreen(ModalScreen[str]):
         Binding("k", "move(-1)", "up", show=False),
     ]
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: CallHistory) -> None:
         super().__init__()
         self._history = history
         self._kind = 0
@@ -93,7 +93,7 @@ class HistoryScreen(ModalScreen[str]):
         place = listed.highlighted
         width = listed.scrollable_content_region.width
         longest = max([len(entry.number) for entry in self._entries], default=0)
-        table = Table(width=width, when=self._history.when, longest_number=longest)
+        table = CallTable(width=width, when=self._history.when, longest_number=longest)
         self.query_one("#past-columns", Static).update(Text(table.header()))
         listed.clear_options()
         listed.add_options([Option(Text(table.row(entry))) for entry in self._entries])

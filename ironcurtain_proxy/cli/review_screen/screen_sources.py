@@ -32,7 +32,7 @@ RuleOffer: TypeAlias = Callable[[PendingRequest], OfferedRule | None]
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class CallHistory:
     """The calls that were recorded."""
 
     members: Callable[[], tuple[Member, ...]]
@@ -73,4 +73,4 @@ class ScreenSources:
     rule: RuleOffer = _no_rule
     explain: Callable[[PendingRequest], list[str]] = _no_explanation
     """Explains in lines why a call is asked about. Blocks, and may raise `ConfigurationError`."""
-    history: History = History(tuple, str)
+    history: CallHistory = CallHistory(tuple, str)

@@ -9,13 +9,13 @@ from typing import Final, cast
 import orjson
 
 from ironcurtain_proxy.config.annotating.annotate import LOCAL_ROLES, can_be_written
-from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool, Roles
+from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.config.packs.pack import Pack, schema_digest
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import is_there, read_document
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.annotation import ToolEffect
+from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
 
 _MOST_TOOLS: Final = 2_000

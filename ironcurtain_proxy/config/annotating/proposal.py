@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
+from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
-
-Roles: TypeAlias = tuple[ArgumentRole, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from ironcurtain_proxy.config.annotating.argument_roles import is_closed_choice, types_of
-from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool, Roles
+from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
 from ironcurtain_proxy.config.annotating.shell_tools import runs
-from ironcurtain_proxy.config.annotating.texts import About, proposed_for
+from ironcurtain_proxy.config.annotating.texts import ArgumentContext, proposed_for
 from ironcurtain_proxy.config.annotating.words import (
     DESTROYS,
     FETCHES,
@@ -22,8 +22,9 @@ from ironcurtain_proxy.config.annotating.words import (
     speaks_of_destroying,
     words_of,
 )
-from ironcurtain_proxy.model.annotation import ToolEffect
+from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.vocabulary import words
 
 _MOST_DEPTH: Final = 12
 _MOST_NODES: Final = 3_000
@@ -41,88 +42,40 @@ _RUNS: Final = frozenset(
     {"bash", "call", "cmd", "command", "eval", "evaluate", "exec", "execute", "install", "invoke"}
     | {"launch", "process", "python", "run", "script", "shell", "spawn", "terminal"}
 )
-_CHANGES: Final = WRITES | frozenset(
-    {"approve", "archive", "assign", "attach", "authorize", "book", "buy", "cancel", "checkout"}
-    | {
-        "click",
-        "close",
-        "commit",
-        "complete",
-        "configure",
-        "connect",
-        "convert",
-        "drag",
-        "duplicate",
-    }
-    | {
-        "enable",
-        "disable",
-        "fill",
-        "fork",
-        "generate",
-        "grant",
-        "handle",
-        "hover",
-        "import",
-        "init",
-    }
-    | {"label", "link", "lock", "mark", "navigate", "pay", "press", "publish", "rate", "record"}
-    | {
-        "register",
-        "reopen",
-        "request",
-        "resolve",
-        "restart",
-        "restore",
-        "retry",
-        "rollback",
-        "scale",
-    }
-    | {"schedule", "select", "start", "stop", "store", "subscribe", "switch", "sync", "tag"}
-    | {"transfer", "transition", "type", "unassign", "unlink", "unlock", "upsert", "wait"}
+_CHANGES: Final = WRITES | words(
+    """
+    approve archive assign attach authorize book buy cancel checkout click close commit complete
+    configure connect convert drag duplicate enable disable fill fork generate grant handle hover
+    import init label link lock mark navigate pay press publish rate record register reopen request
+    resolve restart restore retry rollback scale schedule select start stop store subscribe switch
+    sync tag transfer transition type unassign unlink unlock upsert wait
+    """
 )
 _LOOKS: Final = (
     READS
     | FETCHES
-    | frozenset(
-        {"analyze", "available", "calculate", "compare", "context", "download", "explain", "export"}
-        | {
-            "extract",
-            "history",
-            "log",
-            "logs",
-            "query",
-            "recommend",
-            "resolve",
-            "retrieve",
-            "screenshot",
-        }
-        | {"snapshot", "status", "summarize", "validate", "verify", "version", "whoami"}
+    | words(
+        """
+        analyze available calculate compare context download explain export extract history log logs
+        query recommend resolve retrieve screenshot snapshot status summarize validate verify
+        version whoami
+        """
     )
 )
-_REMOVES: Final = DESTROYS | frozenset(
-    {"cleanup", "delete", "destroy", "discard", "expire", "flush", "kill", "revoke", "terminate"}
-    | {"uninstall", "unset", "void", "wipe"}
+_REMOVES: Final = DESTROYS | words(
+    """
+    cleanup delete destroy discard expire flush kill revoke terminate uninstall unset void wipe
+    """
 )
 
 
 _KEEPS: Final = frozenset({"save", "store"})
-_NOUNS: Final = frozenset(
-    {"book", "branch", "call", "comment", "commit", "discussion", "document", "email", "export"}
-    | {"form", "fork", "import", "label", "link", "log", "mail", "mark", "merge", "message", "note"}
-    | {
-        "order",
-        "post",
-        "process",
-        "pull",
-        "rate",
-        "record",
-        "release",
-        "reply",
-        "request",
-        "review",
-    }
-    | {"run", "schedule", "script", "share", "start", "stop", "tag", "thread", "type", "webhook"}
+_NOUNS: Final = words(
+    """
+    book branch call comment commit discussion document email export form fork import label link log
+    mail mark merge message note order post process pull rate record release reply request review
+    run schedule script share start stop tag thread type webhook
+    """
 )
 """Words that are nouns behind another verb, such as `pull` in `get_pull_request`."""
 
@@ -143,7 +96,7 @@ def _acting(words: Sequence[str]) -> frozenset[str]:
 class _Walk:
     """A search through the schema of one tool."""
 
-    about: About
+    about: ArgumentContext
     root: Mapping[str, Json]
     nodes: int = 0
 
@@ -216,7 +169,7 @@ def propose(tool: Mapping[str, Json], *, is_github: bool = False) -> ProposedToo
     properties = _properties(top)
     words = _acting(words_of(name))
     found = runs(tool, properties)
-    about = About(
+    about = ArgumentContext(
         words=words,
         text=text,
         names=frozenset(["".join(words_of(one)) for one in properties]),

@@ -47,7 +47,7 @@ description only if that does not mention the shell."""
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunArgument:
     """The argument whose text a tool runs."""
 
     argument: str
@@ -55,7 +55,7 @@ class Runs:
     """Whether the text is a command of the local shell."""
 
 
-def runs(tool: Mapping[str, Json], properties: Mapping[str, Json]) -> Runs | None:
+def runs(tool: Mapping[str, Json], properties: Mapping[str, Json]) -> RunArgument | None:
     """The argument whose text a tool runs; None: no argument seems to hold one.
 
     Args:
@@ -77,7 +77,7 @@ def runs(tool: Mapping[str, Json], properties: Mapping[str, Json]) -> Runs | Non
         says_so = bool(_RUNS.search(text) and (_COMMAND.search(text) or plain in _COMMANDS))
         if not says_so and not (plain in _COMMANDS and _SHELL.search(text)):
             continue
-        return Runs(argument, _is_shell(name, text, certain=plain in _COMMANDS))
+        return RunArgument(argument, _is_shell(name, text, certain=plain in _COMMANDS))
     return None
 
 

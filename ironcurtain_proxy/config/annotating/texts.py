@@ -15,27 +15,32 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.config.annotating.proposal import Proposed, Roles
+from ironcurtain_proxy.config.annotating.proposal import Proposed
 from ironcurtain_proxy.config.annotating.words import PATH_FORMATS, URL_FORMATS, words_of
+from ironcurtain_proxy.model.annotation import Roles
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.vocabulary import words
 
-_PATHS: Final = frozenset(
-    {"cwd", "dir", "directories", "directory", "dirname", "dirpath", "dirs", "file", "filename"}
-    | {"filenames", "filepath", "filepaths", "files", "folder", "folders", "path", "paths"}
-    | {"pathname", "pathnames", "workdir", "worktree", "outfile", "infile", "logfile"}
+_PATHS: Final = words(
+    """
+    cwd dir directories directory dirname dirpath dirs file filename filenames filepath filepaths
+    files folder folders path paths pathname pathnames workdir worktree outfile infile logfile
+    """
 )
-_MAYBE_PATHS: Final = frozenset(
-    {"archive", "artifact", "attachment", "attachments", "config", "dest", "destination"}
-    | {"document", "documents", "home", "image", "images", "input", "kubeconfig", "location", "log"}
-    | {"manifest", "media", "notebook", "output", "pdf", "photo", "root", "roots", "screenshot"}
-    | {"source", "sources", "spreadsheet", "src", "target", "targets", "template", "upload"}
-    | {"values", "vault", "video", "audio", "workbook", "workspace"}
+_MAYBE_PATHS: Final = words(
+    """
+    archive artifact attachment attachments config dest destination document documents home image
+    images input kubeconfig location log manifest media notebook output pdf photo root roots
+    screenshot source sources spreadsheet src target targets template upload values vault video
+    audio workbook workspace
+    """
 )
 """Names of arguments whose content may lie in a file."""
-_URLS: Final = frozenset(
-    {"endpoint", "endpoints", "feed", "host", "hostname", "hosts", "href", "hyperlink", "link"}
-    | {"links", "origin", "permalink", "proxy", "remote", "uri", "dsn", "uris", "url", "urls"}
-    | {"webhook", "webhooks", "webpage", "website", "address", "connectionstring"}
+_URLS: Final = words(
+    """
+    endpoint endpoints feed host hostname hosts href hyperlink link links origin permalink proxy
+    remote uri dsn uris url urls webhook webhooks webpage website address connectionstring
+    """
 )
 _REMOTES: Final = frozenset({"remote", "remoteurl", "remotename"})
 _COMMANDS: Final = frozenset(
@@ -51,53 +56,45 @@ _QUERIES: Final = frozenset({"queries", "query", "statement", "statements"})
 _PEOPLE: Final = frozenset(
     {"attendee", "attendees", "bcc", "cc", "email", "emails", "mailto", "recipient", "recipients"}
 )
-_IDENTIFIERS: Final = frozenset(
-    {"account", "actor", "agent", "app", "assignee", "author", "base", "commitish", "company"}
-    | {"deal", "board", "branch", "bucket", "calendar", "campaign", "channel", "channels"}
-    | {"cluster", "collection", "column", "columns", "commit", "container", "contact", "context"}
-    | {"conversation", "customer", "cycle", "dashboard", "database", "dataset", "db"}
-    | {"deployment", "domain", "domains", "entity", "entities", "environment", "epic", "event"}
-    | {"field", "function_name", "group", "groups", "guid", "head", "id", "identifier", "ids"}
-    | {"iid", "index", "instance", "issue", "issues", "job", "key", "keys", "milestone", "model"}
-    | {"name", "names", "namespace", "node", "nodes", "object", "org", "organisation"}
-    | {"organization", "owner", "owners", "package", "page", "parent", "pipeline", "pod"}
-    | {"product", "profile", "project", "projects", "pull", "queue", "ref", "region", "release"}
-    | {"repo", "repos", "repositories", "repository", "resource", "role", "room", "schema"}
-    | {"schemas", "secret", "server", "service", "session", "sha", "sheet", "slug", "space"}
-    | {"sprint", "stack", "stream", "subject", "symbol", "table", "tables", "tag", "team"}
-    | {"tenant", "thread", "ticket", "token", "topic", "uid", "user", "userid", "username"}
-    | {"users", "uuid", "variable", "version", "view", "volume", "workflow", "zone"}
+_IDENTIFIERS: Final = words(
+    """
+    account actor agent app assignee author base commitish company deal board branch bucket calendar
+    campaign channel channels cluster collection column columns commit container contact context
+    conversation customer cycle dashboard database dataset db deployment domain domains entity
+    entities environment epic event field function_name group groups guid head id identifier ids iid
+    index instance issue issues job key keys milestone model name names namespace node nodes object
+    org organisation organization owner owners package page parent pipeline pod product profile
+    project projects pull queue ref region release repo repos repositories repository resource role
+    room schema schemas secret server service session sha sheet slug space sprint stack stream
+    subject symbol table tables tag team tenant thread ticket token topic uid user userid username
+    users uuid variable version view volume workflow zone
+    """
 )
 """Last words of names that identify an object of the server."""
-_TEXTS: Final = frozenset(
-    {"body", "comment", "comments", "content", "contents", "description", "html", "markdown"}
-    | {"message", "messages", "note", "notes", "post", "reply", "text", "title", "summary"}
-    | {"subject"}
+_TEXTS: Final = words(
+    """
+    body comment comments content contents description html markdown message messages note notes
+    post reply text title summary subject
+    """
 )
-_OPTIONS: Final = frozenset(
-    {"after", "align", "analysis", "answer", "at", "before", "button", "by", "case", "category"}
-    | {"categories", "city", "clause", "color", "colour", "confidence", "country", "cql"}
-    | {"currency", "cursor", "data", "date", "dates", "day", "depth", "direction", "duration"}
-    | {"edits", "effort", "emoji", "encoding", "end", "exclude", "expand", "explanation"}
-    | {"extension", "extensions", "fields", "filter", "filters", "flags", "font", "format"}
-    | {"formats", "formula", "freshness", "glob", "goal", "height", "hour", "icon", "include"}
-    | {"indent", "instructions", "jql", "kind", "label", "labels", "lang", "language"}
-    | {"languages", "lat", "latitude", "level", "limit", "line", "lines", "lng", "locale"}
-    | {"longitude", "max", "metric", "mime", "mimetype", "min", "minute", "mode", "month"}
-    | {"newline", "number", "offset", "old", "new", "operator", "order", "orderby", "pattern"}
-    | {"patterns", "percent", "position", "prefix", "price", "priority", "progress", "prompt"}
-    | {"purpose", "query", "queries", "question", "range", "rationale", "reason", "regex"}
-    | {"replacement", "reply", "search", "selector", "separator", "severity", "since", "size"}
-    | {"sort", "start", "state", "states", "status", "str", "string", "style", "suffix", "term"}
-    | {"terms", "theme", "thought", "time", "timeframe", "timestamp", "timezone", "tone", "type"}
-    | {"types", "unit", "units", "until", "value", "visibility", "width", "year", "keyword"}
-    | {"hint", "tail", "ago", "from", "to", "sorts", "account_type", "attribute", "find"}
-    | {"candidate", "counter", "criteria", "csv", "delimiter", "display", "environment"}
-    | {"feedback", "checksum", "etag", "hash", "header", "heading", "intent", "interval", "json"}
-    | {"layout", "lib", "log_level", "match", "merged", "message_type", "method", "nomerged"}
-    | {"onto", "option", "param", "parameter", "q", "quantity", "rating", "reference", "response"}
-    | {"row", "sample", "score", "seed", "shape", "startpoint", "strategy", "tick", "trigger"}
-    | {"update", "upstream", "viewport", "weight", "why"}
+_OPTIONS: Final = words(
+    """
+    after align analysis answer at before button by case category categories city clause color
+    colour confidence country cql currency cursor data date dates day depth direction duration edits
+    effort emoji encoding end exclude expand explanation extension extensions fields filter filters
+    flags font format formats formula freshness glob goal height hour icon include indent
+    instructions jql kind label labels lang language languages lat latitude level limit line lines
+    lng locale longitude max metric mime mimetype min minute mode month newline number offset old
+    new operator order orderby pattern patterns percent position prefix price priority progress
+    prompt purpose query queries question range rationale reason regex replacement reply search
+    selector separator severity since size sort start state states status str string style suffix
+    term terms theme thought time timeframe timestamp timezone tone type types unit units until
+    value visibility width year keyword hint tail ago from to sorts account_type attribute find
+    candidate counter criteria csv delimiter display environment feedback checksum etag hash header
+    heading intent interval json layout lib log_level match merged message_type method nomerged onto
+    option param parameter q quantity rating reference response row sample score seed shape
+    startpoint strategy tick trigger update upstream viewport weight why
+    """
 )
 """Last words of names of options and contents."""
 
@@ -150,7 +147,7 @@ _UNCLEAR: Final[Roles] = ("unclear",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class ArgumentContext:
     """The tool around an argument."""
 
     words: frozenset[str]
@@ -175,7 +172,7 @@ class About:
         )
 
 
-def proposed_for(name: str, schema: Mapping[str, Json], about: About) -> Proposed:
+def proposed_for(name: str, schema: Mapping[str, Json], about: ArgumentContext) -> Proposed:
     """The roles of a text argument."""
     said = _by_format(schema, about) or _by_name(name, about)
     text = " ".join([str(schema.get(key, "")) for key in ("title", "description")]).strip()[:_MOST]
@@ -193,7 +190,7 @@ _FORMATS: Final[Mapping[str, Roles]] = MappingProxyType(
 )
 
 
-def _by_format(schema: Mapping[str, Json], about: About) -> Proposed | None:
+def _by_format(schema: Mapping[str, Json], about: ArgumentContext) -> Proposed | None:
     said = schema.get("format")
     if not isinstance(said, str):
         return None
@@ -204,7 +201,7 @@ def _by_format(schema: Mapping[str, Json], about: About) -> Proposed | None:
     return None if roles is None else Proposed(roles=roles, why=f"format {said[:40]}")
 
 
-def _by_name(name: str, about: About) -> Proposed:
+def _by_name(name: str, about: ArgumentContext) -> Proposed:
     words = words_of(name)
     last = words[-1] if words else ""
     if last in {"name", "names"} and words[-2:-1] and words[-2] in _PATHS:
@@ -220,7 +217,7 @@ def _by_name(name: str, about: About) -> Proposed:
     return Proposed(roles=_UNCLEAR, certain=False, why="its name says nothing")
 
 
-def _of_programs(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+def _of_programs(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
     whole = "".join(words)
     if not _SQL.isdisjoint(words) or (last in _QUERIES and _speaks_of_sql(about)):
         return Proposed(roles=("sql",), why="SQL")
@@ -232,7 +229,7 @@ def _of_programs(words: tuple[str, ...], last: str, about: About) -> Proposed | 
     return None
 
 
-def _of_people(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+def _of_people(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
     if last in _PEOPLE or (words in {("to",), ("from",)} and about.says):
         return Proposed(roles=("email-address",), why=f"the word {last}")
     if last in _TEXTS and about.says:
@@ -240,12 +237,12 @@ def _of_people(words: tuple[str, ...], last: str, about: About) -> Proposed | No
     return None
 
 
-def _speaks_of_sql(about: About) -> bool:
+def _speaks_of_sql(about: ArgumentContext) -> bool:
     text = f"{' '.join(about.words)} {about.text}"
     return _SQL_WORDS.search(text) is not None and not _OTHER_QUERIES.search(text)
 
 
-def _of_places(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+def _of_places(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
     whole = "".join(words)
     if whole in _REMOTES and _is_of_git(about):
         return Proposed(roles=("git-remote-url",), why="a remote of git")
@@ -260,11 +257,11 @@ def _of_places(words: tuple[str, ...], last: str, about: About) -> Proposed | No
     return None
 
 
-def _is_of_git(about: About) -> bool:
+def _is_of_git(about: ArgumentContext) -> bool:
     return "git" in about.words
 
 
-def _of_service(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+def _of_service(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
     whole = "".join(words)
     if about.is_github and whole in {"owner", "organization", "org"}:
         return Proposed(roles=("github-owner",), why=f"the word {last}")
@@ -285,7 +282,7 @@ _CALM: Final = frozenset({"none", "message", "identifier", "email-address"})
 
 
 def _raised(
-    said: Proposed, name: str, text: str, schema: Mapping[str, Json], about: About
+    said: Proposed, name: str, text: str, schema: Mapping[str, Json], about: ArgumentContext
 ) -> Proposed:
     """The proposal, raised by a description, a default or an example. Nothing lowers it."""
     words = words_of(name)

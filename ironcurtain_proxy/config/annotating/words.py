@@ -3,59 +3,53 @@
 import re
 from typing import Final
 
-READS: Final = frozenset(
-    {"cat", "check", "count", "describe", "diff", "display", "exists", "find", "get", "glob"}
-    | {"grep", "head", "info", "inspect", "list", "load", "lookup", "ls", "open", "peek", "print"}
-    | {"read", "scan", "search", "show", "stat", "stats", "tail", "tree", "view", "walk"}
+from ironcurtain_proxy.model.vocabulary import words
+
+READS: Final = words(
+    """
+    cat check count describe diff display exists find get glob grep head info inspect list load
+    lookup ls open peek print read scan search show stat stats tail tree view walk
+    """
 )
-WRITES: Final = frozenset(
-    {"add", "append", "apply", "change", "chmod", "chown", "copy", "cp", "create", "edit"}
-    | {"format", "insert", "make", "mkdir", "modify", "new", "patch", "prepend", "put", "replace"}
-    | {"save", "set", "symlink", "touch", "update", "write"}
+WRITES: Final = words(
+    """
+    add append apply change chmod chown copy cp create edit format insert make mkdir modify new
+    patch prepend put replace save set symlink touch update write
+    """
 )
 DESTROYS: Final = frozenset(
     {"clean", "clear", "delete", "drop", "erase", "move", "mv", "prune", "purge", "remove"}
     | {"rename", "reset", "revert", "rm", "rmdir", "trash", "truncate", "unlink", "wipe"}
 )
 FETCHES: Final = frozenset({"crawl", "download", "fetch", "scrape"})
-BEYOND: Final = frozenset(
-    {"bash", "build", "call", "commit", "compile", "connect", "convert", "deploy", "email", "eval"}
-    | {
-        "exec",
-        "execute",
-        "export",
-        "import",
-        "install",
-        "invoke",
-        "kill",
-        "launch",
-        "mail",
-        "merge",
-    }
-    | {"message", "notify", "play", "post", "publish", "pull", "push", "query", "render", "run"}
-    | {"script", "send", "share", "shell", "spawn", "sql", "start", "stop", "submit", "sync"}
-    | {"terminal", "test", "transfer", "upload", "command", "compress", "extract", "unzip", "zip"}
+BEYOND: Final = words(
+    """
+    bash build call commit compile connect convert deploy email eval exec execute export import
+    install invoke kill launch mail merge message notify play post publish pull push query render
+    run script send share shell spawn sql start stop submit sync terminal test transfer upload
+    command compress extract unzip zip
+    """
 )
 """Words for effects on a path that the path argument does not name."""
 
-PATH_NOUNS: Final = frozenset(
-    {"cwd", "dest", "destination", "dir", "directories", "directory", "dirname", "dirs", "file"}
-    | {"filename", "filenames", "filepath", "filepaths", "files", "folder", "folders", "path"}
-    | {"paths", "root", "source", "src", "target", "workdir", "workspace"}
+PATH_NOUNS: Final = words(
+    """
+    cwd dest destination dir directories directory dirname dirs file filename filenames filepath
+    filepaths files folder folders path paths root source src target workdir workspace
+    """
 )
 URL_NOUNS: Final = frozenset(
     {"endpoint", "href", "link", "links", "uri", "uris", "url", "urls", "webpage", "website"}
 )
-PLAIN: Final = frozenset(
-    {"after", "before", "body", "case", "code", "content", "contents", "context", "count", "data"}
-    | {"depth", "description", "edits", "encoding", "end", "exclude", "explanation", "extension"}
-    | {"filter", "flags", "format", "glob", "head", "include", "indent", "insert", "keyword"}
-    | {"lang", "language", "limit", "line", "lines", "locale", "max", "message", "mime", "mode"}
-    | {"new", "newline", "offset", "old", "order", "page", "pattern", "patterns", "prefix"}
-    | {"purpose", "query", "reason", "regex", "replacement", "search", "size", "snippet", "sort"}
-    | {"start", "str", "string", "suffix", "tail", "text", "timezone", "title", "type", "value"}
-    | {"view", "xml", "json", "string", "by", "ignore", "extensions", "types", "range"}
-    | {"hash", "checksum", "etag"}
+PLAIN: Final = words(
+    """
+    after before body case code content contents context count data depth description edits encoding
+    end exclude explanation extension filter flags format glob head include indent insert keyword
+    lang language limit line lines locale max message mime mode new newline offset old order page
+    pattern patterns prefix purpose query reason regex replacement search size snippet sort start
+    str string suffix tail text timezone title type value view xml json string by ignore extensions
+    types range hash checksum etag
+    """
 )
 """Last words of arguments that are options or contents."""
 

@@ -8,6 +8,6 @@ change is verified by reading the new text.
   clients fill in.
 - `plan`: the servers of all clients together, and the changes of each file.
 - `text_format`, `json_text`, `toml_text`, `yaml_text`: changing one part of a text.
-- `journal`: the record of changed files, and undoing them.
+- `undo_record`: the record of changed files, and undoing them.
 - `own_command`: how a client starts this proxy.
 """

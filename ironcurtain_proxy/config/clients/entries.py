@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.config.clients.known import Client
+from ironcurtain_proxy.config.clients.known import KnownClient
 from ironcurtain_proxy.config.clients.remote_entries import (
     ADDRESSES,
     HEADERS,
     is_network,
     network_entry,
 )
-from ironcurtain_proxy.config.clients.variables import Places, filled, is_open
+from ironcurtain_proxy.config.clients.variables import VariableDirectories, filled, is_open
 from ironcurtain_proxy.model.json import Json
 
 OURSELVES: Final = frozenset({"ironcurtain-proxy", "ironcurtain_proxy"})
@@ -32,7 +32,7 @@ _ITS_OWN: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class MovableServer:
     """A server that moves behind the proxy."""
 
     name: str
@@ -46,7 +46,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class UnmovableServer:
     """A server that stays as it is."""
 
     name: str
@@ -54,30 +54,32 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class ProxyEntry:
     """An entry that starts this proxy already."""
 
     name: str
     value: Mapping[str, Json]
 
 
-Read: TypeAlias = Taken | Left | Ours
+EntryReading: TypeAlias = MovableServer | UnmovableServer | ProxyEntry
 
 
-def read_entry(client: Client, name: str, value: Json, places: Places) -> Read:
+def read_entry(
+    client: KnownClient, name: str, value: Json, places: VariableDirectories
+) -> EntryReading:
     """An entry of a client's file."""
     if not isinstance(value, dict):
-        return Left(name=name, why="its entry is not understood")
+        return UnmovableServer(name=name, why="its entry is not understood")
     entry = _unwrapped(value)
     words = _words(client, entry)
     if words is not None and any(PurePosixPath(word).name in OURSELVES for word in words):
-        return Ours(name, value)
+        return ProxyEntry(name, value)
     why = _why_left(client, name, entry)
     if not why and words is None and is_network(entry):
         return _network(client, name, entry, places)
     why = why or _why_odd(entry, words)
     if why or words is None:
-        return Left(name=name, why=why or "its command is not understood")
+        return UnmovableServer(name=name, why=why or "its command is not understood")
     return _taken(client, name, entry, words, places)
 
 
@@ -94,7 +96,7 @@ def _unwrapped(value: dict[str, Json]) -> dict[str, Json]:
     return entry
 
 
-def _words(client: Client, entry: Mapping[str, Json]) -> list[str] | None:
+def _words(client: KnownClient, entry: Mapping[str, Json]) -> list[str] | None:
     """The command and its arguments; None: they are not texts."""
     del client
     command, args = entry.get("command"), entry.get("args")
@@ -104,11 +106,11 @@ def _words(client: Client, entry: Mapping[str, Json]) -> list[str] | None:
     return None if is_odd or not command or len(texts) < len(words) else texts
 
 
-def _why_left(client: Client, name: str, entry: Mapping[str, Json]) -> str:
+def _why_left(client: KnownClient, name: str, entry: Mapping[str, Json]) -> str:
     return next(filter(None, _reasons(client, name, entry)), "")
 
 
-def _reasons(client: Client, name: str, entry: Mapping[str, Json]) -> Iterator[str]:
+def _reasons(client: KnownClient, name: str, entry: Mapping[str, Json]) -> Iterator[str]:
     if entry.get("disabled") is True or entry.get("enabled") is False:
         yield "it is switched off there"
     if client.form == "goose" and entry.get("type") != "stdio" and not is_network(entry):
@@ -143,27 +145,35 @@ def _why_odd(entry: Mapping[str, Json], words: list[str] | None) -> str:
     return "" if cwd is None or isinstance(cwd, str) else "its directory is not understood"
 
 
-def _network(client: Client, name: str, entry: Mapping[str, Json], places: Places) -> Taken | Left:
+def _network(
+    client: KnownClient, name: str, entry: Mapping[str, Json], places: VariableDirectories
+) -> MovableServer | UnmovableServer:
     if name in _OUR_NAMES:
-        return Left(name=name, why="it may be this proxy itself, over HTTP")
+        return UnmovableServer(name=name, why="it may be this proxy itself, over HTTP")
     found = network_entry(client, entry, places)
     if isinstance(found, str):
-        return Left(name=name, why=found)
+        return UnmovableServer(name=name, why=found)
     written, still_open = found
     unused = tuple(sorted(entry.keys() - _ITS_OWN))
-    return Taken(name=name, entry=written, open_variables=still_open, unused=unused)
+    return MovableServer(name=name, entry=written, open_variables=still_open, unused=unused)
 
 
 def _taken(
-    client: Client, name: str, entry: Mapping[str, Json], words: list[str], places: Places
-) -> Taken | Left:
+    client: KnownClient,
+    name: str,
+    entry: Mapping[str, Json],
+    words: list[str],
+    places: VariableDirectories,
+) -> MovableServer | UnmovableServer:
     line = [filled(word, client, places) for word in words]
     cwd = entry.get("cwd")
     where = filled(cwd, client, places) if isinstance(cwd, str) else None
     if unclear := [word for word in (*line, where or "") if is_open(word, client)]:
         found = client.variables.search(unclear[0])
         what = "" if found is None else found[0]
-        return Left(name=name, why=f"only {client.name} can fill in {what} of its command line")
+        return UnmovableServer(
+            name=name, why=f"only {client.name} can fill in {what} of its command line"
+        )
     variables = dict(_variables(client, entry, places))
     still_open = {key: text for key, text in variables.items() if is_open(text, client)}
     written: dict[str, Json] = {"command": line[0], "args": [*line[1:]]}
@@ -176,11 +186,11 @@ def _taken(
     if isinstance(description, str) and description:
         written["description"] = description
     unused = tuple(sorted(entry.keys() - _ITS_OWN))
-    return Taken(name=name, entry=written, open_variables=still_open, unused=unused)
+    return MovableServer(name=name, entry=written, open_variables=still_open, unused=unused)
 
 
 def _variables(
-    client: Client, entry: Mapping[str, Json], places: Places
+    client: KnownClient, entry: Mapping[str, Json], places: VariableDirectories
 ) -> Iterator[tuple[str, str]]:
     env = entry.get("env")
     for key, value in env.items() if isinstance(env, dict) else ():

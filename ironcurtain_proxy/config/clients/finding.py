@@ -6,22 +6,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.config.clients.entries import Left, Ours, Taken, read_entry
+from ironcurtain_proxy.config.clients.entries import (
+    MovableServer,
+    ProxyEntry,
+    UnmovableServer,
+    read_entry,
+)
 from ironcurtain_proxy.config.clients.known import (
     CLIENTS,
     FORMATS,
-    Client,
+    KnownClient,
     client_of,
     format_of,
     places_of,
 )
 from ironcurtain_proxy.config.clients.text_format import (
     NotUnderstoodError,
-    Place,
+    TablePath,
     TextFormat,
     table_at,
 )
-from ironcurtain_proxy.config.clients.variables import Places
+from ironcurtain_proxy.config.clients.variables import VariableDirectories
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import is_there, read_file
 from ironcurtain_proxy.model.json import Json
@@ -31,13 +36,16 @@ _MOVED: Final = {"CODEX_HOME": ".codex", "XDG_CONFIG_HOME": ".config"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class ServerTable:
     """A table of servers in a client's file."""
 
-    place: Place
-    taken: tuple[Taken, ...] = ()
-    left: tuple[Left, ...] = ()
-    ours: tuple[Ours, ...] = ()
+    place: TablePath
+    taken: tuple[MovableServer, ...] = ()
+    """The servers that can move behind the proxy."""
+    left: tuple[UnmovableServer, ...] = ()
+    """The servers that stay in the client."""
+    ours: tuple[ProxyEntry, ...] = ()
+    """The entries that start this proxy already."""
     names: frozenset[str] = frozenset()
     """All names in the table."""
 
@@ -46,11 +54,11 @@ class Table:
 class ClientFile:
     """A configuration of a client."""
 
-    client: Client
+    client: KnownClient
     path: Path
     form: TextFormat
     text: str
-    tables: tuple[Table, ...]
+    tables: tuple[ServerTable, ...]
     is_project: bool
     """Whether the file lies in the workspace, where other people may share it."""
 
@@ -64,7 +72,7 @@ class UnusableFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundClients:
     """All configurations of clients."""
 
     files: tuple[ClientFile, ...]
@@ -73,11 +81,11 @@ class Found:
 
 def find(
     home: Path, workspace: Path, environ: Mapping[str, str], given: Sequence[Path] = ()
-) -> Found:
+) -> FoundClients:
     """The configurations of the known clients, or the given files instead."""
     found: dict[str, ClientFile] = {}
     unusable: list[UnusableFile] = []
-    places = Places(str(workspace), str(home))
+    places = VariableDirectories(str(workspace), str(home))
     candidates = [(None, path) for path in given] or _candidates(home, workspace, environ)
     for client, path in candidates:
         key = os.path.realpath(path)
@@ -87,12 +95,12 @@ def find(
             found[key] = _read(client, path, workspace, places)
         except NotUnderstoodError as error:
             unusable.append(UnusableFile(path, str(error)))
-    return Found(tuple(found.values()), tuple(unusable))
+    return FoundClients(tuple(found.values()), tuple(unusable))
 
 
 def _candidates(
     home: Path, workspace: Path, environ: Mapping[str, str]
-) -> Iterator[tuple[Client | None, Path]]:
+) -> Iterator[tuple[KnownClient | None, Path]]:
     for client in CLIENTS:
         for name in client.user_files:
             yield client, _below_home(name, home, environ)
@@ -108,7 +116,9 @@ def _below_home(name: str, home: Path, environ: Mapping[str, str]) -> Path:
     return home / name
 
 
-def _read(client: Client | None, path: Path, workspace: Path, places: Places) -> ClientFile:
+def _read(
+    client: KnownClient | None, path: Path, workspace: Path, places: VariableDirectories
+) -> ClientFile:
     form = FORMATS[format_of(path) if client is None else client.format]
     is_project = path.resolve().is_relative_to(workspace.resolve())
     if client is not None and path.is_relative_to(workspace) and not is_project:
@@ -145,12 +155,14 @@ def _text(path: Path) -> str:
         raise NotUnderstoodError("is not UTF-8") from None
 
 
-def _table(client: Client, place: Place, table: Mapping[str, Json], places: Places) -> Table:
+def _table(
+    client: KnownClient, place: TablePath, table: Mapping[str, Json], places: VariableDirectories
+) -> ServerTable:
     read = [read_entry(client, name, value, places) for name, value in table.items()]
-    return Table(
+    return ServerTable(
         place=place,
-        taken=tuple([one for one in read if isinstance(one, Taken)]),
-        left=tuple([one for one in read if isinstance(one, Left)]),
-        ours=tuple([one for one in read if isinstance(one, Ours)]),
+        taken=tuple([one for one in read if isinstance(one, MovableServer)]),
+        left=tuple([one for one in read if isinstance(one, UnmovableServer)]),
+        ours=tuple([one for one in read if isinstance(one, ProxyEntry)]),
         names=frozenset(table),
     )

@@ -15,7 +15,7 @@ from msgspec import Struct
 from ironcurtain_proxy.config.clients.text_format import (
     Edit,
     NotUnderstoodError,
-    Place,
+    TablePath,
     line_start,
     newline,
     spliced,
@@ -54,11 +54,11 @@ class JsonText:
         except (UnicodeEncodeError, RecursionError):
             raise NotUnderstoodError("is not JSON") from None
 
-    def sources(self, text: str, place: Place) -> Mapping[str, str]:
+    def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
         """Each member from its key to the end of its value."""
         return {one.name: text[one.start : one.end] for one in _members(text, place)}
 
-    def written(self, text: str, place: Place, name: str, value: Mapping[str, Json]) -> str:
+    def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
         """The new member, on lines of its own where the table's first member has one."""
         members = _members(text, place)
         key = orjson.dumps(name).decode()
@@ -73,7 +73,7 @@ class JsonText:
         return f"{key}: " + f"{newline(text)}{indent}".join(stepped)
 
     def replaced(
-        self, text: str, place: Place, names: Collection[str], sources: Sequence[str]
+        self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
     ) -> str:
         """The text after a replacement. Comments stay, except those inside the replaced members."""
         members = _members(text, place)
@@ -105,7 +105,7 @@ def _blanked(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else re.sub(r"[^\r\n]", " ", found[0])
 
 
-def with_first(text: str, place: Place, key: str, value: Json) -> str:
+def with_first(text: str, place: TablePath, key: str, value: Json) -> str:
     """A text that was parsed, with a new first member of the object at a place."""
     at = _start(_plain(text), place) + 1
     rest = _skip(text, at)
@@ -115,7 +115,7 @@ def with_first(text: str, place: Place, key: str, value: Json) -> str:
     return f"{text[:at]}{blanks}{member},{blanks or ' '}{text[rest:]}"
 
 
-def _members(text: str, place: Place) -> list[_Member]:
+def _members(text: str, place: TablePath) -> list[_Member]:
     """The members of the object at a place of a text that was parsed."""
     plain, commas = _plain(text), _uncommented(text)
     return [
@@ -125,7 +125,7 @@ def _members(text: str, place: Place) -> list[_Member]:
     ]
 
 
-def _start(plain: str, place: Place) -> int:
+def _start(plain: str, place: TablePath) -> int:
     """The position of the brace that opens the object at a place."""
     at = _skip(plain, 0)
     for key in place:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.config.clients.json_text import JsonText
-from ironcurtain_proxy.config.clients.text_format import Place, TextFormat
+from ironcurtain_proxy.config.clients.text_format import TablePath, TextFormat
 from ironcurtain_proxy.config.clients.toml_text import TomlText
 from ironcurtain_proxy.config.clients.yaml_text import YamlText
 from ironcurtain_proxy.model.json import Json
@@ -35,7 +35,7 @@ _APPROVAL_SECONDS: Final = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class KnownClient:
     """One client."""
 
     id: str
@@ -55,7 +55,7 @@ class Client:
 
 
 CLIENTS: Final = (
-    Client(
+    KnownClient(
         id="claude-desktop",
         name="Claude Desktop",
         key="mcpServers",
@@ -64,7 +64,7 @@ CLIENTS: Final = (
             "Library/Application Support/Claude/claude_desktop_config.json",
         ),
     ),
-    Client(
+    KnownClient(
         id="claude-code",
         name="Claude Code",
         key="mcpServers",
@@ -74,7 +74,7 @@ CLIENTS: Final = (
         form="typed",
         variables=_BRACED,
     ),
-    Client(
+    KnownClient(
         id="cursor",
         name="Cursor",
         key="mcpServers",
@@ -82,7 +82,7 @@ CLIENTS: Final = (
         project_files=(".cursor/mcp.json",),
         variables=_BRACED,
     ),
-    Client(
+    KnownClient(
         id="vscode",
         name="VS Code",
         key="servers",
@@ -96,14 +96,14 @@ CLIENTS: Final = (
         form="typed",
         variables=_BRACED,
     ),
-    Client(
+    KnownClient(
         id="windsurf",
         name="Windsurf",
         key="mcpServers",
         user_files=(".codeium/windsurf/mcp_config.json",),
         variables=_BRACED,
     ),
-    Client(
+    KnownClient(
         id="zed",
         name="Zed",
         key="context_servers",
@@ -111,7 +111,7 @@ CLIENTS: Final = (
         project_files=(".zed/settings.json",),
         form="zed",
     ),
-    Client(
+    KnownClient(
         id="codex",
         name="Codex",
         key="mcp_servers",
@@ -120,7 +120,7 @@ CLIENTS: Final = (
         form="codex",
         format="toml",
     ),
-    Client(
+    KnownClient(
         id="gemini",
         name="Gemini CLI",
         key="mcpServers",
@@ -128,7 +128,7 @@ CLIENTS: Final = (
         project_files=(".gemini/settings.json",),
         variables=_SHELL,
     ),
-    Client(
+    KnownClient(
         id="goose",
         name="Goose",
         key="extensions",
@@ -148,7 +148,7 @@ def format_of(file: Path) -> FormatName:
     return _FORMAT_OF.get(file.suffix.lower(), "json")
 
 
-def client_of(file: Path, document: Json) -> Client | None:
+def client_of(file: Path, document: Json) -> KnownClient | None:
     """The client that a file belongs to, by its table of servers; None: it has no such table."""
     keys = document if isinstance(document, dict) else {}
     fitting = [one for one in CLIENTS if one.key in keys and one.format == format_of(file)]
@@ -156,14 +156,16 @@ def client_of(file: Path, document: Json) -> Client | None:
     return next(iter([*same_name, *fitting]), None)
 
 
-def places_of(client: Client, project: str | None) -> tuple[Place, ...]:
+def places_of(client: KnownClient, project: str | None) -> tuple[TablePath, ...]:
     """The tables of servers in a file of a client: for everything, and for one project."""
     if not client.projects_key or project is None:
         return ((client.key,),)
     return (client.key,), (client.projects_key, project, client.key)
 
 
-def entry_of(client: Client, command: str, args: list[str], env: dict[str, str]) -> dict[str, Json]:
+def entry_of(
+    client: KnownClient, command: str, args: list[str], env: dict[str, str]
+) -> dict[str, Json]:
     """The entry that makes a client start a command."""
     words: list[Json] = [*args]
     variables: dict[str, Json] = {**env}
@@ -197,6 +199,6 @@ def entry_of(client: Client, command: str, args: list[str], env: dict[str, str])
             }
 
 
-def _files(client: Client) -> Iterator[str]:
+def _files(client: KnownClient) -> Iterator[str]:
     yield from client.user_files
     yield from client.project_files

@@ -13,8 +13,8 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.clients.entries import Ours, Taken
-from ironcurtain_proxy.config.clients.finding import ClientFile, Table
+from ironcurtain_proxy.config.clients.entries import MovableServer, ProxyEntry
+from ironcurtain_proxy.config.clients.finding import ClientFile, ServerTable
 from ironcurtain_proxy.config.clients.known import entry_of
 from ironcurtain_proxy.config.clients.text_format import Move, NotUnderstoodError, moved
 from ironcurtain_proxy.config.clients.variables import guessed
@@ -32,12 +32,12 @@ _STARTS: Final = ("command", "args", "env", "cwd", "url", "type", "headers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moving:
+class MovingServer:
     """A server that moves from a client's table to the proxy."""
 
     file: ClientFile
-    table: Table
-    taken: Taken
+    table: ServerTable
+    taken: MovableServer
     name: str
     """The server's name behind the proxy."""
 
@@ -67,7 +67,7 @@ def movings(
     files: Sequence[ClientFile],
     present: Mapping[str, Mapping[str, Json]],
     origins: Mapping[str, str],
-) -> list[Moving]:
+) -> list[MovingServer]:
     """Every server that moves, each with the name that it gets.
 
     Args:
@@ -76,13 +76,13 @@ def movings(
         origins: the origins of those servers, by `origin_of`; their entries may have been extended.
     """
     made_of = {name: origins.get(name) or origin_of(entry) for name, entry in present.items()}
-    found: list[Moving] = []
+    found: list[MovingServer] = []
     for file in files:
         for table in file.tables:
             for taken in table.taken:
                 name = _name(taken, file, made_of)
                 made_of.setdefault(name, origin_of(taken.entry))
-                found.append(Moving(file=file, table=table, taken=taken, name=name))
+                found.append(MovingServer(file=file, table=table, taken=taken, name=name))
     return found
 
 
@@ -92,7 +92,7 @@ def origin_of(entry: Mapping[str, Json]) -> str:
     return sha256(orjson.dumps(words, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def _name(taken: Taken, file: ClientFile, made_of: Mapping[str, str]) -> str:
+def _name(taken: MovableServer, file: ClientFile, made_of: Mapping[str, str]) -> str:
     # Without what could end it early in `server__tool`.
     base = re.sub("__+", "-", taken.name).strip("_") or "server"
     wanted = (taken.name, base, f"{base}-{file.client.id}")
@@ -100,7 +100,7 @@ def _name(taken: Taken, file: ClientFile, made_of: Mapping[str, str]) -> str:
     return next(name for name in chain(wanted, numbered) if _is_free(name, taken, made_of))
 
 
-def _is_free(name: str, taken: Taken, made_of: Mapping[str, str]) -> bool:
+def _is_free(name: str, taken: MovableServer, made_of: Mapping[str, str]) -> bool:
     there = made_of.get(name)
     if there is not None:
         return there == origin_of(taken.entry)
@@ -112,8 +112,8 @@ def _collides(one: str, other: str) -> bool:
     return f"{one}__".startswith(f"{other}__") or f"{other}__".startswith(f"{one}__")
 
 
-def behind(
-    moving: Sequence[Moving], present: Mapping[str, Mapping[str, Json]]
+def servers_behind_proxy(
+    moving: Sequence[MovingServer], present: Mapping[str, Mapping[str, Json]]
 ) -> dict[str, dict[str, Json]]:
     """All servers behind the proxy, as its own file has them."""
     entries = {name: {**entry} for name, entry in present.items()}
@@ -123,7 +123,9 @@ def behind(
 
 
 def startable(
-    moving: Sequence[Moving], entries: Mapping[str, dict[str, Json]], environ: Mapping[str, str]
+    moving: Sequence[MovingServer],
+    entries: Mapping[str, dict[str, Json]],
+    environ: Mapping[str, str],
 ) -> dict[str, dict[str, Json]]:
     """The entries for starting the servers to read their tools.
 
@@ -144,7 +146,9 @@ def startable(
     return found
 
 
-def credentials(moving: Sequence[Moving], environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def credentials(
+    moving: Sequence[MovingServer], environ: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
     """The credentials that servers over the network need, as far as they can be guessed."""
     return {
         one.name: {
@@ -157,7 +161,7 @@ def credentials(moving: Sequence[Moving], environ: Mapping[str, str]) -> dict[st
 
 
 def changes(
-    moving: Sequence[Moving], start: OwnStart, without: Collection[str] = ()
+    moving: Sequence[MovingServer], start: OwnStart, without: Collection[str] = ()
 ) -> tuple[list[FileChange], list[tuple[ClientFile, str]]]:
     """The change of each file, and the files that cannot be changed, with the reason.
 
@@ -180,7 +184,7 @@ def changes(
     return done, refused
 
 
-def _change(file: ClientFile, moving: Sequence[Moving], start: OwnStart) -> FileChange:
+def _change(file: ClientFile, moving: Sequence[MovingServer], start: OwnStart) -> FileChange:
     moves: list[Move] = []
     text = file.text
     for table in file.tables:
@@ -192,7 +196,9 @@ def _change(file: ClientFile, moving: Sequence[Moving], start: OwnStart) -> File
     return FileChange(file=file, moves=tuple(moves), after=text, servers=tuple(names))
 
 
-def _move(file: ClientFile, table: Table, moving: Sequence[Moving], start: OwnStart) -> Move:
+def _move(
+    file: ClientFile, table: ServerTable, moving: Sequence[MovingServer], start: OwnStart
+) -> Move:
     old = next(iter(table.ours), None)
     names = [one.taken.name for one in moving]
     name = _entry_name(file, table, names) if old is None else old.name
@@ -207,7 +213,7 @@ def _move(file: ClientFile, table: Table, moving: Sequence[Moving], start: OwnSt
     return Move(place=table.place, names=tuple(names), name=name, value=value)
 
 
-def _entry_name(file: ClientFile, table: Table, going: Collection[str]) -> str:
+def _entry_name(file: ClientFile, table: ServerTable, going: Collection[str]) -> str:
     """A name of its own for each file: of two servers of one name a client starts one."""
     base = LOCAL_NAME if _is_local(table) else PROJECT_NAME if file.is_project else ENTRY_NAME
     taken = table.names - frozenset(going)
@@ -216,12 +222,12 @@ def _entry_name(file: ClientFile, table: Table, going: Collection[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _is_local(table: Table) -> bool:
+def _is_local(table: ServerTable) -> bool:
     return len(table.place) > 1
 
 
 def _env(
-    moving: Sequence[Moving], old: Ours | None, workspace: str | None
+    moving: Sequence[MovingServer], old: ProxyEntry | None, workspace: str | None
 ) -> Iterator[tuple[str, str]]:
     there = old.value.get("env", old.value.get("envs")) if old else None
     env = {str(key): str(text) for key, text in there.items()} if isinstance(there, dict) else {}
@@ -241,7 +247,7 @@ def _env(
     yield from env.items()
 
 
-def _taken_from(moving: Moving, env: dict[str, str]) -> dict[str, Json]:
+def _taken_from(moving: MovingServer, env: dict[str, str]) -> dict[str, Json]:
     """The credentials of a server, each in a variable of its own.
 
     What the client fills in may hold quotes, so it must not stand inside JSON.

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.config.clients.known import Client
-from ironcurtain_proxy.config.clients.variables import Places, filled, is_open
+from ironcurtain_proxy.config.clients.known import KnownClient
+from ironcurtain_proxy.config.clients.variables import VariableDirectories, filled, is_open
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.remote_entry import NETWORK_TYPES, REMOTE_KEYS, read_remote
@@ -27,7 +27,7 @@ def is_network(entry: Mapping[str, Json]) -> bool:
 
 
 def network_entry(
-    client: Client, entry: Mapping[str, Json], places: Places
+    client: KnownClient, entry: Mapping[str, Json], places: VariableDirectories
 ) -> tuple[dict[str, Json], dict[str, str]] | str:
     """The entry, and the texts that only the client can fill in; or why the server stays."""
     given = next((one for name in ADDRESSES if isinstance(one := entry.get(name), str)), "")
@@ -51,7 +51,7 @@ def network_entry(
     return _mistake(written) or (written, still_open)
 
 
-def _why_not(client: Client, entry: Mapping[str, Json], url: str, headers: Json) -> str:
+def _why_not(client: KnownClient, entry: Mapping[str, Json], url: str, headers: Json) -> str:
     """The reason why a server stays with its client; empty: it can be moved."""
     if is_open(url, client):
         return f"only {client.name} can fill in its address"

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from ironcurtain_proxy.model.json import Json
 
-Place: TypeAlias = tuple[str, ...]
+TablePath: TypeAlias = tuple[str, ...]
 """The keys that lead to a table of servers, such as `("mcpServers",)`."""
 
 Edit: TypeAlias = tuple[int, int, str]
@@ -36,18 +36,18 @@ class TextFormat(Protocol):
             NotUnderstoodError: it has none.
         """
 
-    def sources(self, text: str, place: Place) -> Mapping[str, str]:
+    def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
         """The members of a table as they are written, by name.
 
         Raises:
             NotUnderstoodError: they are written in a form that cannot be changed.
         """
 
-    def written(self, text: str, place: Place, name: str, value: Mapping[str, Json]) -> str:
+    def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
         """A new member of a table, in the style of its neighbours."""
 
     def replaced(
-        self, text: str, place: Place, names: Collection[str], sources: Sequence[str]
+        self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
     ) -> str:
         """The text with other members where the first of `names` was, and without the rest of them.
 
@@ -60,7 +60,7 @@ class TextFormat(Protocol):
 class Move:
     """Members of one table that are replaced by one new member."""
 
-    place: Place
+    place: TablePath
     names: tuple[str, ...]
     name: str
     value: Mapping[str, Json]
@@ -102,7 +102,7 @@ def given_back(form: TextFormat, now: str, before: str, move: Move) -> str:
     return _verified(form, after, _changed(form.parse(now), move.place, [move.name], members))
 
 
-def table_at(document: Json, place: Place) -> dict[str, Json] | None:
+def table_at(document: Json, place: TablePath) -> dict[str, Json] | None:
     """The table at a place; None: there is none."""
     there = document
     for key in place:
@@ -129,7 +129,7 @@ def newline(text: str) -> str:
 
 
 def _changed(
-    document: Json, place: Place, removed: Collection[str], added: Mapping[str, Json]
+    document: Json, place: TablePath, removed: Collection[str], added: Mapping[str, Json]
 ) -> Json:
     document = deepcopy(document)
     table = table_at(document, place)

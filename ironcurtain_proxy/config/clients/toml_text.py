@@ -16,7 +16,7 @@ import orjson
 from ironcurtain_proxy.config.clients.text_format import (
     Edit,
     NotUnderstoodError,
-    Place,
+    TablePath,
     newline,
     spliced,
 )
@@ -48,7 +48,7 @@ class TomlText:
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise NotUnderstoodError(f"is not TOML: {' '.join(str(error).split())}") from None
 
-    def sources(self, text: str, place: Place) -> Mapping[str, str]:
+    def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
         """Each server's tables, with those inside of it."""
         found: dict[str, str] = {}
         for name, section in _named(text, place):
@@ -56,14 +56,14 @@ class TomlText:
             found[name] = f"{found[name]}{newline(text)}{source}" if name in found else source
         return found
 
-    def written(self, text: str, place: Place, name: str, value: Mapping[str, Json]) -> str:
+    def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
         """A table with one line for each key."""
         end = newline(text)
         header = f"[{'.'.join(map(_key, (*place, name)))}]{end}"
         return header + "".join(f"{_key(key)} = {_value(one)}{end}" for key, one in value.items())
 
     def replaced(
-        self, text: str, place: Place, names: Collection[str], sources: Sequence[str]
+        self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
     ) -> str:
         """The text after a replacement. Comments stay, except those inside the replaced tables."""
         going = [(name, section) for name, section in _named(text, place) if name in names]
@@ -75,7 +75,7 @@ class TomlText:
         return spliced(text, edits)
 
 
-def _named(text: str, place: Place) -> Iterator[tuple[str, _Section]]:
+def _named(text: str, place: TablePath) -> Iterator[tuple[str, _Section]]:
     depth = len(place)
     for section in _sections(text):
         if section.path[:depth] == place and len(section.path) > depth:

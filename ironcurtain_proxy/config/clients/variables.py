@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.config.clients.known import Client
+from ironcurtain_proxy.config.clients.known import KnownClient
 
 _WORKSPACE: Final = frozenset({"workspaceFolder", "workspaceRoot"})
 _HOME: Final = frozenset({"userHome", "HOME", "env:HOME"})
@@ -18,29 +18,29 @@ _SLASH: Final = frozenset({"pathSeparator", "/"})
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class VariableDirectories:
     """The directories that variables stand for."""
 
     workspace: str
     home: str
 
 
-def filled(text: str, client: Client, places: Places) -> str:
+def filled(text: str, client: KnownClient, places: VariableDirectories) -> str:
     """A text with the variables of known directories replaced."""
     return client.variables.sub(lambda found: _known(found, places), text)
 
 
-def is_open(text: str, client: Client) -> bool:
+def is_open(text: str, client: KnownClient) -> bool:
     """Whether a text has variables that only the client can replace."""
     return client.variables.search(text) is not None
 
 
-def guessed(text: str, client: Client, environ: Mapping[str, str]) -> str:
+def guessed(text: str, client: KnownClient, environ: Mapping[str, str]) -> str:
     """A text with variables of this environment, which suffices to list a server's tools."""
     return client.variables.sub(lambda found: _from(environ, found), text)
 
 
-def _known(found: re.Match[str], places: Places) -> str:
+def _known(found: re.Match[str], places: VariableDirectories) -> str:
     name = _name(found)
     if name in _WORKSPACE:
         return places.workspace

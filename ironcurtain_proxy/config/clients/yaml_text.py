@@ -13,7 +13,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 from ironcurtain_proxy.config.clients.text_format import (
     Edit,
     NotUnderstoodError,
-    Place,
+    TablePath,
     newline,
     spliced,
 )
@@ -43,11 +43,11 @@ class YamlText:
             raise NotUnderstoodError(report.problems[0].message)
         return value
 
-    def sources(self, text: str, place: Place) -> Mapping[str, str]:
+    def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
         """The lines of each member."""
         return {one.name: text[one.start : one.end] for one in _members(text, place)}
 
-    def written(self, text: str, place: Place, name: str, value: Mapping[str, Json]) -> str:
+    def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
         """The lines of a new member, with the indentation of the table."""
         members = _members(text, place)
         indent = members[0].indent if members else "  "
@@ -57,7 +57,7 @@ class YamlText:
         return "".join(f"{indent}{line}{newline(text)}" for line in lines)
 
     def replaced(
-        self, text: str, place: Place, names: Collection[str], sources: Sequence[str]
+        self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
     ) -> str:
         """The text after a replacement. Comments between members stay."""
         going = [one for one in _members(text, place) if one.name in names]
@@ -69,7 +69,7 @@ class YamlText:
         return spliced(text, edits)
 
 
-def _members(text: str, place: Place) -> list[_Lines]:
+def _members(text: str, place: TablePath) -> list[_Lines]:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError):

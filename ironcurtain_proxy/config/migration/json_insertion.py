@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from ironcurtain_proxy.config.clients.json_text import JsonText, with_first
-from ironcurtain_proxy.config.clients.text_format import NotUnderstoodError, Place, table_at
+from ironcurtain_proxy.config.clients.text_format import NotUnderstoodError, TablePath, table_at
 from ironcurtain_proxy.model.json import Json
 
 
 class Insertion(Struct, frozen=True):
     """A member to be inserted."""
 
-    place: Place
+    place: TablePath
     """The keys that lead to the member's object; `()`: the document."""
     key: str
     value: Json

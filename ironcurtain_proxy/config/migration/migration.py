@@ -39,7 +39,7 @@ class MigrationPlan(Struct, frozen=True, kw_only=True):
         return tuple([_words(change) for change in self.missing])
 
 
-class Done(Struct, frozen=True, kw_only=True):
+class MigrationResult(Struct, frozen=True, kw_only=True):
     """The result of a migration."""
 
     was_written: bool
@@ -62,7 +62,7 @@ def plan_of(file: Path) -> MigrationPlan | None:
     return MigrationPlan(file=file, before=before, after=inserted(before, missing), missing=missing)
 
 
-def migrate(plan: MigrationPlan, now: datetime) -> Done:
+def migrate(plan: MigrationPlan, now: datetime) -> MigrationResult:
     """Insert the missing keys atomically, and keep a copy of the old file beside it.
 
     Args:
@@ -77,12 +77,12 @@ def migrate(plan: MigrationPlan, now: datetime) -> Done:
         reason = os.strerror(error.errno).lower() if error.errno else "not possible"
         return _by_hand(plan, reason)
     lines = (*[f"added {words}" for words in plan.words], f"as it was: {backup}")
-    return Done(was_written=True, lines=lines)
+    return MigrationResult(was_written=True, lines=lines)
 
 
-def _by_hand(plan: MigrationPlan, reason: str) -> Done:
+def _by_hand(plan: MigrationPlan, reason: str) -> MigrationResult:
     lines = tuple([f"cannot be rewritten ({reason}): write {words}" for words in plan.words])
-    return Done(was_written=False, lines=lines)
+    return MigrationResult(was_written=False, lines=lines)
 
 
 def _missing(content: bytes) -> tuple[Insertion, ...]:

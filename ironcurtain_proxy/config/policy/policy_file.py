@@ -25,14 +25,15 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import (
     RULED,
     DomainCondition,
+    ListComparison,
     ListCondition,
-    ListKind,
     NameCondition,
     PathCondition,
     Rule,
     UriCondition,
 )
 from ironcurtain_proxy.model.sql import SqlEffect
+from ironcurtain_proxy.model.vocabulary import word_list
 
 BaseName: TypeAlias = Literal["shipped", "none", "coding", "supervised", "read-only"]
 """The base below the operator's rules: the shipped policy, nothing, or the policy of a preset."""
@@ -54,36 +55,30 @@ ROLES: Final[tuple[ArgumentRole, ...]] = tuple(ROLE_TRAITS)
 _EFFECTS: Final[tuple[Effect, ...]] = tuple(SEVERITY)
 _SQL_BOUNDS: Final[tuple[SqlEffect, ...]] = ("reads", "writes", "destroys")
 """The effects that a condition may name. `runs` would bound nothing, so it is left out."""
-_LIST_KINDS: Final[tuple[ListKind, ...]] = get_args(ListKind)
+_LIST_KINDS: Final[tuple[ListComparison, ...]] = get_args(ListComparison)
 
-_FILE_KEYS: Final = (
-    "generatedAt",
-    "constitutionHash",
-    "inputHash",
-    "serverName",
-    "rules",
-    "listDefinitions",
-    "skippedServers",
-    "base",
-    "commandServers",
+_FILE_KEYS: Final = word_list(
+    """
+    generatedAt constitutionHash inputHash serverName rules listDefinitions skippedServers base
+    commandServers
+    """
 )
-_DEFINITION_KEYS: Final = (
-    "name",
-    "type",
-    "principle",
-    "generationPrompt",
-    "requiresMcp",
-    "mcpServerHint",
+_DEFINITION_KEYS: Final = word_list(
+    """
+    name type principle generationPrompt requiresMcp mcpServerHint
+    """
 )
 _MOST_STARS: Final = 3
 """The most `*` in a pattern: each multiplies the time for a long name that an agent may choose."""
-_RULE_KEYS: Final = (
-    *("name", "description", "principle", "if", "then", "reason"),
-    *("contained", "containedReads", "everywhere"),
+_RULE_KEYS: Final = word_list(
+    """
+    name description principle if then reason contained containedReads everywhere
+    """
 )
-_CONDITION_KEYS: Final = (
-    *("roles", "server", "tool", "paths", "names", "domains", "lists", "sql"),
-    *("operations", "prompt", "uris"),
+_CONDITION_KEYS: Final = word_list(
+    """
+    roles server tool paths names domains lists sql operations prompt uris
+    """
 )
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
 _OTHER_SCHEMES: Final = frozenset({"file", "http", "https"})

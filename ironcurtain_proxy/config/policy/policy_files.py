@@ -172,13 +172,13 @@ def _first(name: str, *directories: Path | None) -> Path | None:
     return next((file for file in files if is_there(file)), None)
 
 
-FileState: TypeAlias = tuple[int, ...] | None
+FileStamp: TypeAlias = tuple[int, ...] | None
 """The state of one file; None: there is no such file."""
 
-FileStates: TypeAlias = tuple[FileState, ...]
+FileStamps: TypeAlias = tuple[FileStamp, ...]
 
 
-def file_states(paths: Iterable[Path]) -> FileStates:
+def file_states(paths: Iterable[Path]) -> FileStamps:
     """The state of each file, in this order, to notice that one has changed. Reads no content.
 
     A change is what `stat` shows of a path, or of the target of a link at it: content, owner, mode,
@@ -187,13 +187,13 @@ def file_states(paths: Iterable[Path]) -> FileStates:
     return tuple([_state(path) for path in paths])
 
 
-def gone(paths: Iterable[Path], before: FileStates, now: FileStates) -> list[Path]:
+def gone(paths: Iterable[Path], before: FileStamps, now: FileStamps) -> list[Path]:
     """The files that existed before and are gone now."""
     states = zip(paths, before, now, strict=True)
     return [path for path, was, state in states if was is not None and state is None]
 
 
-def _state(path: Path) -> FileState:
+def _state(path: Path) -> FileStamp:
     try:
         own = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -43,7 +43,7 @@ _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class RuleProposal:
     """A rule that allows a tool, perhaps below a directory, on hosts, or for SQL that reads."""
 
     server: str
@@ -124,7 +124,7 @@ def is_never_general(facts: Facts) -> bool:
 
 def proposal_for(
     facts: Facts, policy: Policy, is_directory: Callable[[RealPath], bool]
-) -> Proposal | None:
+) -> RuleProposal | None:
     """The narrowest rule that allows a call; None: there is none, or it may not be general."""
     if isinstance(authorize(facts.request, policy), Allow):
         return None
@@ -140,7 +140,7 @@ def proposal_for(
 
 def proposals(
     facts: Facts, policy: Policy, is_directory: Callable[[RealPath], bool]
-) -> Iterator[Proposal]:
+) -> Iterator[RuleProposal]:
     """Rules that may allow a call, narrow ones first; not all of them do."""
     request = facts.request
     if is_never_general(facts):
@@ -149,7 +149,7 @@ def proposals(
     paths = [value.path for value in values if isinstance(value, PathValue)]
     urls = [value for value in values if isinstance(value, UrlValue)]
     hosts = sorted({domain for url in urls for domain in url.domains})
-    base = Proposal(server=request.server, tool=request.tool, has_paths=bool(paths))
+    base = RuleProposal(server=request.server, tool=request.tool, has_paths=bool(paths))
     if any("sql" in fact.roles for fact in request.arguments):
         yield replace(base, sql="reads")
     elif urls:

@@ -12,41 +12,44 @@ from types import MappingProxyType
 from typing import Final
 
 from ironcurtain_proxy.config.packs.pack import pack_of
+from ironcurtain_proxy.shell.launched_packages import source_of
+from ironcurtain_proxy.shell.launchers import Launched, container_image, launched
 
 _NPM_SCOPE: Final = "@modelcontextprotocol"
 _NPM: Final = frozenset({"filesystem", "memory", "everything"})
 _PYPI: Final = frozenset({"git", "fetch", "time"})
 
-_RUNNERS: Final = frozenset(
-    {"npx", "bunx", "pnpx", "uvx", "uv", "pipx", "npm", "pnpm", "yarn", "bun"}
-)
-_NPM_RUNNERS: Final = frozenset(
-    {"npx", "bunx", "pnpx", "npm", "pnpm", "yarn", "bun", "node", "nodejs", "deno"}
-)
-_SUBCOMMANDS: Final = frozenset({"exec", "x", "dlx", "run", "tool"})
+_NODE: Final = frozenset({"node", "nodejs", "bun", "deno"})
 _INTERPRETER: Final = re.compile(r"(node|nodejs|bun|deno|python[0-9.]*|py)")
-_OPTIONS_WITH_VALUE: Final[Mapping[str, bool]] = MappingProxyType(
-    {
-        # True: the value itself names the package to run.
-        "-p": True,
-        "--package": True,
-        "--from": True,
-        "--spec": True,
-        "-m": True,
-        "--with": False,
-        "--python": False,
-        "--directory": False,
-        "--project": False,
-        "--prefix": False,
-        "-r": False,
-        "--require": False,
-        "--import": False,
-        "--loader": False,
-        "-X": False,
-        "-W": False,
-    }
+_SUBCOMMANDS: Final = frozenset({"run"})
+_OPTIONS_WITH_VALUE: Final = frozenset(
+    {"-r", "--require", "--import", "--loader", "-X", "-W", "--config", "--cwd"}
 )
 _VERSION: Final = re.compile(r"(?<=.)(@|[=<>!~]=?|\[).*$")
+
+_REPOSITORIES: Final[Mapping[str, str]] = MappingProxyType(
+    {"github.com/oraios/serena": "pypi:serena-agent"}
+)
+"""Repositories that packages are commonly fetched from beside their index, without the scheme."""
+_IMAGES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # Servers that are given no path: in a container a path means another file than here.
+        "mcp/fetch": "pypi:mcp-server-fetch",
+        "mcp/time": "pypi:mcp-server-time",
+        "mcp/everything": "npm:@modelcontextprotocol/server-everything",
+        "mcp/brave-search": "npm:@modelcontextprotocol/server-brave-search",
+        "mcp/github": "npm:@modelcontextprotocol/server-github",
+        "mcp/gitlab": "npm:@modelcontextprotocol/server-gitlab",
+        "mcp/google-maps": "npm:@modelcontextprotocol/server-google-maps",
+        "mcp/notion": "npm:@notionhq/notion-mcp-server",
+        "mcp/postgres": "npm:@modelcontextprotocol/server-postgres",
+        "mcp/sequentialthinking": "npm:@modelcontextprotocol/server-sequential-thinking",
+        "mcp/slack": "npm:@modelcontextprotocol/server-slack",
+        "ghcr.io/sooperset/mcp-atlassian": "pypi:mcp-atlassian",
+    }
+)
+"""Images of known packages, as these packages' own documents name them."""
+_TAG: Final = re.compile(r"(:[^/]*)?(@.*)?$")
 
 
 def recognised(command: str, args: Sequence[str]) -> str | None:
@@ -72,24 +75,57 @@ def _programs(command: str, args: Sequence[str], within: str = "") -> Iterator[t
 
     An empty registry: a program that was installed from either.
     """
-    base = _base(command)
-    registry = "npm" if base in _NPM_RUNNERS else "pypi"
-    if base not in _RUNNERS and not _INTERPRETER.fullmatch(base):
-        yield within, command
+    image = container_image(command, args)
+    if image is not None:
+        yield from _elsewhere(_IMAGES, _TAG.sub("", image.removeprefix("docker.io/")))
         return
+    wanted = launched(command, args)
+    if wanted is not None:
+        yield from _launched(wanted)
+        return
+    base = _base(command)
+    if _INTERPRETER.fullmatch(base):
+        yield from _interpreted(base, args)
+    else:
+        yield within, command
+
+
+def _interpreted(base: str, args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The script or module that an interpreter runs."""
+    registry = "npm" if base in _NODE else "pypi"
     words = iter(args)
     for word in words:
         option, _, attached = word.partition("=")
-        if option in _OPTIONS_WITH_VALUE:
-            value = attached or next(words, "")
-            if _OPTIONS_WITH_VALUE[option]:
-                yield registry, value
-            if option == "-m":
-                return
-        elif not word.startswith("-") and not (base in _RUNNERS and word in _SUBCOMMANDS):
-            # `uv run python -m mcp_server_git`: a complete command line follows.
-            yield from _programs(word, list(words), registry)
+        if option == "-m":
+            yield registry, next(words, "")
             return
+        if option in _OPTIONS_WITH_VALUE:
+            if not attached:
+                next(words, "")
+        elif not word.startswith("-") and not (base in _NODE and word in _SUBCOMMANDS):
+            yield registry, word
+            return
+
+
+def _launched(wanted: Launched) -> Iterator[tuple[str, str]]:
+    """The package whose program a launcher runs. Those beside it are only what it runs with."""
+    registry = "npm" if wanted.registry == "npm" else "pypi"
+    if wanted.is_own_code or wanted.program == "python":
+        # `uv run python -m mcp_server_git`: a complete command line follows.
+        yield from _programs(wanted.program or "", wanted.args, registry)
+        return
+    package = wanted.packages[0]
+    if package.url:
+        place = source_of(package.url).where.partition("://")[2]
+        yield from _elsewhere(_REPOSITORIES, place)
+    elif package.name:
+        yield registry, package.name
+
+
+def _elsewhere(table: Mapping[str, str], place: str) -> Iterator[tuple[str, str]]:
+    registry, _, package = table.get(place, "").partition(":")
+    if package:
+        yield registry, package
 
 
 def _known(word: str) -> str | None:

@@ -113,7 +113,7 @@ async def _refused_request(
 
 
 class _Tokens:
-    """The SDK's store: it knows the operator's client, and keeps what comes until the end."""
+    """The SDK's store: gives the operator's client, and holds new tokens in memory."""
 
     def __init__(self, own: OAuthClient | None, secret: str | None) -> None:
         self.given: OAuthToken | None = None

@@ -19,7 +19,7 @@ _ENOUGH: Final = 1 << 18
 """Bytes that wait for whoever reads; the socket is not read meanwhile."""
 
 
-class Connection(asyncio.Protocol, AsyncNetworkStream):
+class HttpConnection(asyncio.Protocol, AsyncNetworkStream):
     """Made by `connect`. One task at a time reads, and one writes."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol, AsyncNetworkStream):
         buffer: bytes,
         timeout: float | None = None,  # noqa: ASYNC109  httpcore's signature
     ) -> None:
-        """Send. What is empty ends a request."""
+        """Send bytes; empty bytes end a request."""
         if buffer and not self._kept:
             self._kept = buffer
             return
@@ -202,17 +202,17 @@ async def connect(
     port: int,
     deadline: float | None,
     options: Iterable[httpcore2.SOCKET_OPTION],
-) -> Connection:
+) -> HttpConnection:
     """Connect to an address.
 
     Raises:
-        httpcore2.ConnectError: nobody is there.
-        httpcore2.ConnectTimeout: nobody answers in time.
+        httpcore2.ConnectError: no server listens there.
+        httpcore2.ConnectTimeout: no server answers in time.
     """
     try:
         with anyio.fail_after(deadline):
             transport, connection = await asyncio.get_running_loop().create_connection(
-                Connection, address, port
+                HttpConnection, address, port
             )
     except TimeoutError:
         raise httpcore2.ConnectTimeout("nobody answers") from None

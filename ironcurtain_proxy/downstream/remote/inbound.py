@@ -1,7 +1,7 @@
 """The messages that arrive over HTTP, as the lines that a conversation reads.
 
-Knows how much may wait; does not know what a line says. Whoever brings a line waits while the
-conversation does not keep up: its stream is not read meanwhile.
+Knows how many bytes may wait; does not know the meaning of a line. The reader of a stream waits in
+`put` while the conversation does not keep up, so the stream is not read meanwhile.
 """
 
 from collections import deque

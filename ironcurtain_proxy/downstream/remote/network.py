@@ -32,7 +32,7 @@ CONNECT: Final = 10.0
 """Seconds for one connection, with its TLS handshake."""
 
 _SEND: Final = 60.0
-"""Seconds in which the other side takes nothing of what it is sent."""
+"""Seconds without progress of a write, after which it fails."""
 
 PATIENCE: Final = {"timeout": {"connect": CONNECT, "read": None, "write": _SEND, "pool": CONNECT}}
 """The timeouts of one request. The caller limits the time of the whole answer."""
@@ -43,10 +43,10 @@ _MOST: Final = 200
 """Connections: each request that waits for its answer holds one."""
 
 _KEPT: Final = 16
-"""Connections that stay open while nobody uses them."""
+"""The most idle connections that stay open."""
 
 _IDLE: Final = 60.0
-"""Seconds after which a connection that nobody uses is closed."""
+"""Seconds after which an idle connection is closed."""
 
 _ALIVE: Final[tuple[tuple[int, int, int], ...]] = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -226,7 +226,7 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """`httpx2`'s transport over guarded connections: for what is not a message of MCP."""
+    """`httpx2`'s transport over guarded connections, for requests that are not messages of MCP."""
 
     def __init__(self, pool: GuardedPool) -> None:
         self._pool = pool

@@ -1,6 +1,6 @@
-"""One HTTP request to a server, and what may come back.
+"""One HTTP request to a server, and its answer.
 
-Knows headers, redirects, logins and the size of a body; does not know what a message says.
+Knows headers, redirects, logins and the size of a body; does not know the meaning of a message.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -37,7 +37,7 @@ class Authorizer(Protocol):
         """The value of `Authorization`; None: no such header."""
 
     async def renew(self, refused: str | None, response: Response) -> bool:
-        """Get another token than the one that was refused. False: there is none.
+        """Get a new token in place of a refused one. False: there is none.
 
         Raises:
             DownstreamError: somebody has to log in.

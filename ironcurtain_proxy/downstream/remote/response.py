@@ -11,7 +11,7 @@ from ironcurtain_proxy.downstream.remote.network import as_httpx, body_of
 _FORBIDDEN: Final = 403
 _EVENTS: Final = "text/event-stream"
 _NOWHERE: Final = httpx2.Request("GET", "http://stream.invalid/")
-"""An `EventSource` names a request in what it raises."""
+"""The request of an `EventSource`, which needs one for its exceptions."""
 
 
 class Response:

@@ -18,7 +18,7 @@ def headers_of(spec: ServerSpec, endpoint: RemoteEndpoint) -> Mapping[str, str]:
     """The operator's headers, with the credentials that they name.
 
     Raises:
-        ConfigurationError: a credential is not there, or holds what no header can.
+        ConfigurationError: a credential is missing, or has characters that no header can hold.
     """
     return {
         name: filled(text, spec.credentials, f'server "{spec.name}", header {name}')
@@ -41,7 +41,7 @@ def filled(text: str, credentials: Mapping[str, str], where: str) -> str:
     """A text with the credentials that it names as `${NAME}`.
 
     Raises:
-        ConfigurationError: one is not there, or holds what no header can.
+        ConfigurationError: a credential is missing, or has characters that no header can hold.
     """
 
     def value(found: re.Match[str]) -> str:

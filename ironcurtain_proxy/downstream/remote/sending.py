@@ -15,7 +15,7 @@ REPLIES_AT_ONCE: Final = 16
 
 REQUESTS_AT_ONCE: Final = 160
 """The most requests of ours that a server works on at a time. The others wait for their turn, and
-leave connections for what withdraws a request and for answers."""
+leave connections for cancellations and answers."""
 
 _METHOD: Final = b'"method":'
 _HEAD: Final = 128

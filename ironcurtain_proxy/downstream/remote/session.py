@@ -1,7 +1,7 @@
 """One life of a server that is reached over HTTP: from its greeting until it forgets us.
 
-Knows which transport is spoken and how the operator's headers get their secrets; does not know what
-is said.
+Knows the transport and the secrets of the operator's headers; does not know the meaning of a
+message.
 """
 
 from collections.abc import Callable

@@ -69,7 +69,7 @@ class StoredLogin:
         return None if login is None else f"Bearer {login.access_token}"
 
     async def renew(self, refused: str | None, response: Response) -> bool:
-        """Get another token than the one that was refused. False: somebody has to log in."""
+        """Get a new token in place of a refused one. False: a person has to log in."""
         if response.wants_more:
             await self._note_wanted(_scopes(response))
             return False
@@ -98,7 +98,7 @@ class StoredLogin:
             return renewed is not None
 
     async def _note_wanted(self, scopes: str) -> None:
-        """Keep for the next login what this one lacks."""
+        """Keep the scopes that this login lacks, for the next login."""
         own = self._endpoint.oauth
         lacks = f"it wants more rights than its login has ({scopes or 'it does not say which'}): "
         if own is not None and own.grant == "client-credentials":

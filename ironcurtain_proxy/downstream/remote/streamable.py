@@ -183,10 +183,10 @@ class StreamableHttp(Sending):
                 self._group.cancel_scope.cancel()
 
     def _check(self, response: Response) -> None:
-        """Refuse what is no answer.
+        """Refuse a response that is no answer.
 
         Raises:
-            DownstreamError: it is not.
+            DownstreamError: the response is none.
         """
         status = response.status
         if status == _NOT_FOUND and SESSION in self._session:
@@ -226,10 +226,10 @@ class StreamableHttp(Sending):
         await self._pass_on(line, is_greeting=is_greeting)
 
     async def _pass_on(self, line: bytes, *, is_greeting: bool) -> None:
-        """Hand on what has arrived.
+        """Hand a received message to the conversation.
 
         Args:
-            line: it.
+            line: the message.
             is_greeting: whether it is the answer to the greeting.
         """
         if is_greeting:
@@ -244,7 +244,7 @@ class StreamableHttp(Sending):
         self, response: Response, request_id: MessageId, *, is_greeting: bool
     ) -> None:
         """Read the stream of a request to its answer; take it up again where it breaks."""
-        place = Place()
+        place = StreamPosition()
         lost = UnansweredError(f'server "{self._server}" ended its stream without an answer')
         if await self._read(response, place, request_id, is_greeting=is_greeting):
             return
@@ -271,7 +271,7 @@ class StreamableHttp(Sending):
     async def _read(
         self,
         response: Response,
-        place: "Place",
+        place: "StreamPosition",
         request_id: MessageId | None,
         *,
         is_greeting: bool = False,
@@ -302,7 +302,7 @@ class StreamableHttp(Sending):
 
     async def _listen(self) -> None:
         """Read the stream that belongs to no request, if the server has one."""
-        place = Place()
+        place = StreamPosition()
         while True:
             headers: Mapping[str, str] = {**EVENTS, **self._session}
             if place.last_event:
@@ -334,13 +334,13 @@ class StreamableHttp(Sending):
         return status == _NO_METHOD or (status == _NOT_FOUND and SESSION not in self._session)
 
     async def _until_idle(self) -> None:
-        """Let the requests under way find out themselves: what was not taken can be sent again."""
+        """Wait, up to a deadline, for requests in progress: each may still get its answer."""
         with anyio.move_on_after(_LAST_ANSWERS):
             while self._under_way:  # noqa: ASYNC110  nobody tells
                 await anyio.sleep(_LOOK_AGAIN)
 
 
-class Place:
+class StreamPosition:
     """The position of a stream at its end."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Requests to an authorization server: what it knows, a token, the end of one.
+"""Requests to an authorization server: its metadata, a token, the revocation of a token.
 
 Knows OAuth 2 as far as a running proxy needs it; the login of a person is `browser_login`'s. Every
 connection is a guarded one, and nothing goes over http to another machine.
@@ -53,7 +53,7 @@ class _Given(TypedDict):
 
 
 class RefusedError(Exception):
-    """The authorization server gives no token for what it was shown."""
+    """The authorization server gives no token for this grant."""
 
 
 _metadata: Final = Decoder(Metadata).decode

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ironcurtain_proxy.model.timeline import ChangeKind
 
-Kind: TypeAlias = Literal["file", "directory", "link", "pipe", "special", "lost"]
+EntryKind: TypeAlias = Literal["file", "directory", "link", "pipe", "special", "lost"]
 """`special`: a socket or a device, which holds nothing and is not made again. `lost`: it is there
 and is not held, such as a file that cannot be read."""
 
@@ -13,7 +13,7 @@ and is not held, such as a file that cannot be read."""
 class Entry(NamedTuple):
     """A path. A tuple, because a workspace has many of them."""
 
-    kind: Kind
+    kind: EntryKind
     mode: int
     """Permissions, with setuid, setgid and sticky."""
     size: int

@@ -30,7 +30,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class NotedChange:
     """The change of a path, with its new state."""
 
     path: str
@@ -46,7 +46,7 @@ class Delta:
 
     calls: frozenset[int]
     """The points of the calls in progress; empty: no known call."""
-    changes: tuple[Noted, ...]
+    changes: tuple[NotedChange, ...]
 
     def counted(self) -> Iterator[tuple[str, ChangeKind]]:
         """The changes of content."""
@@ -56,7 +56,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledCall:
     """The end of a call, whose changes that the kernel told of are all noted before this."""
 
     number: int
@@ -64,11 +64,11 @@ class Settled:
     """None: an earlier version of the program did not write it."""
 
 
-Record: TypeAlias = Point | Delta | Settled
+TimelineRecord: TypeAlias = Point | Delta | SettledCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class DroppedPoints:
     """The points that are no longer kept."""
 
     points: int = 0
@@ -82,12 +82,12 @@ class History:
 
     base: dict[str, Entry] = field(default_factory=dict)
     """The workspace before the first record."""
-    records: list[Record] = field(default_factory=list)
-    dropped: Dropped = field(default_factory=Dropped)
+    records: list[TimelineRecord] = field(default_factory=list)
+    dropped: DroppedPoints = field(default_factory=DroppedPoints)
     next: int = 1
     """The number of the next point."""
 
-    def add(self, record: Record) -> None:
+    def add(self, record: TimelineRecord) -> None:
         """Add a record."""
         self.records.append(record)
         if isinstance(record, Point):
@@ -104,7 +104,7 @@ class History:
 
     def unsettled(self) -> frozenset[int]:
         """The points of calls without a known end."""
-        settled = {record.number for record in self.records if isinstance(record, Settled)}
+        settled = {record.number for record in self.records if isinstance(record, SettledCall)}
         return frozenset([point.number for point in self.points()]) - settled
 
     def during(self, ctime_ns: int, now: datetime) -> frozenset[int]:
@@ -114,7 +114,7 @@ class History:
             ctime_ns: the path's time of change, which the kernel alone sets.
             now: the end of those in progress.
         """
-        ends = {one.number: one.at for one in self.records if isinstance(one, Settled)}
+        ends = {one.number: one.at for one in self.records if isinstance(one, SettledCall)}
         try:
             moment = datetime.fromtimestamp(ctime_ns / 1e9, now.tzinfo)
         except (OverflowError, ValueError, OSError):
@@ -231,7 +231,7 @@ class History:
         return History(
             base=self.state(kept.number if kept is not None else None),
             records=[*_without(self.records[start:], {point.number for point in gone})],
-            dropped=Dropped(points=self.dropped.points + len(gone), until=gone[-1].at),
+            dropped=DroppedPoints(points=self.dropped.points + len(gone), until=gone[-1].at),
             next=self.next,
         )
 
@@ -241,11 +241,11 @@ class History:
                 yield record
 
 
-def _without(records: Iterable[Record], gone: set[int]) -> Iterator[Record]:
+def _without(records: Iterable[TimelineRecord], gone: set[int]) -> Iterator[TimelineRecord]:
     for record in records:
         if isinstance(record, Delta):
             yield Delta(record.calls - gone, record.changes)
-        elif not (isinstance(record, Settled) and record.number in gone):
+        elif not (isinstance(record, SettledCall) and record.number in gone):
             yield record
 
 

@@ -23,27 +23,27 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs
 from ironcurtain_proxy.snapshots.timeline.bounds import LARGEST_PART, too_large, too_many
 from ironcurtain_proxy.snapshots.timeline.entry import kind_of_change
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
     History,
-    Noted,
+    NotedChange,
     Point,
-    Record,
-    Settled,
+    SettledCall,
+    TimelineRecord,
 )
 from ironcurtain_proxy.snapshots.timeline.known import Difference
 from ironcurtain_proxy.snapshots.timeline.log import Log
 from ironcurtain_proxy.snapshots.timeline.opening import OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.reading import Reader
 from ironcurtain_proxy.snapshots.timeline.scanning import (
-    ManyBytesError,
     Scanner,
     StoppedError,
-    TooManyError,
+    TooManyBytesError,
+    TooManyFilesError,
 )
 
 _LOCK_SECONDS: Final = 60.0
@@ -149,7 +149,7 @@ class Keeper:
         """Scan the workspace for the first time. Points wait for it.
 
         Raises:
-            TooManyError, ManyBytesError, StoppedError, OSError: it cannot be held as it is.
+            TooManyFilesError, TooManyBytesError, StoppedError, OSError: it cannot be held as it is.
         """
         with self.writing():
             self._begin()
@@ -171,7 +171,7 @@ class Keeper:
         try:
             with self.writing():
                 return self._marked(call, server, tool, may_drop=may_drop)
-        except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
+        except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
             return NotHeld(self._why_not(error))
 
     def _marked(self, call: str, server: str, tool: str, *, may_drop: bool) -> PointId | NotHeld:
@@ -187,7 +187,7 @@ class Keeper:
         if not self._drop(others_only=not may_drop):
             if not may_drop:
                 return NotHeld("earlier calls of this session could not be taken back any more")
-            raise ManyBytesError
+            raise TooManyBytesError
         point = Point(
             number=self.history.next,
             call=call,
@@ -203,9 +203,9 @@ class Keeper:
 
     def _why_not(self, error: Exception) -> str:
         match error:
-            case TooManyError():
+            case TooManyFilesError():
                 return too_many(self._limits.max_files)
-            case ManyBytesError():
+            case TooManyBytesError():
                 return too_large(self._limits.max_bytes)
             case TimeoutError():
                 return "a rollback is under way"
@@ -232,7 +232,7 @@ class Keeper:
                 self.settled(number)
                 # For its own points a call of the session has to ask, before it goes.
                 self._drop(others_only=True)
-        except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
+        except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
             # Its changes are noted when the workspace can be held again.
             self._late.add(number)
             return NotHeld(self._why_not(error))
@@ -242,7 +242,7 @@ class Keeper:
         """Scan everything, for changes without events.
 
         Raises:
-            TooManyError, ManyBytesError, StoppedError, OSError: see `begin`.
+            TooManyFilesError, TooManyBytesError, StoppedError, OSError: see `begin`.
         """
         with self.writing():
             # What the kernel tells of came after these calls.
@@ -251,30 +251,29 @@ class Keeper:
             self._since_full.clear()
             self._drop_old()
 
-    def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
+    def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
         """The parts that could not be restored after a deletion."""
         if not path.is_within(self.workspace):
-            return (Unheld(path, "it lies outside the workspace"),)
+            return (PathNotHeld(path, "it lies outside the workspace"),)
         try:
             with self.writing():
                 self.note(self.look(), self._open)
-        except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
-            return (Unheld(path, self._why_not(error)),)
+        except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
+            return (PathNotHeld(path, self._why_not(error)),)
         found = self.scanner.unheld("/".join(path.parts[len(self.workspace.parts) :]))
         top = self.workspace.parts
-        return tuple(
-            [Unheld(RealPath((*top, *one.split("/"))), why) for one, why in sorted(found.items())]
-        )
+        lost = sorted(found.items())
+        return tuple([PathNotHeld(RealPath((*top, *one.split("/"))), why) for one, why in lost])
 
     def look(self, *, everything: bool = False) -> list[Difference]:
         """The differences since the last scan.
 
         Raises:
-            TooManyError, ManyBytesError, StoppedError, OSError: see `Scanner.look`.
+            TooManyFilesError, TooManyBytesError, StoppedError, OSError: see `Scanner.look`.
         """
         try:
             return self.scanner.look(everything=everything)
-        except (TooManyError, ManyBytesError):
+        except (TooManyFilesError, TooManyBytesError):
             self.blobs.keep(self._needed())
             raise
 
@@ -309,11 +308,11 @@ class Keeper:
     def settled(self, number: int) -> None:
         """Record the end of a call."""
         self._open.discard(number)
-        record = Settled(number, self._now())
+        record = SettledCall(number, self._now())
         self.history.add(record)
         self._write(record)
 
-    def _write(self, record: Record) -> bool:
+    def _write(self, record: TimelineRecord) -> bool:
         try:
             self.log.append(record)
         except OSError:
@@ -387,7 +386,7 @@ class Keeper:
         self.root.close()
 
 
-def _noted(one: Difference) -> Noted | None:
+def _noted(one: Difference) -> NotedChange | None:
     kind = kind_of_change(one.before, one.after)
     before, after = one.before, one.after
     if kind is None and before is not None and after is not None:
@@ -396,4 +395,4 @@ def _noted(one: Difference) -> Noted | None:
             getattr(before, name) == getattr(after, name) for name in told
         ):
             return None
-    return Noted(one.path, kind, after)
+    return NotedChange(one.path, kind, after)

@@ -21,12 +21,12 @@ from ironcurtain_proxy.private_files import held_lock
 from ironcurtain_proxy.snapshots.timeline.blobs import write_all
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
-    Dropped,
+    DroppedPoints,
     History,
-    Noted,
+    NotedChange,
     Point,
-    Record,
-    Settled,
+    SettledCall,
+    TimelineRecord,
 )
 from ironcurtain_proxy.snapshots.timeline.rows import decoded, encoded, entry_of, row_of
 
@@ -90,7 +90,7 @@ class Log:
         self._known = (found[0], len(whole) + 1) if found else None
         return history
 
-    def append(self, record: Record) -> None:
+    def append(self, record: TimelineRecord) -> None:
         """Write a record, completely or not at all.
 
         Raises:
@@ -151,7 +151,7 @@ def _start(head: Json) -> History:
     match head:
         case {"form": 1, "next": int(following), "dropped": [int(points), until], "base": [*base]}:
             history = History(
-                dropped=Dropped(
+                dropped=DroppedPoints(
                     points=points,
                     until=datetime.fromisoformat(until) if isinstance(until, str) else None,
                 ),
@@ -168,7 +168,7 @@ def _start(head: Json) -> History:
     return history
 
 
-def _row(record: Record) -> Json:
+def _row(record: TimelineRecord) -> Json:
     match record:
         case Point():
             return [
@@ -190,13 +190,13 @@ def _row(record: Record) -> Json:
                     for noted in record.changes
                 ],
             ]
-        case Settled():
+        case SettledCall():
             return ["settled", record.number, record.at.isoformat() if record.at else None]
         case _:
             assert_never(record)
 
 
-def _record(row: Json) -> Record:
+def _record(row: Json) -> TimelineRecord:
     match row:
         case ["point", int(number), str(kind), str(call), str(server), str(tool), str(session), at]:
             return Point(
@@ -213,15 +213,15 @@ def _record(row: Json) -> Record:
             return Delta(frozenset(known), tuple([_noted(change) for change in changes]))
         case ["settled", int(number), *at]:
             ended = at[0] if at else None
-            return Settled(number, datetime.fromisoformat(str(ended)) if ended else None)
+            return SettledCall(number, datetime.fromisoformat(str(ended)) if ended else None)
         case _:
             raise ValueError
 
 
-def _noted(row: Json) -> Noted:
+def _noted(row: Json) -> NotedChange:
     match row:
         case [str(path), kind, after] if kind is None or kind in _KINDS:
             found = None if after is None else entry_of(after)
-            return Noted(decoded(path), _KINDS.get(str(kind)), found)
+            return NotedChange(decoded(path), _KINDS.get(str(kind)), found)
         case _:
             raise ValueError

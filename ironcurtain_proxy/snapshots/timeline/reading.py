@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, is_sparse
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, Kind
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, EntryKind
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TICK_NS: Final = 20_000_000
@@ -141,7 +141,10 @@ def _is_recent(found: os.stat_result, started: int) -> bool:
 
 
 def _entry(
-    kind: Kind, found: os.stat_result, content: str, attributes: tuple[tuple[str, str], ...] = ()
+    kind: EntryKind,
+    found: os.stat_result,
+    content: str,
+    attributes: tuple[tuple[str, str], ...] = (),
 ) -> Entry:
     return Entry(
         kind,
@@ -166,13 +169,13 @@ def is_as_seen(entry: Entry, found: os.stat_result) -> bool:
     )
 
 
-def is_kind(kind: Kind, mode: int) -> bool:
+def is_kind(kind: EntryKind, mode: int) -> bool:
     """Whether a mode is one of this kind; anything may be `lost`."""
     test = _TESTS.get(kind)
     return test is None or test(mode)
 
 
-_TESTS: Mapping[Kind, Callable[[int], bool]] = {
+_TESTS: Mapping[EntryKind, Callable[[int], bool]] = {
     "file": stat.S_ISREG,
     "directory": stat.S_ISDIR,
     "link": stat.S_ISLNK,

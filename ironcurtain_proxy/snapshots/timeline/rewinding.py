@@ -13,19 +13,19 @@ from ironcurtain_proxy.model.timeline import Change
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError, RollbackError
 from ironcurtain_proxy.snapshots.timeline.applying import TEMPORARY, Application, open_unlisted
 from ironcurtain_proxy.snapshots.timeline.entry import Tree, parent_of
-from ironcurtain_proxy.snapshots.timeline.history import Dropped, History, Point
+from ironcurtain_proxy.snapshots.timeline.history import DroppedPoints, History, Point
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED
 from ironcurtain_proxy.snapshots.timeline.places import timelines
 from ironcurtain_proxy.snapshots.timeline.planning import Obstacle, RollbackPlan, rewind, take_back
-from ironcurtain_proxy.snapshots.timeline.scanning import ManyBytesError, TooManyError
+from ironcurtain_proxy.snapshots.timeline.scanning import TooManyBytesError, TooManyFilesError
 
-Looking: TypeAlias = Callable[[Sequence[Tree]], AbstractContextManager[None]]
+ScanContext: TypeAlias = Callable[[Sequence[Tree]], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedPoint:
     """A point, for display."""
 
     point: Point
@@ -35,13 +35,13 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptTimeline:
     """One timeline, for display."""
 
     workspace: RealPath
     directory: Path
-    points: tuple[Listed, ...]
-    dropped: Dropped
+    points: tuple[ListedPoint, ...]
+    dropped: DroppedPoints
     not_held: tuple[str, ...]
     """Paths that could not be restored, at the last scan."""
 
@@ -77,7 +77,7 @@ class RollbackOutcome:
     """Directories with content that is not held."""
 
 
-def kept(parent: Path) -> list[Kept]:
+def kept(parent: Path) -> list[KeptTimeline]:
     """All timelines, the oldest point first, without a scan."""
     found = []
     for directory, workspace in timelines(parent):
@@ -88,15 +88,15 @@ def kept(parent: Path) -> list[Kept]:
     return found
 
 
-def _kept(directory: Path, workspace: RealPath, history: History) -> Kept:
+def _kept(directory: Path, workspace: RealPath, history: History) -> KeptTimeline:
     open_calls = history.unsettled()
-    return Kept(
+    return KeptTimeline(
         workspace=workspace,
         directory=directory,
         dropped=history.dropped,
         points=tuple(
             [
-                Listed(
+                ListedPoint(
                     point=point,
                     workspace=workspace,
                     changes=history.changes(point.number),
@@ -111,7 +111,9 @@ def _kept(directory: Path, workspace: RealPath, history: History) -> Kept:
     )
 
 
-def find(reference: str, timelines_kept: Iterable[Kept]) -> tuple[Kept, Point] | None:
+def find(
+    reference: str, timelines_kept: Iterable[KeptTimeline]
+) -> tuple[KeptTimeline, Point] | None:
     """The point whose call's id begins so; None: there is none.
 
     Raises:
@@ -133,7 +135,7 @@ def roll_back(
     limits: Limits,
     now: Callable[[], datetime],
     confirm: Callable[[RollbackOutcome], bool],
-    looking: Looking = lambda _: nullcontext(),
+    looking: ScanContext = lambda _: nullcontext(),
 ) -> RollbackOutcome:
     """Roll back, or simulate it.
 
@@ -166,12 +168,12 @@ def roll_back(
 def _errors() -> Iterator[None]:
     try:
         yield
-    except TooManyError:
+    except TooManyFilesError:
         raise RollbackError(
             "the workspace has more files than the timeline may hold; --force goes on although "
             "that could not be undone"
         ) from None
-    except ManyBytesError:
+    except TooManyBytesError:
         raise RollbackError(
             "the workspace is larger than the timeline may hold; --force goes on although that "
             "could not be undone"
@@ -188,7 +190,7 @@ class _TimelineRollback:
         keeper: Keeper,
         request: RollbackRequest,
         now: Callable[[], datetime],
-        looking: Looking,
+        looking: ScanContext,
     ) -> None:
         self._keeper = keeper
         self._request = request
@@ -298,7 +300,7 @@ class _TimelineRollback:
             with self._looking(keeper.history.starts()):
                 application.apply()
         finally:
-            with suppress(OSError, TooManyError, ManyBytesError):
+            with suppress(OSError, TooManyFilesError, TooManyBytesError):
                 keeper.note(keeper.look(everything=True), {own.number})
                 keeper.settled(own.number)
         return replace(outcome, id=own.call, stayed=tuple(application.stayed))

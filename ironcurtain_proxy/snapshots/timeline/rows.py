@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Final, get_args
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, Kind
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, EntryKind
 
-_KINDS: Final[Mapping[str, Kind]] = {kind: kind for kind in get_args(Kind)}
+_KINDS: Final[Mapping[str, EntryKind]] = {kind: kind for kind in get_args(EntryKind)}
 
 
 def encoded(text: str) -> str:

@@ -27,11 +27,11 @@ _LINKED: Final = 1000
 """The most files with several names; with more, the whole workspace is scanned."""
 
 
-class TooManyError(Exception):
+class TooManyFilesError(Exception):
     """The workspace has more files and directories than may be held."""
 
 
-class ManyBytesError(Exception):
+class TooManyBytesError(Exception):
     """The workspace has more bytes than may be held."""
 
 
@@ -121,7 +121,7 @@ class Scanner:
         """Scan, and return the differences.
 
         Raises:
-            TooManyError, ManyBytesError, StoppedError, OSError: nothing is taken note of, and
+            TooManyFilesError, TooManyBytesError, StoppedError, OSError: nothing is noted, and
                 everything is looked at the next time.
         """
         happened = self.events.happened()
@@ -231,7 +231,7 @@ class Scanner:
                 else:
                     self._look_at(path, descriptor, name, status, now)
                 if len(now) * each + self._count > self._max_files:
-                    raise TooManyError
+                    raise TooManyFilesError
         self._count += len(now) * each
         self.progress.looked_at += len(now)
         return now
@@ -256,7 +256,7 @@ class Scanner:
             else:
                 self._look_at(path, descriptor, name, status, now)
             if len(now) * each + others > self._max_files:
-                raise TooManyError
+                raise TooManyFilesError
         self._count = others + len(now) * each
         return now
 
@@ -281,7 +281,7 @@ class Scanner:
         now[name] = entry
         self._bytes += entry.size
         if self._bytes > self._max_bytes:
-            raise ManyBytesError
+            raise TooManyBytesError
         if again:
             self._seen_again.setdefault(path, set()).add(name)
 

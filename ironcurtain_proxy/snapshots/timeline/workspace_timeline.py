@@ -12,10 +12,14 @@ import anyio.to_thread
 
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.places import TimelineLock, claim, remove_old
-from ironcurtain_proxy.snapshots.timeline.scanning import ManyBytesError, StoppedError, TooManyError
+from ironcurtain_proxy.snapshots.timeline.scanning import (
+    StoppedError,
+    TooManyBytesError,
+    TooManyFilesError,
+)
 
 _LOGGER: Final = logging.getLogger(__name__)
 _PATIENCE: Final = 5.0
@@ -119,7 +123,7 @@ class WorkspaceTimeline:
                 found = await anyio.to_thread.run_sync(self._keeper.settle, point)
         return found
 
-    async def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
+    async def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
         """The parts of this path that could not be restored if the next call deleted it."""
         async with self._lock:
             return await anyio.to_thread.run_sync(self._keeper.unheld, path)
@@ -133,5 +137,5 @@ class WorkspaceTimeline:
 def _suppressed(job: Callable[[], None]) -> None:
     try:
         job()
-    except (TooManyError, ManyBytesError, StoppedError, OSError):
+    except (TooManyFilesError, TooManyBytesError, StoppedError, OSError):
         return

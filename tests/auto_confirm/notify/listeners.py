@@ -11,7 +11,8 @@ from pathlib import Path
 
 import anyio
 
-from ironcurtain_proxy.auto_confirm.notify.channels import CommandChannel, NoticeChannel, Transport
+from ironcurtain_proxy.auto_confirm.notice_channels import CommandChannel, NoticeChannel
+from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier, Summaries
 from tests.mailbox.mailbox_fixture import until
 
@@ -26,7 +27,7 @@ async def notifying(
 ) -> AsyncIterator[Notifier]:
     notifier = Notifier(
         channels=channels,
-        transport=Transport(os.environ),
+        transport=NoticeSender(os.environ),
         summaries=summaries,
         deadline=deadline,
     )

@@ -18,7 +18,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
     ReviewerProcess,
     Start,
 )
-from ironcurtain_proxy.downstream.allowance import Ration
+from ironcurtain_proxy.downstream.allowance import OutputLimit
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
 from ironcurtain_proxy.downstream.session_log import SessionLog
@@ -64,7 +64,7 @@ class Launcher:
         )
         self.running.append(process)
         drain = StderrDrain(
-            start.name, process.take_stderr(), Masker(start.secrets), self.log, Ration()
+            start.name, process.take_stderr(), Masker(start.secrets), self.log, OutputLimit()
         )
         return Guarded(process, drain)
 

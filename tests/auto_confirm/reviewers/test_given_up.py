@@ -9,7 +9,8 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.auto_confirm.notify.channels import FileChannel, Transport
+from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
+from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import (
     FILE_NAME,
@@ -58,7 +59,7 @@ def test_a_file_that_says_nothing_is_left_alone(tmp_path: Path) -> None:
 
 async def test_everyone_who_can_be_told_is_told(tmp_path: Path) -> None:
     file = tmp_path / "notices.jsonl"
-    notifier = Notifier(channels=[FileChannel(path=file)], transport=Transport(os.environ))
+    notifier = Notifier(channels=[FileChannel(path=file)], transport=NoticeSender(os.environ))
     async with anyio.create_task_group() as tasks:
         await tasks.start(notifier.run)
         notifier.lost("archi\u202etect; rm")

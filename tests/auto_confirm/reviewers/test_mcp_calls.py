@@ -12,8 +12,8 @@ from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     MAX_ANSWER,
     NOTHING_OPEN,
     TOO_LONG,
-    Heard,
     NoAnswer,
+    ParsedOutput,
     ProcessAnswer,
 )
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import review_fields
@@ -111,7 +111,7 @@ def test_it_is_open_once_it_has_shown_its_tool_and_not_before() -> None:
     methods = [message["method"] for message in said(heard.reply)]
     assert methods == ["notifications/initialized", "tools/list"]
     assert not dialect.is_open
-    assert dialect.hear(line(2, TOOLS)) == Heard()
+    assert dialect.hear(line(2, TOOLS)) == ParsedOutput()
     assert dialect.is_open
 
 
@@ -161,7 +161,7 @@ def test_what_answers_no_step_of_the_handshake_takes_none() -> None:
     dialect = begun()
     strange: list[Json] = [1, 3, "2", 2.0, True, None, [2]]
     for request_id in strange:
-        assert dialect.hear(line(request_id, TOOLS)) == Heard(answer=NoAnswer(NOTHING_OPEN))
+        assert dialect.hear(line(request_id, TOOLS)) == ParsedOutput(answer=NoAnswer(NOTHING_OPEN))
     assert not dialect.is_open
 
 
@@ -216,7 +216,7 @@ def test_an_answer_is_the_object_of_a_result_or_its_one_text(way: str) -> None:
         assert isinstance(text, dict)
         result |= text
     heard = dialect.hear(line(asked(dialect, question), result))
-    assert heard == Heard(answer=approval(question), over=question.id)
+    assert heard == ParsedOutput(answer=approval(question), over=question.id)
 
 
 def results(question: Escalation) -> dict[str, bytes]:
@@ -269,19 +269,19 @@ def test_a_result_that_does_not_count_ends_its_call_and_no_other(wrong: str) -> 
     assert (asked(dialect, question), asked(dialect, other)) == (3, 4)
     heard = dialect.hear(results(question)[wrong])
     assert isinstance(heard.answer, NoAnswer)
-    assert heard == Heard(answer=heard.answer, over=question.id)
+    assert heard == ParsedOutput(answer=heard.answer, over=question.id)
     # No second try, and the other call is as open as it was.
     again = dialect.hear(line(3, {"structuredContent": fields(question)}))
-    assert again == Heard(answer=NoAnswer(NOTHING_OPEN))
+    assert again == ParsedOutput(answer=NoAnswer(NOTHING_OPEN))
     rest = dialect.hear(line(4, {"structuredContent": fields(other)}))
-    assert rest == Heard(answer=approval(other), over=other.id)
+    assert rest == ParsedOutput(answer=approval(other), over=other.id)
 
 
 def test_what_is_longer_than_is_kept_ends_its_call_too() -> None:
     dialect, question = opened(), escalation()
     asked(dialect, question)
     kept = Oversize(b'{"jsonrpc":"2.0","id":3,"result":{"x":"', b'aaaa"}}', 10_000_000)
-    assert dialect.hear(kept) == Heard(answer=NoAnswer(TOO_LONG), over=question.id)
+    assert dialect.hear(kept) == ParsedOutput(answer=NoAnswer(TOO_LONG), over=question.id)
 
 
 @pytest.mark.requirement("X-8", "X-16")
@@ -290,7 +290,7 @@ def test_a_result_to_what_is_no_open_call_is_nothing(request_id: Json) -> None:
     dialect, question = opened(), escalation()
     asked(dialect, question)
     heard = dialect.hear(line(request_id, {"structuredContent": fields(question)}))
-    assert heard == Heard(answer=NoAnswer(NOTHING_OPEN))
+    assert heard == ParsedOutput(answer=NoAnswer(NOTHING_OPEN))
 
 
 def test_a_question_that_is_withdrawn_cancels_its_call_and_a_late_result_is_nothing() -> None:
@@ -302,8 +302,8 @@ def test_a_question_that_is_withdrawn_cancels_its_call_and_a_late_result_is_noth
     assert (cancel["method"], params["requestId"]) == ("notifications/cancelled", call)
     assert "id" not in cancel
     late = line(call, {"structuredContent": fields(question)})
-    assert dialect.hear(late) == Heard()
-    assert dialect.hear(late) == Heard(answer=NoAnswer(NOTHING_OPEN))
+    assert dialect.hear(late) == ParsedOutput()
+    assert dialect.hear(late) == ParsedOutput(answer=NoAnswer(NOTHING_OPEN))
     assert dialect.release(question.id) == b""
 
 
@@ -342,7 +342,7 @@ def test_a_request_without_an_id_that_can_be_answered_is_not_answered() -> None:
 
 def test_notifications_are_nothing() -> None:
     for method in ("notifications/message", "notifications/tools/list_changed", "x"):
-        assert opened().hear(orjson.dumps({"method": method, "params": {}})) == Heard()
+        assert opened().hear(orjson.dumps({"method": method, "params": {}})) == ParsedOutput()
 
 
 values = st.recursive(

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.auto_confirm.briefing import Briefing, Passed
+from ironcurtain_proxy.auto_confirm.briefing import Briefing, PassedOn
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import NOTHING_OPEN, TOO_LONG
 from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import MAX_PAGES, CallDialect
 from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer
@@ -22,7 +22,7 @@ from tests.mailbox.mailbox_fixture import escalation, until
 pytestmark = pytest.mark.anyio
 
 BY = "reviewer:architect_manager"
-NOT_STARTED = Passed("its process could not be started")
+NOT_STARTED = PassedOn("its process could not be started")
 
 
 def server(program: str, *arguments: object, tool: str = "review") -> ProcessSpec:
@@ -68,7 +68,7 @@ async def test_a_denial_is_a_denial_and_only_of_who_may_deny() -> None:
     async with reviewing(replace(spec, may_deny=False)) as reviewer:
         passed = await reviewer.ask(escalation())
     assert ruling == Declined(by=BY, kind="denied", note="seen")
-    assert passed == Passed("it may not deny")
+    assert passed == PassedOn("it may not deny")
 
 
 async def test_a_question_that_is_withdrawn_is_cancelled_in_the_library_too(
@@ -94,7 +94,7 @@ async def test_a_tool_that_fails_passes_on_at_once_and_its_words_are_not_logged(
 ) -> None:
     async with reviewing(server("mcp_server", "approve", "error")) as reviewer:
         ruling = await reviewer.ask(escalation(seconds=300))
-    assert ruling == Passed("it says that it has failed")
+    assert ruling == PassedOn("it says that it has failed")
     assert "secret words" not in caplog.text
 
 
@@ -106,7 +106,7 @@ async def test_a_server_without_the_tool_could_not_be_started(
     async with reviewing(spec) as reviewer:
         rulings = await all_asked(reviewer, [escalation(seconds=300) for _ in range(20)])
         assert not reviewer.is_reachable()
-    assert set(rulings) <= {NOT_STARTED, Passed("its process has ended")}
+    assert set(rulings) <= {NOT_STARTED, PassedOn("its process has ended")}
     said = "reviewer architect_manager could not be started: it offers no tool 'decide'"
     assert [record.getMessage() for record in caplog.records] == [said]
 
@@ -177,9 +177,9 @@ async def test_a_spoilt_result_passes_on_and_what_follows_it_changes_nothing(
         others_token = launcher.starts[0].secrets[0]
         async with reviewing(server("attacking_by_calls", attack, others_token)) as reviewer:
             rulings = [await reviewer.ask(escalation(seconds=300)) for _ in range(2)]
-    assert [type(ruling) for ruling in rulings] == [Passed, Passed]
+    assert [type(ruling) for ruling in rulings] == [PassedOn, PassedOn]
     logged = reasons(caplog)
-    assert isinstance(rulings[0], Passed)
+    assert isinstance(rulings[0], PassedOn)
     assert logged[rulings[0].reason] == 2
     assert logged[NOTHING_OPEN] >= 1
     assert others_token not in caplog.text
@@ -209,11 +209,11 @@ async def test_replies_that_are_not_read_are_not_kept_for_ever(
 async def test_a_result_about_another_open_question_settles_neither() -> None:
     async with reviewing(server("attacking_by_calls", "swap")) as reviewer:
         rulings = await all_asked(reviewer, [escalation(seconds=300), escalation(seconds=300)])
-    assert rulings == [Passed("it answers another question than it was asked")] * 2
+    assert rulings == [PassedOn("it answers another question than it was asked")] * 2
 
 
 @pytest.mark.requirement("B-169")
 async def test_a_server_that_dies_in_a_call_lets_everybody_go_at_once() -> None:
     async with reviewing(replace(server("dying_in_calls"), at_once=2)) as reviewer:
         rulings = await all_asked(reviewer, [escalation(seconds=300) for _ in range(6)])
-    assert rulings == [Passed("its process has ended")] * 6
+    assert rulings == [PassedOn("its process has ended")] * 6

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.auto_confirm.briefing import (
     REVIEW_BY_REQUESTER,
     Briefing,
-    Passed,
+    PassedOn,
     Redacted,
     view_of,
 )
@@ -103,7 +103,7 @@ ANSWERS: dict[str, tuple[Step, Ruling]] = {
         says("deny"),
         Declined(by=BY, kind="denied", reason="It is plain.", note="It is plain."),
     ),
-    "pass": (says("pass"), Passed("its model passed")),
+    "pass": (says("pass"), PassedOn("its model passed")),
 }
 
 
@@ -140,7 +140,7 @@ async def test_a_model_that_fails_is_passed_over(
 ) -> None:
     with scripted_model(step) as server:
         async with over_http(server) as reviewer:
-            assert isinstance(await reviewer.ask(escalation(), BRIEFING), Passed)
+            assert isinstance(await reviewer.ask(escalation(), BRIEFING), PassedOn)
     assert "key-123" not in caplog.text
 
 
@@ -151,7 +151,7 @@ async def test_a_model_that_never_answers_is_passed_over() -> None:
             await reviewer.warm()
             reviewer.deadline_seconds = 0.3
             ruling = await reviewer.ask(escalation(), BRIEFING)
-    assert ruling == Passed("its model could not be asked: no answer in time")
+    assert ruling == PassedOn("its model could not be asked: no answer in time")
 
 
 @pytest.mark.anyio
@@ -240,7 +240,7 @@ def test_no_argument_makes_a_line_of_its_own(name: str, value: str, reason: str)
 async def test_what_it_did_not_see_completely_it_cannot_approve() -> None:
     question = escalation(arguments={"command": "x" * 5_000})
     passed = await a_reviewer(Answering()).ask(question, BRIEFING)
-    assert passed == Passed("it approved a call that it did not see completely")
+    assert passed == PassedOn("it approved a call that it did not see completely")
     denying = a_reviewer(Answering('{"decision":"deny","reason":"r"}'))
     assert isinstance(await denying.ask(question, BRIEFING), Declined)
 
@@ -249,7 +249,7 @@ async def test_what_it_did_not_see_completely_it_cannot_approve() -> None:
 async def test_who_may_not_deny_is_passed_over() -> None:
     reviewer = a_reviewer(Answering('{"decision":"deny","reason":"r"}'))
     reviewer.may_deny = False
-    assert await reviewer.ask(escalation(), BRIEFING) == Passed("it may not deny")
+    assert await reviewer.ask(escalation(), BRIEFING) == PassedOn("it may not deny")
 
 
 @pytest.mark.anyio
@@ -257,7 +257,7 @@ async def test_who_may_not_deny_is_passed_over() -> None:
 async def test_the_requester_is_not_asked() -> None:
     model = Answering()
     ruling = await a_reviewer(model, "session-1").ask(escalation(), BRIEFING)
-    assert ruling == Passed(REVIEW_BY_REQUESTER)
+    assert ruling == PassedOn(REVIEW_BY_REQUESTER)
     assert not model.asked
 
 
@@ -290,7 +290,7 @@ async def test_a_fault_says_its_kind_and_nothing_of_the_question(
     with caplog.at_level(logging.DEBUG):
         await reviewer.warm()
         ruling = await reviewer.ask(escalation(), BRIEFING)
-    assert ruling == Passed("its model could not be asked: ValueError")
+    assert ruling == PassedOn("its model could not be asked: ValueError")
     assert "/etc/hosts" not in caplog.text
 
 

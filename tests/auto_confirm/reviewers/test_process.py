@@ -10,7 +10,7 @@ import anyio.to_thread
 import orjson
 import pytest
 
-from ironcurtain_proxy.auto_confirm.briefing import Briefing, Passed, Redacted, view_of
+from ironcurtain_proxy.auto_confirm.briefing import Briefing, PassedOn, Redacted, view_of
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import review_line
 from ironcurtain_proxy.auto_confirm.reviewers.lives import PAUSES, WELL_AFTER
 from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
@@ -51,7 +51,7 @@ async def test_a_denial_is_a_denial() -> None:
 
 async def test_who_may_not_deny_is_passed_over() -> None:
     async with reviewing(replace(manager("deciding", "deny"), may_deny=False)) as reviewer:
-        assert await reviewer.ask(escalation()) == Passed("it may not deny")
+        assert await reviewer.ask(escalation()) == PassedOn("it may not deny")
 
 
 async def test_one_process_serves_the_whole_session_and_starts_with_the_first_question() -> None:
@@ -211,7 +211,7 @@ async def test_a_process_that_dies_lets_everybody_go_at_once(tmp_path: Path) -> 
     async with reviewing(spec) as reviewer, anyio.create_task_group() as tasks:
         for _ in range(6):
             tasks.start_soon(ask, reviewer)
-    assert rulings == [Passed("its process has ended")] * 6
+    assert rulings == [PassedOn("its process has ended")] * 6
     assert all(isinstance(ruling, Unreachable) for ruling in rulings)
 
 
@@ -223,7 +223,7 @@ async def test_it_is_started_again_but_not_at_once_and_not_for_ever(tmp_path: Pa
         for pause in (0.0, *PAUSES[:5]):
             clock.seconds += pause
             reachable = reviewer.is_reachable()
-            assert await reviewer.ask(a_question(seconds=1000)) == Passed("its process has ended")
+            assert await reviewer.ask(a_question(seconds=1000)) == PassedOn("its process has ended")
             # Its pause has begun.
             await reviewer.ask(a_question(seconds=1000))
             starts.append((reachable, len(launcher.starts)))
@@ -274,7 +274,7 @@ async def test_it_can_be_started_before_the_first_question_and_is_started_once()
 async def test_a_command_that_does_not_exist_is_no_reviewer() -> None:
     spec = ProcessSpec(name="nobody", command=("/nonexistent/program",))
     async with reviewing(spec) as reviewer:
-        assert await reviewer.ask(escalation()) == Passed("its process has ended")
+        assert await reviewer.ask(escalation()) == PassedOn("its process has ended")
 
 
 async def test_a_process_that_reads_nothing_stops_nobody(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ async def test_a_process_that_reads_nothing_stops_nobody(tmp_path: Path) -> None
             tasks.start_soon(ask, reviewer)
         await until(lambda: bool(rulings))
         tasks.cancel_scope.cancel()
-    assert set(rulings) == {Passed("it does not read what it is asked")}
+    assert set(rulings) == {PassedOn("it does not read what it is asked")}
 
 
 async def test_all_that_it_started_ends_with_the_session(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ async def test_nobody_is_asked_before_it_runs_or_after() -> None:
 async def test_what_cannot_be_shown_is_not_reviewed() -> None:
     async with reviewing(manager("deciding", "approve")) as reviewer:
         reviewer._redact = _failing
-        assert await reviewer.ask(escalation()) == Passed("the call cannot be shown")
+        assert await reviewer.ask(escalation()) == PassedOn("the call cannot be shown")
 
 
 def _failing(arguments: Arguments) -> Redacted:

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, Passed
+from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn
 from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
 from tests.auto_confirm.reviewers.managers.attacking import ATTACKS
@@ -92,7 +92,7 @@ async def test_who_calls_itself_by_the_requesters_name_reviews_nothing(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with reviewing(manager("calling_itself", name)) as reviewer:
-        assert await reviewer.ask(escalation()) == Passed(REVIEW_BY_REQUESTER)
+        assert await reviewer.ask(escalation()) == PassedOn(REVIEW_BY_REQUESTER)
     assert REVIEW_BY_REQUESTER in caplog.text
 
 
@@ -106,7 +106,7 @@ async def test_the_requester_is_not_even_asked(where: str) -> None:
         else replace(manager("deciding", "approve"), session="session-1")
     )
     async with reviewing(spec, launcher) as reviewer:
-        assert await reviewer.ask(escalation()) == Passed(REVIEW_BY_REQUESTER)
+        assert await reviewer.ask(escalation()) == PassedOn(REVIEW_BY_REQUESTER)
     assert not launcher.starts
 
 

@@ -13,7 +13,11 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.cli.review_screen import review_screen
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
-from ironcurtain_proxy.cli.review_screen.screen_sources import History, OfferedRule, ScreenSources
+from ironcurtain_proxy.cli.review_screen.screen_sources import (
+    CallHistory,
+    OfferedRule,
+    ScreenSources,
+)
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.model.audit import ResultSummary
 from tests.audit.specimens import record
@@ -59,7 +63,7 @@ async def opened(pilot: Pilot[None], screen: ReviewScreen, key: str, words: str)
 
 
 async def test_past_calls_are_chosen_searched_and_opened(tmp_path: Path, log: Path) -> None:
-    around = ScreenSources(history=History(lambda: family(log), str))
+    around = ScreenSources(history=CallHistory(lambda: family(log), str))
     async with a_box(tmp_path / "box") as box:
         asked = escalation()
         screen = ReviewScreen(Mailboxes([box.path], None), None, around)

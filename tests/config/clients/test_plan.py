@@ -8,10 +8,10 @@ import pytest
 from ironcurtain_proxy.config.clients.finding import ClientFile, find
 from ironcurtain_proxy.config.clients.plan import (
     OwnStart,
-    behind,
     changes,
     movings,
     origin_of,
+    servers_behind_proxy,
     startable,
 )
 from ironcurtain_proxy.model.json import Json
@@ -62,7 +62,7 @@ def test_two_servers_of_one_name_get_two_names(tmp_path: Path) -> None:
     vscode(tmp_path, db=B)
     moving = movings(files(tmp_path), {}, {})
     assert [one.name for one in moving] == ["db", "db-vscode"]
-    assert behind(moving, {}) == {"db": A, "db-vscode": B}
+    assert servers_behind_proxy(moving, {}) == {"db": A, "db-vscode": B}
 
 
 def test_a_server_that_is_behind_the_proxy_already_keeps_its_entry(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_server_that_is_behind_the_proxy_already_keeps_its_entry(tmp_path: Pat
     present: dict[str, dict[str, Json]] = {"db": {**A, "cwd": "@workspace"}}
     moving = movings(files(tmp_path), present, {"db": origin_of(A)})
     assert [one.name for one in moving] == ["db"]
-    assert behind(moving, present) == present
+    assert servers_behind_proxy(moving, present) == present
 
 
 def test_a_name_whose_tools_could_be_taken_for_those_of_another_is_changed(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_what_only_the_client_can_fill_in_stays_with_it(tmp_path: Path) -> None:
     entry: dict[str, Json] = {**A, "env": {"TOKEN": "${input:t}", "USER_NAME": "me"}}
     vscode(tmp_path, github=entry)
     moving = movings(files(tmp_path), {}, {})
-    entries = behind(moving, {})
+    entries = servers_behind_proxy(moving, {})
     assert entries["github"]["env"] == {"USER_NAME": "me"}
     assert startable(moving, entries, {})["github"]["env"] == entry["env"]
     (changed,), _ = changes(moving, START)
@@ -107,9 +107,9 @@ def test_secrets_of_two_servers_never_share_a_variable(tmp_path: Path) -> None:
 def test_variables_of_this_environment_help_to_read_the_tools(tmp_path: Path) -> None:
     cursor(tmp_path, github={**A, "env": {"T": "${env:SET}", "U": "${UNSET:-fallback}"}})
     moving = movings(files(tmp_path), {}, {})
-    started = startable(moving, behind(moving, {}), {"SET": "secret"})
+    started = startable(moving, servers_behind_proxy(moving, {}), {"SET": "secret"})
     assert started["github"]["env"] == {"T": "secret", "U": "fallback"}
-    assert "env" not in behind(moving, {})["github"]
+    assert "env" not in servers_behind_proxy(moving, {})["github"]
 
 
 def test_a_server_that_does_not_answer_stays_in_its_file(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.config.clients.finding import ClientFile, find
-from ironcurtain_proxy.config.clients.journal import Journal, change, read_journal, undo
 from ironcurtain_proxy.config.clients.known import CLIENTS
 from ironcurtain_proxy.config.clients.plan import FileChange, OwnStart, changes, movings
 from ironcurtain_proxy.config.clients.text_format import table_at
+from ironcurtain_proxy.config.clients.undo_record import UndoRecord, change, read_undo_record, undo
 from tests.config.clients.samples import SAMPLES, Sample, install
 
 START = OwnStart(command="/opt/bin/ironcurtain-proxy", args=())
@@ -36,8 +36,8 @@ class Here:
         assert not refused
         return changed
 
-    def apply(self) -> Journal:
-        return change(self.state, read_journal(self.state), self.change(), NOW)
+    def apply(self) -> UndoRecord:
+        return change(self.state, read_undo_record(self.state), self.change(), NOW)
 
 
 @pytest.fixture

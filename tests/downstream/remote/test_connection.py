@@ -9,7 +9,7 @@ import httpcore2
 import pytest
 from starlette.responses import Response
 
-from ironcurtain_proxy.downstream.remote.connection import Connection, connect
+from ironcurtain_proxy.downstream.remote.connection import HttpConnection, connect
 from tests.downstream.remote.site import Heard, Site, talking_to
 from tests.downstream.scripted_servers import text_of
 
@@ -25,7 +25,7 @@ def listener() -> Iterator[socket.socket]:
         yield found
 
 
-async def pair(listener: socket.socket) -> tuple[Connection, socket.socket]:
+async def pair(listener: socket.socket) -> tuple[HttpConnection, socket.socket]:
     """Our end and theirs."""
     ours = await connect("127.0.0.1", listener.getsockname()[1], _PATIENCE, ())
     theirs, _ = listener.accept()

@@ -1,17 +1,16 @@
 """A server that lists tools of a file and answers each call: `listed.py FILE NAME`."""
 
+import json  # noqa: TID251  runs where nothing else is installed
 import sys
 from pathlib import Path
-
-import orjson
 
 TEXT = {"content": [{"type": "text", "text": "ok"}]}
 
 
 def main() -> None:
-    tools = orjson.loads(Path(sys.argv[1]).read_bytes())[sys.argv[2]]
+    tools = json.loads(Path(sys.argv[1]).read_bytes())[sys.argv[2]]
     for line in sys.stdin:
-        message = orjson.loads(line)
+        message = json.loads(line)
         if "id" not in message or "method" not in message:
             continue
         result: object = TEXT
@@ -24,7 +23,7 @@ def main() -> None:
         elif message["method"] == "tools/list":
             result = {"tools": tools}
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
+        sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 

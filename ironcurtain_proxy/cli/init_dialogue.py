@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.question import visible
 
 
 @dataclass
-class Talk:
+class Dialogue:
     """The dialogue of one run."""
 
     yes: bool
@@ -57,7 +57,7 @@ class Talk:
         return code
 
 
-def require_terminal(talk: Talk, command: str = "init") -> None:
+def require_terminal(talk: Dialogue, command: str = "init") -> None:
     """Refuse to ask without a terminal.
 
     Raises:

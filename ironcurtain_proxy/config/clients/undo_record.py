@@ -38,7 +38,7 @@ parts are as they were changed since. `refused`: the file is as it was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ChangedFile:
     """One changed file."""
 
     file: Path
@@ -53,10 +53,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class UndoRecord:
     """The record of all changes."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ChangedFile, ...] = ()
     written: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each of the proxy's files as `init` wrote it, by its path below the directory.
     """
@@ -65,10 +65,10 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class UndoneFile:
     """The result of restoring one file."""
 
-    entry: Entry
+    entry: ChangedFile
     state: UndoState
     why: str = ""
     backup: Path | None = None
@@ -98,7 +98,7 @@ def only_one(state: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def read_journal(state: Path) -> Journal:
+def read_undo_record(state: Path) -> UndoRecord:
     """The record; an empty one if there is none.
 
     Raises:
@@ -113,17 +113,17 @@ def read_journal(state: Path) -> Journal:
         written = {str(key): str(value) for key, value in data["written"].items()}
         origins = {str(key): str(value) for key, value in data["origins"].items()}
     except FileNotFoundError:
-        return Journal()
+        return UndoRecord()
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         raise ConfigurationError(
             f"{file}: is damaged: the copies of your clients' files lie beside it"
         ) from None
-    return Journal(entries, written, origins)
+    return UndoRecord(entries, written, origins)
 
 
-def write_journal(state: Path, journal: Journal) -> None:
+def write_undo_record(state: Path, journal: UndoRecord) -> None:
     """Write the record.
 
     Raises:
@@ -141,7 +141,7 @@ def write_journal(state: Path, journal: Journal) -> None:
     write_whole(directory / _NAME, raw, locked=True)
 
 
-def change(state: Path, journal: Journal, what: FileChange, now: datetime) -> Journal:
+def change(state: Path, journal: UndoRecord, what: FileChange, now: datetime) -> UndoRecord:
     """Change a client's file. Returns the record with it.
 
     Raises:
@@ -149,7 +149,7 @@ def change(state: Path, journal: Journal, what: FileChange, now: datetime) -> Jo
     """
     before, after = what.file.text.encode(), what.after.encode()
     number = 1 + max([int(one.backup.partition("-")[0]) for one in journal.entries], default=0)
-    entry = Entry(
+    entry = ChangedFile(
         file=what.file.path,
         client=what.file.client.name,
         format=format_of(what.file.path),
@@ -162,19 +162,19 @@ def change(state: Path, journal: Journal, what: FileChange, now: datetime) -> Jo
     make_private_directory(directory)
     write_whole(directory / entry.backup, before, locked=True)
     recorded = replace(journal, entries=(*journal.entries, entry))
-    write_journal(state, recorded)
+    write_undo_record(state, recorded)
     try:
         exchange(what.file.path, before, after)
     except OSError:
-        write_journal(state, journal)
+        write_undo_record(state, journal)
         (directory / entry.backup).unlink(missing_ok=True)
         raise
     return recorded
 
 
-def undo(state: Path, journal: Journal) -> tuple[list[Undone], Journal]:
+def undo(state: Path, journal: UndoRecord) -> tuple[list[UndoneFile], UndoRecord]:
     """Restore all files, the latest change first. Returns the rest of the record, too."""
-    results: list[Undone] = []
+    results: list[UndoneFile] = []
     for entry in reversed(journal.entries):
         result = _undone(state / _DIRECTORY / entry.backup, entry)
         results.append(result)
@@ -182,16 +182,16 @@ def undo(state: Path, journal: Journal) -> tuple[list[Undone], Journal]:
             continue
         rest = tuple([one for one in journal.entries if one is not entry])
         journal = replace(journal, entries=rest)
-        write_journal(state, journal)
+        write_undo_record(state, journal)
         if result.backup is None:
             with suppress(OSError):
                 (state / _DIRECTORY / entry.backup).unlink(missing_ok=True)
     return results, journal
 
 
-def _undone(backup: Path, entry: Entry) -> Undone:
+def _undone(backup: Path, entry: ChangedFile) -> UndoneFile:
     try:
-        return Undone(entry, *_restored(backup, entry))
+        return UndoneFile(entry, *_restored(backup, entry))
     except NotUnderstoodError as error:
         why = f"it was changed since, and {error}"
     except UnicodeDecodeError:
@@ -200,10 +200,10 @@ def _undone(backup: Path, entry: Entry) -> Undone:
         why = "it is gone" if error.filename == str(entry.file) else "its copy is gone"
     except OSError as error:
         why = f"it cannot be written: {error.strerror}"
-    return Undone(entry, "refused", why, backup)
+    return UndoneFile(entry, "refused", why, backup)
 
 
-def _restored(backup: Path, entry: Entry) -> tuple[UndoState, str, Path | None]:
+def _restored(backup: Path, entry: ChangedFile) -> tuple[UndoState, str, Path | None]:
     before, now = backup.read_bytes(), entry.file.read_bytes()
     if now == before:
         return "same", "", None
@@ -221,12 +221,12 @@ def _written(value: object) -> Json:
     return {**value} if isinstance(value, Mapping) else str(value)
 
 
-def _entry(data: Mapping[str, Json]) -> Entry:
+def _entry(data: Mapping[str, Json]) -> ChangedFile:
     moves = data["moves"]
     backup = str(data["backup"])
     if not isinstance(moves, list) or "/" in backup or not backup.partition("-")[0].isdigit():
         raise TypeError
-    return Entry(
+    return ChangedFile(
         file=Path(str(data["file"])),
         client=str(data["client"]),
         format=format_of(Path(str(data["file"]))),

@@ -25,7 +25,7 @@ _NO_WORKSPACE: Final = "there is no workspace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class UncontainedServers:
     """Servers whose calls containment never settles, whatever they do."""
 
     servers: tuple[str, ...]
@@ -35,12 +35,12 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class ContainmentReport:
     """The effect of containment on the servers of a configuration."""
 
     held: tuple[str, ...]
     """Servers whose calls run unasked where they can be taken back."""
-    asked: tuple[Asked, ...]
+    asked: tuple[UncontainedServers, ...]
 
     def lines(self) -> Iterator[str]:
         """The effect in lines for people."""
@@ -61,12 +61,12 @@ class Holding:
         }
 
 
-def holding(
+def containment_report(
     settings: Settings,
     loaded: LoadedPolicy,
     environ: Mapping[str, str],
     sandbox: Available | None,
-) -> Holding | None:
+) -> ContainmentReport | None:
     """The effect of containment; None: it is off, or a server's sandbox is not possible.
 
     Args:
@@ -110,19 +110,21 @@ def holding(
             held.append(spec.name)
         else:
             asked.setdefault((why, _remedy(walls)), []).append(spec.name)
-    return Holding(
+    return ContainmentReport(
         held=tuple(held),
         asked=tuple(
             [
-                Asked(servers=tuple(names), why=why, remedy=remedy)
+                UncontainedServers(servers=tuple(names), why=why, remedy=remedy)
                 for (why, remedy), names in asked.items()
             ]
         ),
     )
 
 
-def _nothing(why: str, remedy: str) -> Holding:
-    return Holding(held=(), asked=(Asked(servers=(), why=why, remedy=remedy),))
+def _nothing(why: str, remedy: str) -> ContainmentReport:
+    return ContainmentReport(
+        held=(), asked=(UncontainedServers(servers=(), why=why, remedy=remedy),)
+    )
 
 
 def _remedy(walls: Walls | None) -> str:

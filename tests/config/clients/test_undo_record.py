@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.config.clients import journal as journal_module
-from ironcurtain_proxy.config.clients.journal import read_journal, undo
+from ironcurtain_proxy.config.clients import undo_record
+from ironcurtain_proxy.config.clients.undo_record import read_undo_record, undo
 from ironcurtain_proxy.errors import ConfigurationError
 from tests.config.clients.samples import SAMPLES, install
 from tests.config.clients.test_samples import NOW, Here, here
@@ -25,11 +25,11 @@ def test_a_full_disk_leaves_file_and_record_as_they_were(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(journal_module, "exchange", full)
+    monkeypatch.setattr(undo_record, "exchange", full)
     with pytest.raises(OSError, match="No space"):
         here.apply()
     assert file.read_bytes() == before
-    assert read_journal(here.state).entries == ()
+    assert read_undo_record(here.state).entries == ()
     assert [one.name for one in (here.state / "clients").iterdir()] == ["journal.json"]
 
 
@@ -43,10 +43,10 @@ def test_a_process_killed_before_the_change_leaves_nothing_to_undo(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(journal_module, "exchange", killed)
+        patched.setattr(undo_record, "exchange", killed)
         with pytest.raises(KeyboardInterrupt):
             here.apply()
-    (result,), rest = undo(here.state, read_journal(here.state))
+    (result,), rest = undo(here.state, read_undo_record(here.state))
     assert result.state == "same"
     assert file.read_bytes() == before
     assert rest.entries == ()
@@ -57,7 +57,7 @@ def test_a_file_that_changed_since_it_was_read_is_not_changed(here: Here) -> Non
     changed = here.change()
     file.write_text("{}")
     with pytest.raises(OSError, match="changed meanwhile"):
-        journal_module.change(here.state, read_journal(here.state), changed, NOW)
+        undo_record.change(here.state, read_undo_record(here.state), changed, NOW)
     assert file.read_text() == "{}"
 
 
@@ -71,7 +71,7 @@ def test_a_link_to_the_file_stays_a_link_and_modes_stay(here: Here) -> None:
     here.apply()
     assert file.is_symlink()
     assert there.stat().st_mode & 0o777 == 0o640
-    undo(here.state, read_journal(here.state))
+    undo(here.state, read_undo_record(here.state))
     assert there.read_bytes() == before
     assert file.is_symlink()
 
@@ -91,7 +91,7 @@ def test_two_changes_of_a_file_are_undone_in_turn(here: Here) -> None:
     file.write_text(file.read_text().replace('"secret"', '"new": {"command": "n"}, "secret"'))
     here.apply()
     assert '"SERVER_FILTER": "git,linear,asks,new"' in file.read_text()
-    results, rest = undo(here.state, read_journal(here.state))
+    results, rest = undo(here.state, read_undo_record(here.state))
     assert [one.state for one in results] == ["restored", "merged"]
     assert rest.entries == ()
     names = {one.name for table in here.found().tables for one in table.taken}
@@ -105,7 +105,7 @@ def test_a_damaged_record_is_said_and_not_overwritten(here: Here, text: str) -> 
     file.parent.mkdir(parents=True)
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=r"journal\.json"):
-        read_journal(here.state)
+        read_undo_record(here.state)
     assert file.read_text() == text
 
 

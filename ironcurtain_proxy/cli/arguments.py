@@ -1,0 +1,37 @@
+"""The arguments that many commands share, and their sub-commands."""
+
+import argparse
+from pathlib import Path
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Add `--config`."""
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="the configuration file (default: the one that `serve` finds)",
+    )
+
+
+def add_json(parser: argparse._ActionsContainer) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_subcommand(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    help_line: str,
+    epilog: str,
+) -> argparse.ArgumentParser:
+    """Add a sub-command.
+
+    Args:
+        commands: the sub-commands of a command.
+        name: its name.
+        help_line: a command such as "list the servers", which also begins its own help.
+        epilog: examples and exit status.
+    """
+    sentence = f"{help_line[0].upper()}{help_line[1:]}."
+    return commands.add_parser(name, help=help_line, description=sentence, epilog=epilog)

@@ -1,0 +1,251 @@
+"""Notes of the steering files at the start of a watch, for the start after a killed proxy.
+
+A proxy that ends looks once more at what its servers left. One that is killed cannot: what a
+process of a call made in its last moments would count as the user's at the next start. So the
+state at the start is noted in the proxy's own directory, and the note is removed at the end. The
+next start with the same directories finds the note, and looks as the killed proxy would have.
+
+A note is locked while its proxy lives; the kernel takes the lock back however the proxy dies. The
+time of change decides what the servers of the killed proxy can have made: only the kernel sets it.
+"""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.private_files import make_private_directory
+from ironcurtain_proxy.sandbox.known_places import KnownPlace, inode_of, joined
+from ironcurtain_proxy.sandbox.steering import Item, SteeringKind, SteeringPlace
+
+NAME: Final = "watches"
+"""The directory of notes in the state directory."""
+BEAT: Final = 30.0
+"""Seconds between two signs of life of a proxy."""
+_LONGEST_SILENCE: Final = 120.0
+"""Seconds after the last sign of life in which a killed proxy may have lived."""
+_COARSE: Final = 2.0
+"""Seconds to which a file system may round times."""
+_LARGEST: Final = 16 << 20
+_MOST: Final = 64
+"""The most notes that are kept of directories that nobody starts in again."""
+_SUFFIX: Final = ".watch"
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class _NotedPlace(Struct, frozen=True):
+    path: bytes
+    kind: SteeringKind
+    items: tuple[tuple[bytes, Item], ...]
+    closed: tuple[tuple[bytes, int], ...]
+    """The numbers of the inodes that sandboxes closed; a device may have another one by now."""
+
+
+class _Content(Struct, frozen=True):
+    began: float
+    """Seconds since the epoch. What changed before is the user's."""
+    roots: tuple[bytes, ...]
+    places: tuple[_NotedPlace, ...]
+
+
+class WatchNote(Struct, eq=False):
+    """The note of a living proxy."""
+
+    path: str
+    _file: int
+
+    @classmethod
+    def write(
+        cls, directory: Path, roots: Sequence[str], places: Sequence[KnownPlace]
+    ) -> "WatchNote":
+        """Write the note, before any server starts.
+
+        Args:
+            directory: of all notes.
+            roots: where servers may write.
+            places: with their state.
+
+        Raises:
+            OSError: it cannot be written.
+            ValueError: there is too much to be noted.
+        """
+        make_private_directory(directory)
+        new = directory / f"{os.getpid()}-{os.urandom(6).hex()}"
+        file = os.open(new, _NEW, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # By the kernel's clock, as all times that it is compared with.
+            text = _text(os.fstat(file).st_mtime - _COARSE, roots, places)
+            with os.fdopen(os.dup(file), "wb") as writer:
+                writer.write(text)
+            # Whole and locked, or not there.
+            path = new.with_suffix(_SUFFIX)
+            new.rename(path)
+        except (OSError, ValueError):
+            os.close(file)
+            new.unlink(missing_ok=True)
+            raise
+        return cls(str(path), file)
+
+    def beat(self) -> None:
+        """Show that the proxy lives."""
+        with suppress(OSError):
+            os.utime(self._file)
+
+    def drop(self) -> None:
+        """Remove the note: its proxy has looked."""
+        with suppress(OSError):
+            Path(self.path).unlink()
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
+class AbandonedNote(Struct, frozen=True):
+    """The note of a killed proxy."""
+
+    path: str
+    roots: tuple[str, ...]
+    """The directories that still exist."""
+    began: float
+    until: float
+    """The last second since the epoch in which the proxy can have lived."""
+    noted: tuple[_NotedPlace, ...]
+    is_readable: bool = True
+
+    def places(self) -> Iterator[KnownPlace]:
+        """The noted places that exist, with the state of then."""
+        for one in self.noted:
+            path = os.fsdecode(one.path)
+            inode = inode_of(path)
+            if inode is not None:
+                yield KnownPlace(
+                    place=SteeringPlace(path, one.kind),
+                    items={os.fsdecode(name): item for name, item in one.items},
+                    inode=inode,
+                    from_start=True,
+                    accepted=True,
+                    closed=dict(_still_closed(path, one.closed)),
+                )
+
+    def is_of_the_user(self, path: str, _item: Item) -> bool:
+        """Whether a file has changed last when no server of the killed proxy ran."""
+        try:
+            changed = os.lstat(path).st_ctime
+        except OSError:
+            return False
+        return not self.began <= changed <= self.until
+
+
+def _text(began: float, roots: Sequence[str], places: Sequence[KnownPlace]) -> bytes:
+    noted = tuple(map(_noted, places))
+    text = msgspec.msgpack.encode(_Content(began, tuple(map(os.fsencode, roots)), noted))
+    if len(text) > _LARGEST:
+        raise ValueError("there is too much that steers git or an agent")
+    return text
+
+
+def _noted(known: KnownPlace) -> _NotedPlace:
+    return _NotedPlace(
+        path=os.fsencode(known.place.path),
+        kind=known.place.kind,
+        items=tuple([(os.fsencode(name), item) for name, item in known.items.items()]),
+        closed=tuple([(os.fsencode(name), inode) for name, (_, inode) in known.closed.items()]),
+    )
+
+
+def _still_closed(
+    path: str, closed: Sequence[tuple[bytes, int]]
+) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The parts that no sandbox of then could change, with their inodes of now."""
+    for text, number in closed:
+        name = os.fsdecode(text)
+        inode = inode_of(joined(path, name))
+        if inode is not None and inode[1] == number:
+            yield name, inode
+
+
+@contextmanager
+def abandoned(directory: Path, roots: Sequence[str]) -> Iterator[tuple[AbandonedNote, ...]]:
+    """The notes of killed proxies whose servers could write in or around some directories.
+
+    They are locked meanwhile, and removed afterwards unless an error comes.
+
+    Args:
+        directory: of all notes.
+        roots: absolute and real.
+    """
+    with ExitStack() as locks:
+        found: list[AbandonedNote] = []
+        left: list[str] = []
+        for path in _paths(directory):
+            file = _locked(path)
+            if file is None:
+                continue
+            locks.callback(os.close, file)
+            note = _read(path, file)
+            if any(map(_overlap, _pairs(note.roots, roots))) or not note.is_readable:
+                found.append(note)
+            else:
+                left.append(path)
+        yield tuple(found)
+        for path in [one.path for one in found] + left[:-_MOST]:
+            with suppress(OSError):
+                Path(path).unlink()
+
+
+def _paths(directory: Path) -> list[str]:
+    """The notes, the oldest first."""
+    try:
+        with os.scandir(directory) as entries:
+            notes = [one for one in entries if one.name.endswith(_SUFFIX)]
+            return [one.path for one in sorted(notes, key=lambda one: one.stat().st_mtime)]
+    except OSError:
+        return []
+
+
+def _locked(path: str) -> int | None:
+    """An abandoned note, opened; None: its proxy lives, or somebody else handles it."""
+    with ExitStack() as undo, suppress(OSError):
+        file = os.open(path, _OPEN)
+        undo.callback(os.close, file)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        status = os.fstat(file)
+        if stat.S_ISREG(status.st_mode) and os.path.samestat(status, os.lstat(path)):
+            undo.pop_all()
+            return file
+    return None
+
+
+def _read(path: str, file: int) -> AbandonedNote:
+    until = os.fstat(file).st_mtime + _LONGEST_SILENCE
+    try:
+        with os.fdopen(os.dup(file), "rb") as reader:
+            content = msgspec.msgpack.decode(reader.read(_LARGEST + 1), type=_Content)
+    except (OSError, msgspec.DecodeError):
+        return AbandonedNote(path, (), 0.0, until, (), is_readable=False)
+    roots = tuple([root for one in content.roots if _is_there(root := os.fsdecode(one))])
+    return AbandonedNote(path, roots, content.began, until, content.places)
+
+
+def _is_there(root: str) -> bool:
+    return os.path.isdir(root) and os.path.realpath(root) == root  # noqa: PTH112  text
+
+
+def _pairs(some: Sequence[str], others: Sequence[str]) -> Iterator[tuple[RealPath, RealPath]]:
+    for one in some:
+        for other in others:
+            yield RealPath.from_text(one), RealPath.from_text(other)
+
+
+def _overlap(pair: tuple[RealPath, RealPath]) -> bool:
+    one, other = pair
+    return one.is_within(other) or other.is_within(one)

@@ -1,0 +1,347 @@
+"""Programs that fetch what they run.
+
+In a sandbox they have no network to do so, and no cache they may write. Knows their command lines;
+does not know what is installed.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ironcurtain_proxy.shell.launched_packages import (
+    Package,
+    normalized,
+    python_requirement,
+    read_package,
+)
+
+Registry: TypeAlias = Literal["npm", "uv", "pipx"]
+"""The installer: npm, uv or pipx."""
+
+
+class Launched(Struct, frozen=True, kw_only=True):
+    """The packages that a launcher fetches, and the program that it runs."""
+
+    registry: Registry
+    packages: tuple[Package, ...]
+    """The package of the program first; more of them must be in the same environment. Empty: a
+    project has all that is needed."""
+    program: str | None
+    """The program of the package; None: the one with the package's name."""
+    args: tuple[str, ...]
+    """The program's own."""
+    project: str | None = None
+    """The directory of the project that `uv run` runs a program of, relative to the server's; None:
+    there is none."""
+    chdir: str | None = None
+    """The directory that the program runs in; None: the server's."""
+    needs_no_project: bool = False
+    """Whether a project around the server's directory would change what runs."""
+    fetch: tuple[str, ...]
+    """The command that installs all this, without another right than the user's."""
+    install: str
+    """The command that installs all this, to be shown."""
+    is_replaceable: bool
+    """Whether the installed program does the same: not if an option asks for something else too."""
+
+    @property
+    def is_own_code(self) -> bool:
+        """Whether a project's code runs, and nothing needs to be fetched once it is installed."""
+        return not self.packages
+
+
+class _Launcher(Struct, frozen=True, kw_only=True):
+    """A program that fetches what it is to run."""
+
+    words: tuple[str, ...]
+    registry: Registry
+    names_package: frozenset[str]
+    """The options whose value is the package; without one it is the first argument."""
+    adds_package: frozenset[str] = frozenset()
+    """The options whose value is a package beside the first one."""
+    takes_value: frozenset[str]
+    """Further options whose value must not be taken for the first argument."""
+    harmless: frozenset[str]
+    """Options that do not change which program runs."""
+    passed_on: frozenset[str]
+    """Harmless options that the installer takes as well, and needs to find the same package."""
+    is_late: bool = False
+    """Whether options of the launcher may also follow the package, up to `--`."""
+
+
+_QUIET: Final = frozenset({"-q", "--quiet", "-s", "--silent", "-v", "--verbose", "--offline"})
+_UV_SOURCES: Final = frozenset(
+    {"--index", "-i", "--index-url", "--default-index", "--extra-index-url", "-f", "--find-links"}
+    | {"-p", "--python", "--prerelease", "--index-strategy"}
+)
+_UV_PLACES: Final = frozenset({"--directory", "--project"})
+_UV_SOURCE_FLAGS: Final = frozenset({"--no-index", "--native-tls", "--system-certs"})
+_UV_FLAGS: Final = frozenset(
+    {"--no-progress", "--no-config", "--refresh", "--no-cache", "-n", "-U", "--upgrade"}
+    | _UV_SOURCE_FLAGS
+)
+_UV_VALUES: Final = frozenset({"--with-editable", "--with-requirements", "--env-file"})
+_UV_RUN_FLAGS: Final = frozenset(
+    {"--frozen", "--locked", "--no-sync", "--exact", "--no-dev", "--isolated", "--no-project"}
+)
+_UV_WITH: Final = frozenset({"--with", "-w"})
+
+
+def _uv(*words: str) -> _Launcher:
+    return _Launcher(
+        words=words,
+        registry="uv",
+        names_package=frozenset({"--from"}),
+        adds_package=_UV_WITH,
+        takes_value=_UV_SOURCES | _UV_PLACES | _UV_VALUES,
+        harmless=_QUIET | _UV_SOURCES | _UV_FLAGS,
+        passed_on=_UV_SOURCES | _UV_SOURCE_FLAGS,
+    )
+
+
+def _npm(*words: str, is_late: bool = False) -> _Launcher:
+    return _Launcher(
+        words=words,
+        registry="npm",
+        names_package=frozenset({"-p", "--package"}),
+        takes_value=frozenset(
+            {"-w", "--workspace", "--registry", "--prefix", "--cache", "-c", "--call"}
+        ),
+        harmless=_QUIET | {"-y", "--yes", "--no", "--no-install", "--prefer-offline", "--registry"},
+        passed_on=frozenset({"--registry"}),
+        is_late=is_late,
+    )
+
+
+_UV_RUN: Final = _Launcher(
+    words=("uv", "run"),
+    registry="uv",
+    names_package=frozenset(),
+    adds_package=_UV_WITH,
+    takes_value=_UV_SOURCES | _UV_PLACES | _UV_VALUES | {"-m", "--module", "--extra", "--group"},
+    harmless=_QUIET | _UV_SOURCES | _UV_FLAGS | _UV_RUN_FLAGS | _UV_PLACES | {"-m", "--module"},
+    passed_on=_UV_SOURCES | _UV_SOURCE_FLAGS,
+)
+_LAUNCHERS: Final = (
+    _npm("npx"),
+    _npm("npm", "exec", is_late=True),
+    _npm("npm", "x", is_late=True),
+    _npm("pnpm", "dlx"),
+    _npm("pnpx"),
+    _npm("yarn", "dlx"),
+    _npm("bunx"),
+    _npm("bun", "x"),
+    _uv("uvx"),
+    _uv("uv", "tool", "run"),
+    _UV_RUN,
+    _Launcher(
+        words=("pipx", "run"),
+        registry="pipx",
+        names_package=frozenset({"--spec"}),
+        adds_package=frozenset({"--with"}),
+        takes_value=frozenset({"--python", "--index-url", "-i", "--pip-args"}),
+        harmless=_QUIET | {"--no-cache", "--python", "--index-url", "-i", "--pip-args"},
+        passed_on=frozenset({"--python", "--index-url", "-i", "--pip-args"}),
+    ),
+)
+
+_PROGRAM: Final = re.compile(r"[a-z0-9_][\w.-]*", re.IGNORECASE | re.ASCII)
+_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
+_LONG_FLAG: Final = frozenset(
+    {"rm", "interactive", "tty", "detach", "init", "privileged", "read-only", "publish-all"}
+    | {"no-healthcheck", "oom-kill-disable", "quiet", "sig-proxy", "disable-content-trust"}
+)
+_SHORT_FLAGS: Final = re.compile(r"-[itdPq]+")
+
+
+def launched(command: str, args: Sequence[str]) -> Launched | None:
+    """The packages that a command line fetches and runs; None: its command is no launcher."""
+    words = (command.rpartition("/")[2], *args)
+    for launcher in _LAUNCHERS:
+        rest = _after(launcher, words)
+        if rest is not None:
+            return _read(launcher, rest)
+    return None
+
+
+def container_image(command: str, args: Sequence[str]) -> str | None:
+    """The image that `docker run` starts a container of; None: no container is started."""
+    words = [*args]
+    if command.rpartition("/")[2] not in _CONTAINERS or not words:
+        return None
+    if words[0] == "container":
+        words.pop(0)
+    if not words or words.pop(0) != "run":
+        return None
+    while words and words[0].startswith("-"):
+        option = words.pop(0)
+        is_flag = _SHORT_FLAGS.fullmatch(option) or option.lstrip("-") in _LONG_FLAG
+        is_attached = "=" in option or (not option.startswith("--") and len(option) > len("-e"))
+        if not is_flag and not is_attached and words:
+            words.pop(0)
+    return words[0] if words else None
+
+
+def _after(launcher: _Launcher, words: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The words after the launcher's own; None: it is another program.
+
+    uv takes options before its commands, too: `uv --directory /srv run x`.
+    """
+    name, *rest = words
+    early: list[str] = []
+    if name != launcher.words[0]:
+        return None
+    own = [*launcher.words[1:]]
+    while own and launcher.words[0] == "uv" and rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        early.append(option)
+        if option in launcher.takes_value and rest:
+            early.append(rest.pop(0))
+    if rest[: len(own)] != own:
+        return None
+    return (*early, *rest[len(own) :])
+
+
+class _Options(Struct):
+    """The options of a launcher as they are read."""
+
+    packages: list[str]
+    beside: list[str]
+    passed_on: list[str]
+    values: dict[str, str]
+    is_plain: bool = True
+    """Whether all others are harmless."""
+
+
+def _options(launcher: _Launcher, args: tuple[str, ...]) -> tuple[_Options, tuple[str, ...]]:
+    """The options of a launcher, and the words behind them."""
+    found = _Options([], [], [], {})
+    place = 0
+    while place < len(args) and args[place].startswith("-"):
+        option, equals, value = args[place].partition("=")
+        place += 1
+        if option == "--":
+            return found, args[place:]
+        takes = launcher.names_package | launcher.adds_package | launcher.takes_value
+        if not equals and option in takes:
+            value = args[place] if place < len(args) else ""
+            place += 1
+        _note(launcher, found, option, value)
+        if option in {"-m", "--module"}:
+            break
+    rest = args[place:]
+    if launcher.is_late:
+        # npm reads options wherever they stand; `--` ends them, and is not passed on.
+        end = rest.index("--") if "--" in rest else len(rest)
+        found.is_plain &= not any(word.startswith("-") for word in rest[:end])
+        rest = (*rest[:end], *rest[end + 1 :])
+    return found, rest
+
+
+def _note(launcher: _Launcher, found: _Options, option: str, value: str) -> None:
+    found.values[option] = value
+    if option in launcher.names_package:
+        found.packages.append(value)
+    elif option in launcher.adds_package:
+        # One option may name several, and a comma may also stand between the bounds of a version.
+        found.beside += re.split(r",\s*(?=[A-Za-z])", value)
+    elif option in launcher.passed_on:
+        found.passed_on += [option, value] if option in launcher.takes_value else [option]
+    elif option not in launcher.harmless:
+        found.is_plain = False
+
+
+def _read(launcher: _Launcher, args: tuple[str, ...]) -> Launched | None:
+    options, rest = _options(launcher, args)
+    if launcher is _UV_RUN:
+        return _uv_run(options, rest)
+    written, program = options.packages, None
+    if written:
+        program, rest = (rest[0] if rest else ""), rest[1:]
+    elif rest:
+        written, rest = [rest[0]], rest[1:]
+    if not written or not written[0]:
+        return None
+    is_npm = launcher.registry == "npm"
+    packages = tuple(
+        [read_package(text, is_npm=is_npm) for text in (*written, *options.beside) if text]
+    )
+    return _of_packages(launcher.registry, packages, program, rest, options)
+
+
+def _of_packages(
+    registry: Registry,
+    packages: tuple[Package, ...],
+    program: str | None,
+    args: tuple[str, ...],
+    options: _Options,
+) -> Launched:
+    fetch = _fetch(registry, packages, tuple(options.passed_on))
+    shown = fetch
+    if registry == "npm" and all(one.is_known for one in packages):
+        shown = ("npm", "install", "-g", *options.passed_on, *[one.written for one in packages])
+    is_named = program is None or _PROGRAM.fullmatch(program) is not None
+    return Launched(
+        registry=registry,
+        packages=packages,
+        program=program,
+        args=args,
+        fetch=fetch,
+        install=shlex.join(shown),
+        is_replaceable=options.is_plain and is_named and not any(one.is_odd for one in packages),
+    )
+
+
+def _fetch(
+    registry: Registry, packages: tuple[Package, ...], passed_on: tuple[str, ...]
+) -> tuple[str, ...]:
+    if registry == "npm":
+        # Into the cache of npx, by these very words; nothing of the packages runs.
+        named = [f"--package={one.written}" for one in packages]
+        return ("npx", "--yes", *passed_on, *named, "--", "true")
+    first, *others = packages
+    if registry == "pipx":
+        beside = [word for one in others for word in ("--preinstall", one.written)]
+        return ("pipx", "install", *passed_on, *beside, python_requirement(first))
+    beside = [word for one in others for word in ("--with", one.written)]
+    return ("uv", "tool", "install", *passed_on, *beside, python_requirement(first))
+
+
+def _uv_run(options: _Options, rest: tuple[str, ...]) -> Launched | None:
+    """The reading of `uv run`, which runs a program, a module or a script."""
+    module = options.values.get("--module") or options.values.get("-m")
+    if module:
+        rest = ("python", "-m", module, *rest)
+    elif rest and rest[0].endswith(".py"):
+        rest = ("python", *rest)
+    if not rest or rest[0] == "-" or {"-s", "--script", "--gui-script"} & options.values.keys():
+        return None
+    chdir = options.values.get("--directory")
+    project = options.values.get("--project") or chdir
+    packages = [read_package(text, is_npm=False) for text in options.beside if text]
+    # uv has one environment for all of them; the one that the program is called after leads.
+    packages.sort(key=lambda one: normalized(one.name) != normalized(module or rest[0]))
+    has_no_project = "--no-project" in options.values
+    if packages and (project is None or has_no_project):
+        found = _of_packages("uv", tuple(packages), rest[0], rest[1:], options)
+        return replace(found, needs_no_project=not has_no_project, chdir=chdir)
+    if has_no_project:
+        return None
+    fetch = ("uv", "sync", "--directory", project or ".")
+    return Launched(
+        registry="uv",
+        packages=(),
+        program=rest[0],
+        args=rest[1:],
+        project=project or ".",
+        chdir=chdir,
+        fetch=fetch,
+        install=shlex.join(fetch),
+        is_replaceable=options.is_plain
+        and not packages
+        and _PROGRAM.fullmatch(rest[0]) is not None,
+    )
