@@ -1,7 +1,7 @@
 """What decisions cost, how many `decide` makes, what a sandbox and a call through the proxy add.
 
 Everything is measured in one run, and ratios count: absolute times are those of this machine at
-this moment. The last part needs the benchmark of the proxy, which lies beside the project.
+this moment.
 """
 
 import argparse
@@ -24,7 +24,6 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import ListCondition, PathCondition, Policy, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, TextValue
 
-BENCH_PROXY = Path(__file__).resolve().parents[2] / "shared" / "tools" / "bench_proxy.py"
 WORKSPACE = RealPath.from_text("/srv/workspace")
 
 
@@ -225,8 +224,9 @@ def main() -> int:
         choices=("all", "decisions", "escalations", "sandbox", "timeline", "many", "proxy"),
         default="all",
     )
-    parser.add_argument("--fastmcp", help="a Python with fastmcp installed, as a peer")
-    options = parser.parse_args()
+    options, others = parser.parse_known_args()
+    if others and options.part != "proxy":
+        parser.error(f"only the part `proxy` takes {others[0]}")
     if options.part in ("all", "decisions"):
         decisions()
         write()
@@ -241,12 +241,8 @@ def main() -> int:
             subprocess.run([sys.executable, str(script)], check=True)
             write()
     if options.part in ("all", "proxy"):
-        if not BENCH_PROXY.is_file():
-            write("the benchmark of the proxy is not beside the project: left out")
-            return 0
-        extra = ["--fastmcp", options.fastmcp] if options.fastmcp else []
-        command = [sys.executable, str(BENCH_PROXY), "--python", sys.executable, *extra]
-        return subprocess.run(command, check=False).returncode
+        script = Path(__file__).with_name("bench_proxy.py")
+        return subprocess.run([sys.executable, str(script), *others], check=False).returncode
     return 0
 
 

@@ -21,6 +21,8 @@ from typing import Final, TypeAlias
 import pytest
 from _pytest.capture import CaptureManager
 from _pytest.runner import runtestprotocol
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 Files: TypeAlias = deque[list[int]]
 """Of each file, or of several, where the tests stand among all that were collected."""
@@ -65,6 +67,7 @@ class Sharing:
         return True
 
     def _start(self, session: pytest.Session, count: int) -> None:
+        _try_a_property()
         gc.collect()
         gc.freeze()  # a fork that collects would otherwise copy all that is there
         # Each fork has a folder of its own: pytest reads a whole one to make the next in it.
@@ -102,6 +105,12 @@ class Sharing:
             for json in message:
                 report = hook.pytest_report_from_serializable(config=session.config, data=json)
                 hook.pytest_runtest_logreport(report=report)
+
+
+@settings(max_examples=1, database=None)
+@given(st.text())
+def _try_a_property(_: str) -> None:
+    """Let hypothesis read the constants of all that is imported, which each fork would do."""
 
 
 def _files(items: Sequence[pytest.Item]) -> Files:

@@ -34,24 +34,11 @@ def digest_of(line: bytes) -> str:
     return sha256(line).hexdigest()
 
 
-def seal(body: bytes, after: Link) -> tuple[bytes, Link]:
-    """Add the position in the chain to a record.
-
-    Args:
-        body: the record as a compact JSON object, not empty, without `seq` and `prev`.
-        after: the line before it.
-
-    Returns:
-        The line with its newline, and its place.
-    """
-    return seal_all((body,), after)
-
-
-def seal_all(bodies: Sequence[bytes], after: Link) -> tuple[bytes, Link]:
+def seal(bodies: Sequence[bytes], after: Link) -> tuple[bytes, Link]:
     """Add the positions in the chain to records that follow each other.
 
     Args:
-        bodies: as for `seal`.
+        bodies: each a record as a compact JSON object, not empty, without `seq` and `prev`.
         after: the line before the first of them.
 
     Returns:
@@ -61,8 +48,7 @@ def seal_all(bodies: Sequence[bytes], after: Link) -> tuple[bytes, Link]:
     lines: list[bytes] = []
     for body in bodies:
         seq += 1
-        line = b'%b,"seq":%d,"prev":"%b"}' % (body[:-1], seq, digest.encode())
-        digest = sha256(line).hexdigest()
+        line = b'%b,"seq":%d,"prev":"%b"}\n' % (body[:-1], seq, digest.encode())
+        digest = sha256(line[:-1]).hexdigest()
         lines.append(line)
-    lines.append(b"")
-    return b"\n".join(lines), Link(seq, digest)
+    return b"".join(lines), Link(seq, digest)

@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.audit.chain import seal_all
+from ironcurtain_proxy.audit.chain import seal
 from ironcurtain_proxy.audit.denials import SECONDS, Denials, is_denial
 from ironcurtain_proxy.audit.records import RecordEncoder, summarize
 from ironcurtain_proxy.audit.recovery import OpenedLog, open_log
@@ -272,7 +272,7 @@ class AuditLog:
         return self._hand_over(data)
 
     def _sealed(self, bodies: list[bytes]) -> bytes:
-        data, self._last = seal_all(bodies, self._last)
+        data, self._last = seal(bodies, self._last)
         return data
 
     def _hand_over(self, data: bytes) -> Group | None:

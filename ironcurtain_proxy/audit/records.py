@@ -296,7 +296,7 @@ def summarize(result: ToolResult) -> ResultSummary:
         status="success" if error is None else "error",
         error=error,
         size=None if raw is None else len(raw),
-        sha256=None if raw is None else sha256(raw).hexdigest(),
+        sha256=None if raw is None else result.digest or sha256(raw).hexdigest(),
     )
 
 

@@ -26,15 +26,15 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.jsonrpc.answers import Answers
 from ironcurtain_proxy.jsonrpc.codec import (
-    LONG_TEXT,
     Malformed,
     MessageId,
     decode,
     encode,
-    encode_value,
+    encode_result,
     message_id,
     recover_id,
 )
+from ironcurtain_proxy.jsonrpc.guessed_digests import GuessedDigest, guess_digest
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.jsonrpc.wire import (
     STREAM_ENDED,
@@ -271,10 +271,11 @@ class Connection:
         """Handle a line if it answers a request; `run` handles all others."""
         if b'"method"' in line[:_HEAD] or not self._listeners.capacity.fits(len(line)):
             return False
+        guess = guess_digest(line)
         message = decode(line)
         if isinstance(message, Malformed) or "method" in message:
             return False
-        self._settle(message, len(line))
+        self._settle(message, len(line), guess)
         return True
 
     async def _take(self, line: bytes | Oversize | Lost | StreamEnded) -> None:
@@ -288,6 +289,7 @@ class Connection:
             await self._pass_on(STREAM_ENDED, {}, 0)
             return
         await self._listeners.capacity.wait(len(line))
+        guess = guess_digest(line)
         message = decode(line)
         if isinstance(message, Malformed):
             self._dropped.note(f"dropped a line that is {message.reason}", line)
@@ -295,7 +297,7 @@ class Connection:
         elif "method" in message:
             await self._take_from_server(message, len(line))
         else:
-            self._settle(message, len(line))
+            self._settle(message, len(line), guess)
 
     def _take_oversize(self, line: Oversize) -> None:
         self._dropped.note(f"dropped a line of {line.size} bytes", line.head)
@@ -309,7 +311,7 @@ class Connection:
         if isinstance(request_id, int):
             self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
 
-    def _settle(self, message: Mapping[str, Json], size: int) -> None:
+    def _settle(self, message: Mapping[str, Json], size: int, guess: GuessedDigest | None) -> None:
         request_id = message.get("id")
         if type(request_id) is not int or request_id not in self._answers:
             self._dropped.note("dropped an answer that nobody waits for")
@@ -317,8 +319,9 @@ class Connection:
         result, error = message.get("result"), message.get("error")
         capacity = self._listeners.capacity
         if isinstance(result, dict) and error is None:
-            is_long = size >= LONG_TEXT and _has_long_text(result)
-            answer = ToolResult(result=result, written=encode_value(result, has_long_text=is_long))
+            written = encode_result(result, size)
+            digest = None if guess is None or written is None else guess.of(written)
+            answer = ToolResult(result=result, written=written, digest=digest)
             self._answers.settle(request_id, capacity.note(answer, size))
         elif isinstance(error, dict) and result is None:
             self._answers.settle(request_id, capacity.note(ToolResult(error=error), size))
@@ -391,13 +394,6 @@ class Connection:
             self._dropped.note("a request was not answered: the server does not read")
         elif request_id is not None:
             self._writer.write(line)
-
-
-def _has_long_text(result: Mapping[str, Json]) -> bool:
-    blocks = result.get("content")
-    first = blocks[0] if isinstance(blocks, list) and blocks else None
-    text = first.get("text", first.get("data")) if isinstance(first, dict) else None
-    return isinstance(text, str) and len(text) >= LONG_TEXT
 
 
 def _token_key(params: Mapping[str, Json]) -> _TokenKey | None:

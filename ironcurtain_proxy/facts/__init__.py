@@ -6,7 +6,8 @@
 - `deep`, `unknown_tools`: members of objects, and texts that are read by their form.
 - `operations`, `server_questions`, `naming`: operations other than tool calls, and the
   agent's names of prompts and resources.
-- `git`, `git_process`, `remotes`, `repositories`, `branches`: repositories and their remotes.
+- `git`, `git_process`, `git_credentials`, `remotes`, `repositories`, `branches`: repositories and
+  their remotes.
 - `commands`: the shell command of a call, and where it runs.
 - `meanings`, `entries`, `pushes`: the files and remotes that give a command its meaning.
 - `hosts`: the hosts that a command is known to reach.

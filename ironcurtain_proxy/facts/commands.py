@@ -16,6 +16,7 @@ from msgspec import Struct, field, structs
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.branches import is_worktree, repository_of
 from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.git_credentials import shows_credentials
 from ironcurtain_proxy.facts.meanings import settled
 from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks
 from ironcurtain_proxy.model.command import ParsedCommand
@@ -135,6 +136,9 @@ def _place(facts: Facts, server: str, grounds: CommandContext) -> Place:
         closed=grounds.shown.get(server, ()),
         has_repository=directory is not None and _has_repository(directory, grounds.workspace),
         repository=None if workspace is None else repository_of(workspace),
+        shows_credentials=any(
+            shows_credentials(place) for place in {workspace, directory} if place is not None
+        ),
     )
 
 

@@ -56,7 +56,7 @@ class Front:
 
     async def _answer(self, request: Request) -> Response:
         principal = self._guard.admit(request.headers)
-        if request.url.path != PATH:
+        if request.scope["path"] != PATH:  # `request.url` would put the whole address together
             raise RefusalError(404, f"there is nothing here but {PATH}")
         if request.method not in _METHODS:
             allowed = ", ".join(_METHODS)

@@ -3,6 +3,7 @@
 Knows JSON-RPC, and of methods only what says where a message goes; the proxy behind it decides.
 """
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,9 @@ OWN: Final = "0"
 
 _FINISHED: Final = 16
 """Streams that are kept after their last message, because a connection may have broken."""
+
+_SHORT: Final = 64 * 1024
+"""Bytes of a message that is handed out before the next one is read, without a turn of its own."""
 
 _UNHEARD: Final = 1 << 20
 """Bytes of messages without a request that are kept for a client that may begin to listen."""
@@ -74,7 +78,8 @@ class AgentSession:
         self.process = process
         self.version = ""
         """The agreed version of the protocol; empty: none yet."""
-        self.used_at = anyio.current_time()
+        self.used_at = time.monotonic()
+        """The last request or answer, by the monotonic clock."""
         self.reading_large = anyio.Lock()
         """The lock of the one request whose large body is being read."""
         self._max_waiting = max_waiting
@@ -114,7 +119,7 @@ class AgentSession:
         Raises:
             BrokenPipeError: it has ended.
         """
-        self.used_at = anyio.current_time()
+        self.used_at = time.monotonic()
         await self.process.out.send(line)
 
     def withdraw(self, request_id: MessageId | None) -> None:
@@ -140,6 +145,7 @@ class AgentSession:
 
     async def run(self) -> None:
         """Distribute the proxy's messages until it has ended."""
+        self.process.lines.offer_to(self._hand_out_at_once)
         try:
             while (line := await self.process.lines.receive()) is not None:
                 if isinstance(line, Oversize):
@@ -151,6 +157,13 @@ class AgentSession:
             for request_id in [*self._requests]:
                 self._fail(request_id, _GONE)
             self._own.end()
+
+    def _hand_out_at_once(self, line: bytes) -> bool:
+        """Hand out a short message as it arrives, unless a client is behind. False: `run` does."""
+        if len(line) > _SHORT or self._waiting():
+            return False
+        self._hand_out(line)
+        return True
 
     def _fail(self, request_id: MessageId | None, error: Mapping[str, object]) -> None:
         """Answer a request that gets no answer of the proxy's."""
@@ -210,7 +223,7 @@ class AgentSession:
         if len(self._finished) > _FINISHED:
             gone = next((one for one in self._finished.values() if not one.unsent), None)
             self._finished.pop((gone or next(iter(self._finished.values()))).name)
-        self.used_at = anyio.current_time()
+        self.used_at = time.monotonic()
         return stream
 
     async def _until_it_fits(self) -> None:

@@ -6,6 +6,7 @@ another. Its name is that of its principal and 128 random bits.
 
 import logging
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -119,6 +120,6 @@ class Sessions:
             await session.process.end(patience)
 
     def _forgotten(self) -> list[AgentSession]:
-        now = anyio.current_time()
+        now = time.monotonic()
         every = self._sessions.values()
         return [one for one in every if one.is_idle and now - one.used_at > _IDLE]

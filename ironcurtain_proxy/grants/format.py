@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Final, assert_never
 
 import orjson
-from msgspec import UNSET, UnsetType, ValidationError, convert, to_builtins
+from msgspec import UNSET, ValidationError, convert, to_builtins
 
 from ironcurtain_proxy.grants.book import Remembered
 from ironcurtain_proxy.grants.entry import (
@@ -20,8 +20,8 @@ from ironcurtain_proxy.grants.entry import (
     FamiliesForm,
     FamilyForm,
     FlagForm,
-    GrantEntry,
     HostForm,
+    KeptEntry,
     KeptScope,
     PatternForm,
     ToolForm,
@@ -124,11 +124,11 @@ def can_be_kept(kept: KeptGrant) -> bool:
         return False
 
 
-def _entry(kept: KeptGrant) -> GrantEntry:
+def _entry(kept: KeptGrant) -> KeptEntry:
     grant, last_used = kept.remembered.grant, kept.remembered.last_used
     if grant.expires is None:
         raise TypeError("it ends with its session")
-    return GrantEntry(
+    return KeptEntry(
         id=grant.id,
         scope=kept.scope,
         workspace=None if kept.workspace is None else str(kept.workspace),
@@ -162,12 +162,12 @@ def _pattern_form(pattern: Pattern) -> ToolForm | PatternForm | FamiliesForm:
             return FamiliesForm(
                 **tool,
                 workspace=str(pattern.workspace),
+                repository=UNSET if pattern.repository is None else str(pattern.repository),
                 families=[_family_form(one) for one in pattern.families],
                 phrases=[*pattern.phrases],
                 beside=[
                     FlagForm(argument=f.argument, value=_single(f.value)) for f in pattern.beside
                 ],
-                repository=UNSET if pattern.repository is None else str(pattern.repository),
             )
         case _:
             assert_never(pattern)
@@ -247,7 +247,7 @@ def _kept(value: Json) -> KeptGrant:
     if not isinstance(value, dict) or _digest(value) != value.get("digest"):
         raise _MalformedError("it was changed")
     try:
-        entry = convert({**value, "digest": ""}, GrantEntry)
+        entry = convert({**value, "digest": ""}, KeptEntry)
     except ValidationError as error:
         raise _MalformedError(f"it is not of the form of a grant: {error}") from None
     if (entry.scope == "project") != (entry.workspace is not None):
@@ -267,7 +267,7 @@ def _kept(value: Json) -> KeptGrant:
     return kept
 
 
-def _remembered(entry: GrantEntry) -> Remembered:
+def _remembered(entry: KeptEntry) -> Remembered:
     created, expires = _moment(entry.created_at), _moment(entry.expires_at)
     if expires < created:
         raise _MalformedError("it expires before it was given")
@@ -299,10 +299,10 @@ def _pattern(form: ToolForm) -> GrantPattern | ToolPattern | FamilyPattern:
     return FamilyPattern(
         **tool,
         workspace=_path(form.workspace),
+        repository=_path(form.repository) if form.repository else None,
         families=tuple([_family(one) for one in form.families]),
         phrases=tuple([_line(one) for one in form.phrases]),
         beside=tuple([SameFlag(one.argument, one.value) for one in form.beside]),
-        repository=None if isinstance(form.repository, UnsetType) else _path(form.repository),
     )
 
 

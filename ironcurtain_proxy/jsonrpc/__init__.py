@@ -2,6 +2,7 @@
 
 - `codec`: lines decoded and encoded. `pipes`, `line_writer`, `channels`: lines in and out of
   pipes.
+- `guessed_digests`: digests of long results, beside their reading.
 - `answers`: requests that wait for their answer. `batch`: the lines of one read, handled together.
 - `wire`: the interface between a conversation and its connection.
 """

@@ -77,6 +77,16 @@ def encode_value(value: Mapping[str, Json], *, has_long_text: bool = False) -> b
         return None
 
 
+def encode_result(result: Mapping[str, Json], size: int) -> bytes | None:
+    """Encode a result as `encode_value` does.
+
+    Args:
+        result: of a call.
+        size: bytes of the line that it came in.
+    """
+    return encode_value(result, has_long_text=size >= LONG_TEXT and _has_long_text(result))
+
+
 def encode(message: Mapping[str, object]) -> bytes:
     """Encode one message as one line, with its newline.
 
@@ -114,6 +124,13 @@ def message_id(value: object) -> MessageId | None:
     if isinstance(value, str):
         return value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _has_long_text(result: Mapping[str, Json]) -> bool:
+    blocks = result.get("content")
+    first = blocks[0] if isinstance(blocks, list) and blocks else None
+    text = first.get("text", first.get("data")) if isinstance(first, dict) else None
+    return isinstance(text, str) and len(text) >= LONG_TEXT
 
 
 def _encode_slowly(message: Mapping[str, object]) -> bytes:

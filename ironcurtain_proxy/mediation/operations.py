@@ -17,7 +17,7 @@ from ironcurtain_proxy.mediation.session import Session
 from ironcurtain_proxy.model.asked import asked_of, named_by
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Ground
-from ironcurtain_proxy.model.grounds import SUBSCRIBED_TO_TOO_MUCH, held_part
+from ironcurtain_proxy.model.grounds import NOT_AVAILABLE, SUBSCRIBED_TO_TOO_MUCH, held_part
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import (
     ListKind,
@@ -28,7 +28,7 @@ from ironcurtain_proxy.model.operation import (
     label,
 )
 from ironcurtain_proxy.model.pinning import Section
-from ironcurtain_proxy.model.reply import Answered, Reply
+from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener
 
@@ -130,6 +130,9 @@ class Operations:
         """Wait for the server; the mediator carries the operation unless its part is held."""
         if asked.server != _NOBODY:
             await self.lists.until_started(asked.server)
+        if await self._is_hidden(asked):
+            reply = await self.session.mediator.carry(case, on_progress)
+            return _as_not_available(reply) if isinstance(reply, Refused) else reply
         if (held := await self._held(asked)) is not None:
             return await self.session.journal.refuse(case, "arguments", held)
         if asked.method == "resources/subscribe" and len(self._subscribed) >= _MOST_SUBSCRIBED:
@@ -184,6 +187,15 @@ class Operations:
             self._hold(asked.server, kind, entries)
         why = pins.held(asked.server, section, name)
         return None if why is None else held_part(section[:-1], why)
+
+    async def _is_hidden(self, asked: ParsedRequest) -> bool:
+        """Whether a request is about a prompt or template that no list shows, if there is one.
+
+        The policy alone says so: neither the words nor the time of a denial may tell whether a
+        server has it, also where it is held or annotated.
+        """
+        kind, name = _pinned_name(asked)
+        return kind is not None and not await self._could_be_allowed(asked.server, kind, name)
 
     def updated(self, server: str, params: Mapping[str, Json]) -> Mapping[str, Json] | None:
         """The news of a resource for the agent; None: it has not subscribed to it."""
@@ -259,6 +271,12 @@ def _pinned_name(asked: ParsedRequest) -> tuple[ListKind | None, str]:
 def _object(params: Mapping[str, Json], key: str) -> Mapping[str, Json]:
     found = params.get(key)
     return found if isinstance(found, dict) else {}
+
+
+def _as_not_available(refused: Refused) -> Refused:
+    """One answer to all denials; other refusals, such as of a full log, say what they are."""
+    is_denial = refused.by in {"policy", "arguments"}
+    return Refused(by="arguments", ground=NOT_AVAILABLE) if is_denial else refused
 
 
 def _renamed(reply: Answered, result: ToolResult) -> Answered:

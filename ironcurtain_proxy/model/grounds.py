@@ -33,6 +33,14 @@ SUBSCRIBED_TO_TOO_MUCH: Final = Ground(
 )
 
 
+NOT_AVAILABLE: Final = Ground(
+    "not-available",
+    "There is nothing of this name that may be used here. Tell the user: where the server has it, "
+    "the operator can annotate and allow it",
+)
+"""The answer for a prompt or template that is not listed, whether or not its server has it. The
+record has the ground of the denial."""
+
 HELD_RULE: Final = "pinned"
 HELD_ADVICE: Final = (
     "Nothing was done. Do not retry: tell the user that the server's description of it changed, "

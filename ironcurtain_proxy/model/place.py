@@ -35,6 +35,8 @@ class Place:
     repository: str | None = None
     """The `.git` directory that the workspace shares with the other worktrees of its repository;
     None: not known."""
+    shows_credentials: bool = False
+    """git's configuration there holds a password or a token, which `git remote -v` shows."""
     strays: tuple[str, ...] = ()
     """Paths of the workspace that a link leads out of the workspace."""
 

@@ -89,6 +89,8 @@ class ToolResult(Struct, frozen=True, weakref=True):
     written: bytes | None = None
     """The compact JSON of the result, written once for the digest and the agent; None: it is not
     written yet."""
+    digest: str | None = None
+    """SHA-256 of `written` in hexadecimal; None: it is not known yet."""
 
     def with_result(self, result: Mapping[str, Json], refused_host: str) -> "ToolResult":
         """A copy with another result, whose JSON is not written yet."""

@@ -11,6 +11,9 @@ but not a pair of them, and one of a pair of datagram sockets reaches the log an
 listens. Pairs of streams are connected for good. The pairs have a filter of their own, for the
 server alone: the relays of srt, which bring it to the allowed hosts, need such a pair.
 
+One call that sets blocks aside for a file could fill a disk at once, before anybody has looked how
+much is left. So it is refused as by a file system without it: programs write instead.
+
 What the processor would run under other numbers (32-bit programs) is refused altogether.
 """
 
@@ -32,6 +35,10 @@ _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000
 _KIND, _DATAGRAM, _RAW = 0xF, 2, 3
 """The kinds of a socket, without its flags. A raw unix socket is one for datagrams."""
+_RELEASES: Final = 0x02 | 0x08
+"""FALLOC_FL_PUNCH_HOLE, FALLOC_FL_COLLAPSE_RANGE: they take blocks from a file, and add none."""
+_RESERVES: Final = (0x40305828, 0x4030582A, 0x40305839)
+"""FS_IOC_RESVSP, FS_IOC_RESVSP64, FS_IOC_ZERO_RANGE: the older way to the same."""
 _X32: Final = 0x40000000
 """The first number of another calling convention of an x86-64 kernel."""
 
@@ -49,6 +56,10 @@ class _Machine(Struct, frozen=True, kw_only=True):
     """`add_key`, `request_key`, `keyctl`."""
     pair: int
     """`socketpair`."""
+    allocates: int
+    """`fallocate`."""
+    controls: int
+    """`ioctl`."""
 
 
 _UNSEEN: Final[Mapping[int, int]] = {437: errno.ENOSYS, 425: errno.ENOSYS}
@@ -62,6 +73,8 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
         attributes=(188, 189, 190, 463),
         keys=(248, 249, 250),
         pair=53,
+        allocates=285,
+        controls=16,
     ),
     "aarch64": _Machine(
         arch=0xC00000B7,
@@ -71,6 +84,8 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
         attributes=(5, 6, 7, 463),
         keys=(217, 218, 219),
         pair=199,
+        allocates=47,
+        controls=29,
     ),
 }
 
@@ -97,6 +112,18 @@ def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
         program += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
     for number in known.attributes if is_root else ():
         program += [(_EQUAL, 0, 1, number), _refuse(errno.EOPNOTSUPP)]
+    program += [
+        (_EQUAL, 0, 4, known.allocates),
+        (_LOAD, 0, 0, _argument(1)),
+        (_HAS, 1, 0, _RELEASES),
+        _refuse(errno.EOPNOTSUPP),
+        (_END, 0, 0, _ALLOW),
+        (_EQUAL, 0, len(_RESERVES) + 3, known.controls),
+        (_LOAD, 0, 0, _argument(1)),
+        *[(_EQUAL, left, 0, one) for left, one in zip((3, 2, 1), _RESERVES, strict=True)],
+        (_END, 0, 0, _ALLOW),
+        _refuse(errno.EOPNOTSUPP),
+    ]
     for number, place in known.modes.items():
         program += [(_EQUAL, 0, 4, number), *_mode(place)]
     for number, place in known.opens.items():

@@ -14,7 +14,7 @@ from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.effects import CommandEffect
 from ironcurtain_proxy.shell.family_table import Task, hoisted, task_of
 from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_outward
-from ironcurtain_proxy.shell.secrets import names_a_secret
+from ironcurtain_proxy.shell.secrets import names_a_secret, shows_git_configuration
 from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
 
 _READS: Final[frozenset[Capability]] = frozenset({"fs.read"})
@@ -51,7 +51,11 @@ def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capabilit
         needed.add(_EGRESS)
     if any(map(_deletes, (*inner, *loose))):
         needed.add(_DELETES)
-    if any(map(_touches_secrets, (*without_messages(inner), *loose))):
+    spoken = (*without_messages(inner), *loose)
+    is_shown = any(part.place.shows_credentials for part in found.parts)
+    if any(map(_touches_secrets, spoken)) or (
+        is_shown and any(shows_git_configuration(_every_word(one)) for one in spoken)
+    ):
         needed.add(_SECRETS)
     return frozenset(needed)
 
@@ -82,9 +86,12 @@ def _deletes(command: SimpleCommand) -> bool:
     )
 
 
+def _every_word(command: SimpleCommand) -> tuple[Word, ...]:
+    return (*command.words, *(one.target for one in command.redirections))
+
+
 def _touches_secrets(command: SimpleCommand) -> bool:
-    named = (*command.words, *(one.target for one in command.redirections))
-    if names_a_secret(named):
+    if names_a_secret(_every_word(command)):
         return True
     if name_of(command) in _DECLARE and _declares(command):
         return False

@@ -35,6 +35,7 @@ from ironcurtain_proxy.shell.reads import (
     why_not_reader,
     why_not_redirect,
 )
+from ironcurtain_proxy.shell.secrets import shows_git_configuration
 from ironcurtain_proxy.shell.wrappers import unwrapped
 
 EffectLevel: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
@@ -222,6 +223,9 @@ def _why_not_read(command: SimpleCommand, place: Place, variables: frozenset[str
     reasons += [
         why_not_assign(one, alone=alone, variables=variables) for one in command.assignments
     ]
+    named = (*command.words, *(one.target for one in command.redirections))
+    if place.shows_credentials and shows_git_configuration(named):
+        reasons.append("git's configuration there holds a password or a token")
     if any(reasons) or alone:
         return next((reason for reason in reasons if reason is not None), None)
     name = _trusted_name(command.words[0])

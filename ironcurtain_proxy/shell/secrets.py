@@ -1,7 +1,7 @@
 """Arguments that name secrets."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.command import Word
@@ -44,6 +44,38 @@ def names_a_secret_file(text: str) -> bool:
         pattern = _GLOB_PART.sub("*", text)
         return _names_one(Word(text=None, pattern=pattern)) or _names_one(Word(text=text))
     return _names_one(Word(text=text))
+
+
+def shows_git_configuration(words: Sequence[Word]) -> bool:
+    """Whether a command shows the configuration of a repository, with the URLs of its remotes.
+
+    Args:
+        words: the whole command.
+    """
+    texts = [word.pattern if word.text is None else word.text for word in words]
+    if any(map(_CONFIGURATION.search, texts)):
+        return True
+    if not texts or texts[0].rpartition("/")[2] != "git":
+        return False
+    rest = texts[1:]
+    at = next((n for n, text in enumerate(rest) if text in {"remote", "config"}), len(rest))
+    match rest[at:]:
+        case ["remote", *more]:
+            return any(text in {"get-url", "show", "--verbose"} or "v" in text[1:2] or "*" in text
+                       for text in more)  # fmt: skip
+        case ["config", *more]:
+            return any(map(_SHOWS.search, more))
+        case _:
+            return False
+
+
+_CONFIGURATION: Final = re.compile(
+    r"(?:^|[/=:@'\"(])\.git/(?:(?:worktrees|modules)/.*)?(?:config(?:\.worktree)?\b|[^/]*\*[^/]*$)",
+    re.IGNORECASE,
+)
+_SHOWS: Final = re.compile(
+    r"^(?:-l|--list|--get-.*|list|.*\*.*)$|url|http|credential|remote", re.IGNORECASE
+)
 
 
 def may_match_a_secret(name: str) -> bool:

@@ -260,8 +260,8 @@ def test_an_error_result_keeps_its_text() -> None:
 
 def test_each_line_names_the_digest_of_the_one_before() -> None:
     """G20."""
-    one, place = seal(b'{"a":1}', GENESIS)
-    two, last = seal(b'{"b":2}', place)
+    one, place = seal((b'{"a":1}',), GENESIS)
+    two, last = seal((b'{"b":2}',), place)
     assert one == b'{"a":1,"seq":1,"prev":"' + b"0" * 64 + b'"}\n'
     assert two == b'{"b":2,"seq":2,"prev":"' + sha256(one[:-1]).hexdigest().encode() + b'"}\n'
     assert last.digest == digest_of(two[:-1])

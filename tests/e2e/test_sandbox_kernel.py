@@ -77,6 +77,42 @@ def test_ordinary_modes_can_be_given(cell: Cell) -> None:
     assert stat.S_IMODE(place.stat().st_mode) == 0o1755
 
 
+ALLOCATES: Final = {
+    "fallocate": "check(libc.fallocate(f, 0, c(0), c(1 << 26)))",
+    "beyond the end": "check(libc.fallocate(f, 1, c(0), c(1 << 26)))",
+    "zeroed": "check(libc.fallocate(f, 0x10, c(0), c(1 << 26)))",
+    "reserved": (
+        "h = struct.pack('hhiqqiI16x', 0, 0, 0, 0, 1 << 26, 0, 0);"
+        "import fcntl; fcntl.ioctl(f, 0x4030582A, h)"
+    ),
+}
+"""Ways to set aside 64 MiB for a file at once."""
+_OF_A_FILE: Final = (
+    "import struct; c = ctypes.c_int64; f = os.open(p, os.O_CREAT | os.O_RDWR, 0o600)\n"
+)
+
+
+@pytest.mark.parametrize("way", ALLOCATES)
+def test_no_call_takes_a_large_part_of_the_disk_at_once(cell: Cell, way: str) -> None:
+    """The disk would be full before anybody has looked how much is left."""
+    installation, agent = cell
+    place = installation.workspace / f"allocated by {way}"
+    code = _AROUND.format(path=str(place), code=_OF_A_FILE + ALLOCATES[way])
+    refused(agent.call("one__run", {"code": code}))
+    assert place.stat().st_blocks == 0
+
+
+def test_programs_that_allocate_write_instead_and_may_make_holes(cell: Cell) -> None:
+    installation, agent = cell
+    place = installation.workspace / "allocated"
+    code = _OF_A_FILE + (
+        "os.posix_fallocate(f, 0, 1 << 20); check(libc.fallocate(f, 3, c(0), c(1 << 19)))"
+    )
+    done(agent.call("one__run", {"code": _AROUND.format(path=str(place), code=code)}))
+    assert place.stat().st_size == 1 << 20
+    assert place.stat().st_blocks * 512 <= 1 << 20
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities in its sandbox")
 def test_no_capabilities_are_given_to_a_file(cell: Cell) -> None:
     installation, agent = cell

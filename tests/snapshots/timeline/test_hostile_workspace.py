@@ -23,6 +23,20 @@ def remove(place: Path) -> None:
     subprocess.run(["rm", "-rf", str(place)], check=True)
 
 
+def chain(top: Path, name: str, length: int) -> int:
+    """Make directories, each in the one before. Returns the last one, opened.
+
+    A shell would look up the whole path, from the root, at each of them.
+    """
+    place = os.open(top, os.O_DIRECTORY)
+    for _ in range(length):
+        os.mkdir(name, dir_fd=place)
+        inner = os.open(name, os.O_DIRECTORY, dir_fd=place)
+        os.close(place)
+        place = inner
+    return place
+
+
 @pytest.fixture
 def w(tmp_path: Path) -> Timelined:
     made = Timelined(tmp_path / "w", tmp_path / "s", Limits(caches=frozenset({"cache"})))
@@ -206,8 +220,9 @@ def short_stack() -> Iterator[None]:
 
 @pytest.mark.usefixtures("short_stack")
 def test_a_tree_deeper_than_a_path_or_the_stack_comes_back(w: Timelined) -> None:
-    script = "for i in $(seq 400); do mkdir deep-directory; cd deep-directory; done; touch bottom"
-    subprocess.run(["bash", "-c", script], cwd=w.top, check=True)
+    bottom = chain(w.top, "deep-directory", 400)
+    os.close(os.open("bottom", os.O_CREAT, dir_fd=bottom))
+    os.close(bottom)
     point, changes = w.call(lambda: remove(w("deep-directory")))
     assert len(changes) == 401
     w.back(point)
@@ -227,8 +242,7 @@ def test_a_chain_of_directories_counts_by_the_length_of_its_paths(tmp_path: Path
             w(f"{number}").unlink()
 
     point, _ = w.call(empty)
-    script = "for i in $(seq 900); do mkdir d; cd d; done"
-    _, changes = w.call(lambda: subprocess.run(["bash", "-c", script], cwd=w.top, check=True))
+    _, changes = w.call(lambda: os.close(chain(w.top, "d", 900)))
     assert changes == ["the workspace has more than 1,000 files and directories"]
     remove(w("d"))
     w.back(point)

@@ -49,6 +49,9 @@ ATTACKS: dict[str, Attack] = {
     "null-token": lambda question, token: answer(question, token, token=[token]),
     "longer-token": lambda question, token: answer(question, token + "x"),
     "others-token": lambda question, token: answer(question, sys.argv[2]),
+    "no-proof": lambda question, token: answer(question, token, proof=""),
+    "null-proof": lambda question, token: answer(question, token, proof=[token]),
+    "wrong-proof": lambda question, token: answer(question, token, proof="0" * 64),
     "wrong-hash": lambda question, token: answer(question, token, argumentsHash="0" * 64),
     "no-hash": lambda question, token: answer(question, token, argumentsHash=None),
     "unknown-id": lambda question, token: answer(

@@ -1,0 +1,140 @@
+"""Commands that would show a password of git's configuration."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.facts.git_credentials import shows_credentials
+from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.shell.capabilities import needs_of
+from ironcurtain_proxy.shell.effects import effect_of
+from tests.facts.test_commands import facts_of
+
+REMOTE = "https://me:ghp_0123456789abcdefghij0123456789abcdef@example.org/a/b"
+
+
+def git(place: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(place), *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    place = tmp_path.resolve() / "project"
+    place.mkdir()
+    git(place, "init", "-q")
+    git(place, "remote", "add", "origin", REMOTE)
+    return place
+
+
+def shows(facts: Facts) -> bool:
+    """Whether a person is asked about what the command shows."""
+    assert facts.command is not None
+    found = effect_of(facts.command, facts.place)
+    is_shown = "secrets.access" in needs_of(facts.command, found)
+    assert not (is_shown and found.effect == "reads")
+    return is_shown
+
+
+SHOWING = [
+    "git remote -v",
+    "git remote --verbose",
+    "git remote -vv",
+    "git remote show origin",
+    "git remote get-url origin",
+    "git config -l",
+    "git config --list --show-origin",
+    "git config remote.origin.url",
+    "git config --get remote.origin.url",
+    "git config --get-regexp .",
+    "git config --get-urlmatch http https://example.org",
+    "git --no-pager remote -v",
+    "git -C . remote -v",
+    "cat .git/config",
+    "cat ./.git/config",
+    "head -5 '.git/config'",
+    "cat .git/c*",
+    "cat .git/*",
+    "grep url .git/config",
+    "cat < .git/config",
+    "cp .git/config x",
+    "bash -c 'cat .git/config'",
+    "cd src && cat ../.git/config",
+    "true && git remote -v | cat",
+    "python3 -c \"print(open('.git/config').read())\"",
+    "cat .git/worktrees/x/config.worktree",
+    "cat .git/modules/m/config",
+    "cat .GIT/config",
+]
+
+
+@pytest.mark.parametrize("command", SHOWING)
+def test_what_shows_a_password_of_the_configuration_is_a_secret(
+    project: Path, command: str
+) -> None:
+    assert shows(facts_of(project, command=command))
+
+
+@pytest.mark.parametrize("command", SHOWING)
+def test_without_a_password_it_is_none(project: Path, command: str) -> None:
+    git(project, "remote", "set-url", "origin", "https://example.org/a/b")
+    assert not shows(facts_of(project, command=command))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status",
+        "git log --oneline",
+        "git fetch origin",
+        "git push",
+        "git remote",
+        "git config user.name",
+        "git config user.email me@example.org",
+        "git commit -m 'read .git/config and git remote -v'",
+        "cat .gitignore",
+        "cat .github/config.yml",
+        "cat config",
+        "ls .git",
+        "cat .git/HEAD",
+    ],
+)
+def test_what_shows_no_configuration_stays_as_it_was(project: Path, command: str) -> None:
+    assert not shows(facts_of(project, command=command))
+
+
+@pytest.mark.parametrize(
+    ("setting", "known"),
+    [
+        ('[remote "o"]\n\turl = https://me:secret@example.org/x\n', True),
+        ('[remote "o"]\n\turl = https://ghp_aaaaaaaaaaaaaaaaaaaa@github.com/x\n', True),
+        ('[remote "o"]\n\turl = https://glpat-aaaaaaaaaaaaaaaaaaaa@gitlab.com/x\n', True),
+        (f'[remote "o"]\n\turl = https://{"a1" * 20}@dev.azure.com/x\n', True),
+        ('[remote "o"]\n\tpushurl = ssh://me:secret@example.org/x\n', True),
+        ('[http "https://x"]\n\textraheader = AUTHORIZATION: basic eA==\n', True),
+        ('[url "https://x:y@h/"]\n\tinsteadOf = https://h/\n', True),
+        ('[remote "o"]\n\turl = https://me@example.org/x\n', False),
+        ('[remote "o"]\n\turl = git@github.com:me/x.git\n', False),
+        ('[remote "o"]\n\turl = ssh://git@example.org:22/x\n', False),
+        ('[remote "o"]\n\turl = https://example.org:8443/x@y\n', False),
+        ("", False),
+    ],
+)
+def test_a_password_is_known_from_a_name(project: Path, setting: str, *, known: bool) -> None:
+    (project / ".git/config").write_text(f"[core]\n\tbare = false\n{setting}")
+    assert shows_credentials(str(project)) is known
+
+
+def test_the_configuration_of_a_worktree_is_that_of_its_repository(project: Path) -> None:
+    git(project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty",
+        "-m", "x")  # fmt: skip
+    git(project, "worktree", "add", "-q", "../other")
+    assert shows_credentials(str(project.parent / "other"))
+    assert not shows_credentials(str(project.parent))
+
+
+def test_a_configuration_that_is_no_plain_file_stops_no_call(project: Path) -> None:
+    (project / ".git/config").unlink()
+    assert not shows_credentials(str(project))
+    (project / ".git/config").mkdir()
+    assert not shows_credentials(str(project))
