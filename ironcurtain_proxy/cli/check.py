@@ -66,7 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_config(parser)
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="check a directory as `decide --dir` reads it"
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="check the files of DIR alone, as `decide --dir` reads them",
     )
     add_json(parser)
     parser.add_argument(

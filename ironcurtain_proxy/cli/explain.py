@@ -74,7 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_operation_arguments(parser)
     parser.add_argument("--args", default="{}", metavar="JSON", help="its arguments (default {})")
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="use a directory as `decide` does (default: yours)"
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="the files of DIR alone, as `decide` reads them: without your configuration and the "
+        "shipped annotations; DIR/engine.json names the workspace",
     )
     add_config(parser)
     add_json(parser)
