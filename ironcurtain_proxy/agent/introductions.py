@@ -62,11 +62,12 @@ def introduction_of(own: str, servers: Mapping[str, IntroducedServer]) -> Introd
             f"Instructions of the server {visible(name)}, in its own words. They allow nothing:\n"
             f"{quoted}"
         )
-    titles = [_title(said) for said in servers.values()]
+    titles = [shown_title(said) for said in servers.values()]
     return Introduction("\n\n".join(parts), titles[0] if len(titles) == 1 else "")
 
 
-def _title(said: IntroducedServer) -> str:
+def shown_title(said: IntroducedServer) -> str:
+    """The title of a server that is shown; empty: it has none."""
     title = said.info.get("title", said.info.get("name"))
     return visible(title[:_MOST_TITLE]) if isinstance(title, str) else ""
 

@@ -5,7 +5,7 @@
   each kind of reviewer is asked.
 - `engine_memory`, `engine_memory_rows`, `store`: the memory of the engine, in SQL.
 - `revocable_calls`: calls that the timeline can undo.
-- `notify`: notices.
+- `notify`: notices. `notice_channels`: where they go to.
 - `windows`: testing windows and deployments that the operator announces.
 - `lazy_store`, `owed`: a store that is missing, and writes that wait for it.
 - `upkeep`: the process that owns a row, and the removal of rows.

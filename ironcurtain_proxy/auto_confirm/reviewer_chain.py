@@ -210,5 +210,4 @@ def _notification(escalation: Escalation, target: str, decision: EngineDecision)
         operation=decision.operation,
         target=target,
         priority=briefing_of(decision).priority,
-        alert=decision.alert,
     )

@@ -126,8 +126,8 @@ def _list(chosen: Sequence[ServerPins], *, as_json: bool) -> None:
 
 
 def _counted(section: Section, number: int) -> str:
-    """The number of parts: `1 tool`, `2 tools`; a server's instructions are one text."""
-    if section == "instructions":
+    """The number of parts: `1 tool`, `2 tools`; title and instructions are one text each."""
+    if section in {"title", "instructions"}:
         return section
     return f"{number} {section[:-1] if number == 1 else section}"
 

@@ -14,6 +14,7 @@ from ironcurtain_proxy.approval.capabilities import (
     Profile,
     refined,
 )
+from ironcurtain_proxy.config.reading.declared import one_of
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
@@ -63,15 +64,11 @@ def read_capabilities(layers: Layers, names: ToolNames) -> CapabilitySettings:
     _warn_of_names_on_one_side(reader.declared, reader.ruled)
     return CapabilitySettings(
         profile=layers.read("capabilities.profile", lambda spot: _chosen(spot, own), None),
-        isolation_flag=layers.read("capabilities.isolationFlag", _isolation, None),
-        isolation_manifest=layers.read("capabilities.isolation", _isolation, None),
+        isolation_flag=layers.read("capabilities.isolationFlag", one_of(_ISOLATIONS), None),
+        isolation_manifest=layers.read("capabilities.isolation", one_of(_ISOLATIONS), None),
         declarations={name: declaration for name, (declaration, _) in read.items()},
         by_argument={name: rules for name, (_, rules) in read.items() if rules},
     )
-
-
-def _isolation(spot: Spot) -> Isolation:
-    return spot.word(_ISOLATIONS)
 
 
 def _chosen(spot: Spot, own: Mapping[str, Profile]) -> Profile | None:
@@ -110,7 +107,7 @@ class _CapabilityReader:
         return Profile(
             name=name,
             rules=members.read("rules", self._rules, {}),
-            default=members.read("default", lambda spot: spot.word(_DEFAULTS), "approve"),
+            default=members.read("default", one_of(_DEFAULTS), "approve"),
             blocked_tools=frozenset(members.read("blockedTools", listed, ())),
             blocked_programs=frozenset(members.read("blockedPrograms", Spot.texts, ())),
             pre_approved_tools=frozenset(members.read("preApprovedTools", listed, ())),

@@ -95,7 +95,7 @@ def _of_engine(settings: Settings) -> Iterator[tuple[str, Extra]]:
     for spec in config.reviewers:
         if spec.kind == "model":
             yield f'auto_confirm.reviewers: "{spec.name}"', "llm"
-    if config.notifications.kind == "webhook":
+    if any(one.kind == "webhook" for one in config.notifications.channels):
         yield "auto_confirm.notifications: webhook", "http"
 
 

@@ -86,7 +86,7 @@ class FamiliesForm(ToolForm, frozen=True, tag="family"):
     repository: Name | UnsetType = UNSET
 
 
-class KeptEntry(_Form, frozen=True):
+class GrantEntry(_Form, frozen=True):
     """One grant."""
 
     id: Name

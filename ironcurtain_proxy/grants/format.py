@@ -20,8 +20,8 @@ from ironcurtain_proxy.grants.entry import (
     FamiliesForm,
     FamilyForm,
     FlagForm,
+    GrantEntry,
     HostForm,
-    KeptEntry,
     KeptScope,
     PatternForm,
     ToolForm,
@@ -124,11 +124,11 @@ def can_be_kept(kept: KeptGrant) -> bool:
         return False
 
 
-def _entry(kept: KeptGrant) -> KeptEntry:
+def _entry(kept: KeptGrant) -> GrantEntry:
     grant, last_used = kept.remembered.grant, kept.remembered.last_used
     if grant.expires is None:
         raise TypeError("it ends with its session")
-    return KeptEntry(
+    return GrantEntry(
         id=grant.id,
         scope=kept.scope,
         workspace=None if kept.workspace is None else str(kept.workspace),
@@ -247,7 +247,7 @@ def _kept(value: Json) -> KeptGrant:
     if not isinstance(value, dict) or _digest(value) != value.get("digest"):
         raise _MalformedError("it was changed")
     try:
-        entry = convert({**value, "digest": ""}, KeptEntry)
+        entry = convert({**value, "digest": ""}, GrantEntry)
     except ValidationError as error:
         raise _MalformedError(f"it is not of the form of a grant: {error}") from None
     if (entry.scope == "project") != (entry.workspace is not None):
@@ -267,7 +267,7 @@ def _kept(value: Json) -> KeptGrant:
     return kept
 
 
-def _remembered(entry: KeptEntry) -> Remembered:
+def _remembered(entry: GrantEntry) -> Remembered:
     created, expires = _moment(entry.created_at), _moment(entry.expires_at)
     if expires < created:
         raise _MalformedError("it expires before it was given")

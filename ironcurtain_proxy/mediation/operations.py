@@ -162,19 +162,25 @@ class Operations:
     def _hold(
         self, server: str, kind: ListKind, entries: Sequence[Mapping[str, Json]]
     ) -> Mapping[str, str]:
-        """The entries of a list that are held until a person accepts them. No resource is held."""
-        section = _SECTIONS.get(kind)
-        if section is None:
-            return {}
-        named: dict[str, Json] = {str(entry[LISTS[kind][1]]): dict(entry) for entry in entries}
-        return self.session.pins.listed(server, section, named)
+        """The entries of a list that are held until a person accepts them.
+
+        Of a resource only its words are held: a read is decided by its URI.
+        """
+        words = _WORDS if kind == "resources" else None
+        named: dict[str, Json] = {
+            str(entry[LISTS[kind][1]]): {
+                key: value for key, value in entry.items() if words is None or key in words
+            }
+            for entry in entries
+        }
+        return self.session.pins.listed(server, _SECTIONS[kind], named)
 
     async def _held(self, asked: ParsedRequest) -> Ground | None:
         """The reason why a prompt or template is held. Fetches a list that is missing."""
         kind, name = _pinned_name(asked)
-        section = None if kind is None else _SECTIONS.get(kind)
-        if kind is None or section is None or asked.server == _NOBODY:
+        if kind is None or asked.server == _NOBODY:
             return None
+        section = _SECTIONS[kind]
         pins = self.session.pins
         if not pins.is_listed(asked.server, section):
             method, key = LISTS[kind]
@@ -248,10 +254,14 @@ class Operations:
 
 
 _SECTIONS: Final[Mapping[ListKind, Section]] = {
+    "resources": "resources",
     "resourceTemplates": "templates",
     "prompts": "prompts",
 }
-"""The lists that are pinned."""
+"""The pinned parts that a list consists of."""
+
+_WORDS: Final = frozenset({"name", "title", "description", "icons"})
+"""The words about a resource; its type, its size and what changes with it are data."""
 
 
 def _pinned_name(asked: ParsedRequest) -> tuple[ListKind | None, str]:

@@ -2,8 +2,11 @@
 
 from typing import Final, Literal, TypeAlias, get_args
 
-Section: TypeAlias = Literal["instructions", "tools", "prompts", "templates", "views"]
-"""A part of a server's description of itself; `views` is the HTML of MCP Apps."""
+Section: TypeAlias = Literal[
+    "title", "instructions", "tools", "prompts", "templates", "resources", "views"
+]
+"""A part of a server's description of itself; `resources` is what their list says of them, and
+`views` is the HTML of MCP Apps."""
 SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 
 PinMode: TypeAlias = Literal["on", "warn", "off"]

@@ -16,14 +16,24 @@ import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which 
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode, Section
-from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Parts, PinnedPart, ServerPins
+from ironcurtain_proxy.pins.pinned import (
+    INSTRUCTIONS,
+    MOST_NOTED,
+    TITLE,
+    Parts,
+    PinnedPart,
+    ServerPins,
+    new_data,
+)
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore, StoredPins
 from ironcurtain_proxy.ports import HeldParts
@@ -87,6 +97,10 @@ class PinBook:
         """Whether a server's instructions may be passed on."""
         return not self.listed(server, "instructions", {INSTRUCTIONS: text})
 
+    def title(self, server: str, text: str) -> bool:
+        """Whether a server's title may be passed on."""
+        return not self.listed(server, "title", {TITLE: text})
+
     def changed_servers(self) -> tuple[str, ...]:
         """The servers with held parts whose files have changed since they were read."""
         names = {server for (server, _), holds in self._holds.items() if holds}
@@ -115,13 +129,16 @@ class PinBook:
         try:
             pins = self._current(server)
             parts = _parts(entries, pins.trusted.get(section, {}), server.workspace)
-            is_first = section not in pins.trusted if is_whole else _unknown(pins, section, parts)
-            if is_first:
+            data = new_data(section, parts, pins.trusted)
+            if _is_first(pins, section) if is_whole else _unknown(pins, section, parts):
                 pins = self._trust(server, section, parts)
+            elif data:
+                pins = self._note(server, section, data, pins)
         except PinsFileError as error:
             self._say(f'server "{server.name}": {error}; `ironcurtain-proxy pins` says more')
             return {} if server.mode == "warn" else dict.fromkeys(entries, _UNUSABLE)
         known = pins.trusted.get(section, {})
+        parts = {name: part for name, part in parts.items() if name in known or name not in data}
         holds = {
             name: _CHANGED if name in known else _NEW
             for name, part in parts.items()
@@ -143,15 +160,32 @@ class PinBook:
         """Trust a section at first sight, unless another proxy has done so a moment ago."""
 
         def first(pins: ServerPins) -> ServerPins:
-            if section in pins.trusted and section != "views":
+            if not _is_first(pins, section) and section != "views":
                 return pins
             return pins.with_first(section, parts)
 
         self._read[server.name] = self.store.update(server.launch, server.name, first)
+        self._warn_of_signs(server, section, parts)
+        return self._read[server.name].pins
+
+    def _note(
+        self, server: PinnedServer, section: Section, data: Parts, pins: ServerPins
+    ) -> ServerPins:
+        """Keep what a server says of new data. Of too much, and on a full disk, nothing is kept."""
+        room = MOST_NOTED - len(pins.trusted[section])
+        kept = dict(islice(data.items(), max(room, 0)))
+        self._warn_of_signs(server, section, kept)
+        with suppress(PinsFileError):
+            if kept:
+                self._read[server.name] = self.store.update(
+                    server.launch, server.name, lambda now: now.with_first(section, kept)
+                )
+        return self._read[server.name].pins
+
+    def _warn_of_signs(self, server: PinnedServer, section: Section, parts: Parts) -> None:
         others = [name for name in self.servers if name != server.name]
         for finding in _findings(parts, others):
             self._say(f'server "{server.name}": {section} {finding}')
-        return self._read[server.name].pins
 
     def _offer(
         self,
@@ -198,6 +232,12 @@ def _parts(
         is_known = name in known and known[name].is_same(raw)
         found[name] = raw if is_known else PinnedPart.of(without_workspace(value, workspace))
     return found
+
+
+def _is_first(pins: ServerPins, section: Section) -> bool:
+    """Whether a section is listed for the first time. Of data the first that is there is meant."""
+    known = pins.trusted.get(section)
+    return known is None or (section == "resources" and not known)
 
 
 def _unknown(pins: ServerPins, section: Section, parts: Mapping[str, PinnedPart]) -> bool:

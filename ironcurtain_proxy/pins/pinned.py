@@ -1,8 +1,8 @@
 """The parts of a server that are pinned, as values.
 
 A part is anything that a server says of itself before it is used: its instructions, a tool, a
-prompt, a template, the HTML of a view. The list of resources is data, which changes as files do; it
-is not pinned, and each read is decided by its URI.
+prompt, a template, the words about a resource in its list, the HTML of a view. Which resources
+there are is data, which changes as files do: a new one of a known scheme is no change.
 """
 
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
@@ -18,10 +18,17 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import Section
 
 INSTRUCTIONS: Final = "instructions"
+TITLE: Final = "title"
 """The name of the one part of its section."""
+
+_VIEW: Final = "ui"
+"""The scheme of what clients show as a part of themselves (MCP Apps). It is no data."""
 
 MOST_KEPT: Final = 64 * 1024
 """Bytes of a part that are kept for comparison; of a larger part only the digest is kept."""
+
+MOST_NOTED: Final = 1000
+"""The most resources of one server whose words are kept."""
 
 MOST_OFFERED: Final = 1000
 """The most offers of one section that are kept, because a server may invent names without end."""
@@ -96,6 +103,27 @@ class ServerPins(Struct, frozen=True, kw_only=True):
                 is_taken = names is None or (section, name) in names
                 (trusted if is_taken else left).setdefault(section, {})[name] = part
         return _replaced(self, trusted=trusted, offered=left)
+
+
+def new_data(section: Section, parts: Parts, trusted: Mapping[Section, Parts]) -> Parts:
+    """The parts that are new and yet no change: resources of a scheme that the server had before.
+
+    Args:
+        section: the section that was listed.
+        parts: all of it.
+        trusted: what was trusted before.
+    """
+    known = trusted.get(section, {})
+    if section != "resources" or not known:
+        return {}
+    schemes = {_scheme(name) for name in (*known, *trusted.get("templates", {}))} - {_VIEW}
+    return {
+        name: part for name, part in parts.items() if name not in known and _scheme(name) in schemes
+    }
+
+
+def _scheme(uri: str) -> str:
+    return uri.partition(":")[0].lower()
 
 
 def _replaced(

@@ -6,6 +6,10 @@ A variable is replaced only where its value is certain: it is defined once in th
 known words, at a place that runs before every use of it, and nothing in the text could define it
 otherwise. A use in a loop stands for a command with each of the values. All other variables stay
 unknown.
+
+In `for f in src/*.py` the variable stands for names of files. `"$f"` as a whole word counts as the
+pattern itself: what may be done with all these files may be done with each. Without quotes a name
+with spaces would become several words, and a name that begins with a dash an option.
 """
 
 import itertools
@@ -50,7 +54,8 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    values: tuple[str, ...]
+    values: tuple[str | Word, ...]
+    """Texts, or patterns of the names of files."""
     start: int
     end: int
     """The place from which on uses count only if the definition always runs."""
@@ -79,7 +84,11 @@ def _definitions(found: Sequence[Located]) -> Mapping[str, _Definition]:
             continue
         (assignment,) = one.command.assignments
         values = one.values or (assignment.value,)
-        texts = [text for value in values for text in _texts(value, one.start, known)]
+        texts = [
+            text
+            for value in values
+            for text in _values(value, one.start, known, is_loop=bool(one.values))
+        ]
         is_certain = (
             counted[assignment.name] == 1
             and None not in texts
@@ -89,6 +98,15 @@ def _definitions(found: Sequence[Located]) -> Mapping[str, _Definition]:
             plain = tuple([text for text in texts if text is not None])
             known[assignment.name] = _Definition(plain, one.start, one.end, one.is_first)
     return {} if counted["IFS"] else known
+
+
+def _values(
+    value: Word, start: int, known: Mapping[str, _Definition], *, is_loop: bool
+) -> tuple[str | Word | None, ...]:
+    """The values that a defining word may have; None: one is not known."""
+    # An assignment keeps the stars; only a loop goes through the files.
+    is_names = is_loop and value.is_glob and value.prefix[:1] not in {"", "-", "~"}
+    return (value,) if is_names else _texts(value, start, known)
 
 
 def _texts(value: Word, start: int, known: Mapping[str, _Definition]) -> tuple[str | None, ...]:
@@ -126,7 +144,7 @@ def _defined(command: SimpleCommand) -> Iterator[str]:
 
 
 def _variants(
-    command: SimpleCommand, known: Mapping[str, tuple[str, ...]]
+    command: SimpleCommand, known: Mapping[str, tuple[str | Word, ...]]
 ) -> Iterator[SimpleCommand]:
     words = [_filled(word, known) for word in command.words]
     targets = [_filled(one.target, known) for one in command.redirections]
@@ -147,15 +165,22 @@ def _variants(
         yield replace(command, words=chosen[: len(words)], redirections=redirections)
 
 
-def _filled(word: Word, known: Mapping[str, tuple[str, ...]]) -> tuple[Word, ...]:
+def _filled(word: Word, known: Mapping[str, tuple[str | Word, ...]]) -> tuple[Word, ...]:
     """The words that a word stands for; itself where a part of it stays unknown."""
     if word.text is not None or not word.template:
         return (word,)
+    pieces = [piece for piece in word.template if piece.is_variable or piece.text]
+    if len(pieces) == 1 and pieces[0].is_variable and not pieces[0].splits:
+        whole = known.get(pieces[0].text, (word,))
+        return tuple([Word(one) if isinstance(one, str) else one for one in whole])
     choices: list[tuple[str, ...]] = []
-    for piece in word.template:
+    for piece in pieces:
         values = known.get(piece.text) if piece.is_variable else (piece.text,)
-        if values is None or (piece.splits and not all(map(_PLAIN.fullmatch, values))):
+        texts = [one for one in values or () if isinstance(one, str)]
+        if values is None or len(texts) < len(values):
             return (word,)
-        choices.append(values)
-    texts = ["".join(parts) for parts in itertools.islice(itertools.product(*choices), _MOST + 1)]
-    return (word,) if len(texts) > _MOST else tuple(map(Word, dict.fromkeys(texts)))
+        if piece.splits and not all(map(_PLAIN.fullmatch, texts)):
+            return (word,)
+        choices.append(tuple(texts))
+    found = ["".join(parts) for parts in itertools.islice(itertools.product(*choices), _MOST + 1)]
+    return (word,) if len(found) > _MOST else tuple(map(Word, dict.fromkeys(found)))

@@ -15,14 +15,7 @@ from ironcurtain_proxy.auto_confirm.engine.context_score import WorkContext
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
-from ironcurtain_proxy.auto_confirm.notify.channels import (
-    CommandChannel,
-    FileChannel,
-    NoticeChannel,
-    NoticeSender,
-    TmuxChannel,
-    WebhookChannel,
-)
+from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notifier import ApprovalTally, Notifier, Summaries
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, SessionSituation
 from ironcurtain_proxy.auto_confirm.reviewer_chain import (
@@ -43,7 +36,6 @@ from ironcurtain_proxy.auto_confirm.running_engine import AbandonedReviewers, En
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.config.auto_confirm.model_access import model_access
-from ironcurtain_proxy.config.auto_confirm.notification_settings import NotificationSettings
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
 from ironcurtain_proxy.config.auto_confirm.settings import PROVIDER_VARIABLE, AutoConfirmConfig
 from ironcurtain_proxy.config.reading.operator_paths import real
@@ -92,7 +84,7 @@ def assemble_engine(
         keep=timedelta(days=config.keep_days) if config.keep_days else None,
     )
     notifier = Notifier(
-        channels=_channels(config.notifications),
+        channels=config.notifications.channels,
         transport=NoticeSender(around.environ),
         summaries=_summaries(config, clock),
     )
@@ -287,17 +279,3 @@ def _summaries(config: AutoConfirmConfig, clock: Clock) -> Summaries | None:
         return None
     target = config.engine.escalation_targets.high_risk
     return Summaries(ApprovalTally(target=target, clock=clock), minutes * 60.0)
-
-
-def _channels(said: NotificationSettings) -> tuple[NoticeChannel, ...]:
-    match said.kind:
-        case "none":
-            return ()
-        case "command":
-            return (CommandChannel(argv=said.command),)
-        case "webhook":
-            return (WebhookChannel(url=said.url),)
-        case "file":
-            return () if said.file is None else (FileChannel(path=said.file),)
-        case "tmux":
-            return (TmuxChannel(target=said.target),)

@@ -7,7 +7,7 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.agent.introductions import Introduction, introduction_of
+from ironcurtain_proxy.agent.introductions import Introduction, introduction_of, shown_title
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.greeting import ServerDescription
 from ironcurtain_proxy.facts.fingerprint import pin_digest
@@ -57,6 +57,8 @@ def pinned_introductions(
     notes: list[str] = []
     for name, said in servers.items():
         has_started = bool(said.info or said.capabilities)
+        if has_started and not pins.title(name, shown_title(said)):
+            said = ServerDescription(said.capabilities, said.instructions)  # noqa: PLW2901
         if has_started and not pins.instructions(name, said.instructions):
             notes.append(
                 f"The instructions of the server {name} changed and are left out until the "

@@ -11,7 +11,7 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, Briefing, PassedOn
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.notify.channels import FileChannel
+from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notification
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, OnStep, ReviewerChain, Seat, Step
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
@@ -251,9 +251,9 @@ async def test_a_step_that_cannot_be_written_stops_nobody() -> None:
 async def test_whoever_is_asked_is_told_of_it() -> None:
     table = Table(Scripted(EXPIRED))
     await table.ask(decision=replace(DECISION, action="held", alert=True, risk=95, priority=10))
-    assert [(one.target, one.priority, one.operation, one.alert) for one in table.told] == [
-        ("architect_manager", 10, "delete", True),
-        ("claude_code_high_level", 10, "delete", True),
+    assert [(one.target, one.priority, one.operation) for one in table.told] == [
+        ("architect_manager", 10, "delete"),
+        ("claude_code_high_level", 10, "delete"),
     ]
 
 

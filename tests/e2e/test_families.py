@@ -14,6 +14,7 @@ from tests.e2e.raw_client import Message, RawClient, at, texts
 
 TEXT: Json = {"type": "string"}
 ORIGIN = "https://example.org/me/app.git"
+TREES = "~/workspace and other worktrees of its repository"
 
 
 class Shell:
@@ -113,8 +114,8 @@ def test_an_approved_family_covers_its_kind_and_is_listed_in_words(shell: Shell)
     )
     request = shell.approve("go test ./... && git push origin HEAD")
     assert offered(request)[:3] == [
-        f"`go test` in ~/workspace and {push}",
-        "`go test` in ~/workspace",
+        f"`go test` in {TREES} and {push}",
+        f"`go test` in {TREES}",
         push,
     ]
     assert offered(request)[-1].startswith("exactly this call again")
@@ -123,10 +124,10 @@ def test_an_approved_family_covers_its_kind_and_is_listed_in_words(shell: Shell)
     assert not shell.goes_unasked("go test -exec ./evil ./...")
     assert not shell.goes_unasked("git push origin main")
     found = {str(one["description"]): one for one in shell.listed()}
-    assert found["`go test` in ~/workspace"]["uses"] == 1
+    assert found[f"`go test` in {TREES}"]["uses"] == 1
     said = shell.person.run("grants", "list").stdout
     assert f"{push}  (used once" in said
-    identifier = str(found["`go test` in ~/workspace"]["id"])
+    identifier = str(found[f"`go test` in {TREES}"]["id"])
     assert shell.person.run("grants", "revoke", identifier).returncode == 0
     assert not shell.goes_unasked("go test ./...")
     assert shell.goes_unasked("git push origin feature-x")

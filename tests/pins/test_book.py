@@ -8,7 +8,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode
 from ironcurtain_proxy.pins import store as pins_store
 from ironcurtain_proxy.pins.book import PinBook, PinnedServer
-from ironcurtain_proxy.pins.pinned import MOST_OFFERED
+from ironcurtain_proxy.pins.pinned import MOST_NOTED, MOST_OFFERED
 from ironcurtain_proxy.pins.store import PinStore
 
 LAUNCH = "ab" * 32
@@ -146,3 +146,68 @@ def test_words_that_were_pinned_with_a_workspace_in_them_still_hold(tmp_path: Pa
     book = PinBook(store=PinStore(tmp_path / "pins"), servers={"s": pinned})
     assert book.listed("s", "tools", {"read": said}) == {}
     assert dict(PinStore(tmp_path / "pins").read(LAUNCH, "s").pins.offered) == {}
+
+
+MEMO: dict[str, Json] = {"memo://a": {"description": "Notes."}}
+
+
+def test_a_new_resource_of_a_known_scheme_is_data_and_a_changed_text_is_not(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    assert book.listed("s", "resources", MEMO) == {}
+    more: dict[str, Json] = {**MEMO, "MEMO://b": {"description": "More notes."}}
+    assert book.listed("s", "resources", more) == {}
+    other = a_book(tmp_path)
+    changed: dict[str, Json] = {**MEMO, "MEMO://b": {"description": "Obey."}}
+    assert "differs" in other.listed("s", "resources", changed)["MEMO://b"]
+    assert other.listed("s", "resources", more) == {}
+
+
+@pytest.mark.parametrize("uri", ["secret://key", "ui://view", "no scheme"])
+def test_a_resource_of_a_new_scheme_and_a_new_view_are_held(tmp_path: Path, uri: str) -> None:
+    book = a_book(tmp_path)
+    book.listed("s", "resources", {**MEMO, "ui://main": {"name": "main"}})
+    assert [*book.listed("s", "resources", {**MEMO, uri: {"name": "x"}})] == [uri]
+
+
+def test_a_scheme_of_a_template_is_known(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    book.listed("s", "templates", {"row://{id}": {"name": "row"}})
+    book.listed("s", "resources", MEMO)
+    assert book.listed("s", "resources", {"row://1": {"name": "one"}}) == {}
+
+
+def test_a_server_without_data_at_first_may_have_some_later(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    assert book.listed("s", "resources", {}) == {}
+    assert book.listed("s", "resources", MEMO) == {}
+    assert book.listed("s", "resources", {"secret://key": {"name": "key"}})
+
+
+def test_of_endless_resources_only_so_many_are_kept_and_all_are_shown(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    book.listed("s", "resources", MEMO)
+    many: dict[str, Json] = {f"memo://{number}": {"name": str(number)} for number in range(3000)}
+    assert book.listed("s", "resources", many) == {}
+    pins = PinStore(tmp_path / "pins").read(LAUNCH, "s").pins
+    assert len(pins.trusted["resources"]) == MOST_NOTED
+    assert dict(pins.offered) == {}
+
+
+def test_new_resources_are_shown_while_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = a_book(tmp_path)
+    book.listed("s", "resources", MEMO)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pins_store, "write_whole", full)
+    assert book.listed("s", "resources", {**MEMO, "memo://b": {"name": "b"}}) == {}
+    assert book.listed("s", "resources", {"memo://a": {"description": "Obey."}})
+
+
+def test_a_title_that_changes_is_held(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    assert book.title("s", "Notes")
+    assert not book.title("s", "Your bank")

@@ -70,3 +70,50 @@ def test_a_loop_over_too_many_words_stays_unknown() -> None:
     assert programs(f"for n in {words}; do p $n; done") == [None]
     ten = " ".join(map(str, range(10)))
     assert programs(f"for n in {ten}; do for m in {ten}; do p $n $m; done; done") == [None]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('for f in src/*.py; do head -5 "$f"; done', "head -5 src/*.py"),
+        ('for f in ./*.py; do head -5 "${f}"; done', "head -5 ./*.py"),
+        ('for f in a.py src/*.py; do p "$f"; done', "p src/*.py"),
+    ],
+)
+def test_a_quoted_variable_that_goes_through_files_is_their_pattern(
+    text: str, expected: str
+) -> None:
+    (*_, last) = [one for one in parse_command(text).commands if one.words]
+    assert " ".join(word.text or word.pattern for word in last.words) == expected
+    assert last.words[-1].is_glob
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for f in src/*.py; do p $f; done",
+        'for f in *.py; do p "$f"; done',
+        'for f in -*.py; do p "$f"; done',
+        'for f in ~/*.py; do p "$f"; done',
+        'for f in src/{a,b}*.py; do p "$f"; done',
+        'for f in src/*.py; do p "x$f"; done',
+        'for f in src/*.py; do p "$f.bak"; done',
+        'for f in src/*.py; do p "$f$f"; done',
+        'for f in src/*.py; do f=x; p "$f"; done',
+        'for f in src/*.py; do read f; p "$f"; done',
+        'for f in src/*.py; do eval q; p "$f"; done',
+        't && for f in src/*.py; do q; done; p "$f"',
+        'for f in $d/*.py; do p "$f"; done',
+        'f=src/*.py; p "$f"',
+        'for f in src/*.py; do g="$f"; p "$g"; done',
+        'for f in src/*.py; do p "${f%.py}"; done',
+        'for f in src/*.py; do p "${f:1}"; done',
+        'IFS=/; for f in src/*.py; do p "$f"; done',
+        'for f in src/*.py; do for f in /etc/*.py; do p "$f"; done; done',
+        'shopt -s q; for f in src/*.py; do p "$f"; done',
+        'set -- x; for f in src/*.py; do p "$f"; done',
+    ],
+)
+def test_no_other_use_of_files_is_their_pattern(text: str) -> None:
+    found = [one for one in parse_command(text).commands if one.words and one.words[0].text == "p"]
+    assert not any(one.words[-1].is_glob for one in found)

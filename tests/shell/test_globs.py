@@ -47,3 +47,25 @@ def test_a_link_that_leads_out_ends_reading_by_a_pattern_in_its_directory() -> N
     strayed = replace(PROJECT, strays=(f"{PROJECT.workspace}/src/key.txt",))
     assert effect_of(parse_command("cat src/*.txt"), strayed).effect == "local"
     assert effect_of(parse_command("cat cmd/*.txt"), strayed).effect == "reads"
+
+
+@pytest.mark.parametrize(
+    ("command", "effect"),
+    [
+        ('for f in src/*.go; do echo "== $f"; head -5 "$f"; grep -n x "$f" | wc -l; done', "reads"),
+        ('cd src && for f in ./*.txt; do wc -l "$f"; done', "reads"),
+        ('for f in src/*.go; do cat "$f" > "$f"; done', "local"),
+        ('for f in src/*.go; do cd ..; cat "$f"; done', "local"),
+        ('for f in src/*; do cat "$f"; done', "local"),
+        ('for f in src/.*; do cat "$f"; done', "local"),
+        ('for f in ../*.go; do cat "$f"; done', "local"),
+        ('for f in /etc/*.conf; do cat "$f"; done', "local"),
+        ('for f in src/*.sh; do bash "$f"; done', "local"),
+        ('for f in src/*.txt; do sed -i s/a/b/ "$f"; done', "local"),
+        ('for f in src/*.txt; do "$f"; done', "local"),
+        ('for f in src/*.txt; do grep "$f" x; done', "local"),
+        ('for f in /etc/*.conf; do rm "$f"; done', "beyond"),
+    ],
+)
+def test_a_loop_over_files_does_what_is_done_with_each(command: str, effect: str) -> None:
+    assert effect_of(parse_command(command), PROJECT).effect == effect

@@ -18,7 +18,7 @@ EngineAction: TypeAlias = Literal["approve", "conditional", "escalate", "held"]
 """`conditional`: approved, with every safeguard. `held`: only a reviewer decides."""
 
 EngineCheck: TypeAlias = Literal[
-    "switched-off", "held", "deployment", "pattern", "safety-rule", "risk", "provider",
+    "switched-off", "deployment", "pattern", "safety-rule", "risk", "provider",
     "confidence", "context", "night", "testing", "load", "health", "unknown", "default",
 ]  # fmt: skip
 """The check that decided, in the order of the checks."""

@@ -19,7 +19,6 @@ from ironcurtain_proxy.auto_confirm.engine.decision import (
 )
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.auto_confirm.engine.lifecycle import may_hold
 from ironcurtain_proxy.auto_confirm.engine.matrix import Row
 from ironcurtain_proxy.auto_confirm.engine.risk import (
     HIGH_AT_MOST,
@@ -116,12 +115,6 @@ def decide(found: Assessment) -> EngineDecision:
 
 def _switched_off(found: Assessment) -> _Outcome | None:
     return None if found.settings.enabled else _Outcome("escalate", "Auto-confirm is off")
-
-
-def _too_much_held(found: Assessment) -> _Outcome | None:
-    if may_hold(found.knowledge.held_risks):
-        return None
-    return _Outcome("held", "Session has calls on hold")
 
 
 def _deployment(found: Assessment) -> _Outcome | None:
@@ -221,7 +214,6 @@ def _unknown_operation(found: Assessment) -> _Outcome | None:
 
 CHECKS: Final[tuple[tuple[EngineCheck, _CheckFunction], ...]] = (
     ("switched-off", _switched_off),
-    ("held", _too_much_held),
     ("deployment", _deployment),
     ("pattern", _exact_pattern),
     ("safety-rule", _safety_rule),

@@ -119,5 +119,3 @@ class Knowledge:
     testing: bool = False
     deployment: bool = False
     """The operator said that a testing window, or a deployment, is under way."""
-    held_risks: tuple[Hundredths, ...] = ()
-    """The risk of each call of this session that is held."""

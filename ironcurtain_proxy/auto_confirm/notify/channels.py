@@ -6,24 +6,26 @@ a shell.
 
 import logging
 import os
-import re
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from subprocess import DEVNULL
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final, assert_never
 
 import anyio
 import anyio.to_thread
 import orjson
 
+from ironcurtain_proxy.auto_confirm.notice_channels import (
+    CommandChannel,
+    FileChannel,
+    NoticeChannel,
+    TmuxChannel,
+    WebhookChannel,
+)
 from ironcurtain_proxy.auto_confirm.notify.notices import EngineNotice
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import BASE
-from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.private_files import append_line
 
 if TYPE_CHECKING:
@@ -34,69 +36,6 @@ MAX_FILE: Final = 16 << 20
 
 _DISPLAY_MILLISECONDS: Final = "5000"
 _TMUX_VARIABLES: Final = ("TMUX", "TMUX_TMPDIR")
-_TMUX_TARGET: Final = re.compile(r"[A-Za-z0-9_%@$:.=][A-Za-z0-9_%@$:./=-]{0,99}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandChannel:
-    """Runs a program, with the notice as its last arguments.
-
-    A review: the id and the operation. A summary: `permission_summary`, the number of calls, each
-    operation as `edit=30,read=12`, the highest risk, and since when.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    targets: frozenset[str] = frozenset()
-    """The reviewers whose questions are announced; empty: all reviewers."""
-    kind: Literal["command"] = field(default="command", init=False)
-
-    def __post_init__(self) -> None:
-        if not self.argv or not self.argv[0] or "\0" in "".join(self.argv):
-            raise ConfigurationError("a notification has no command")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookChannel:
-    """Posts JSON."""
-
-    url: str = field(repr=False)
-    """Never logged: to know the address is often enough to post there."""
-    targets: frozenset[str] = frozenset()
-    kind: Literal["webhook"] = field(default="webhook", init=False)
-
-    def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationError("a notification's webhook is not an http or https address")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileChannel:
-    """Appends a JSON line."""
-
-    path: Path
-    targets: frozenset[str] = frozenset()
-    kind: Literal["file"] = field(default="file", init=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmuxChannel:
-    """Shows a message in a status line."""
-
-    target: str
-    """The pane, by its name in tmux."""
-    socket: Path | None = None
-    """The socket of the tmux server; None: its default."""
-    targets: frozenset[str] = frozenset()
-    kind: Literal["tmux"] = field(default="tmux", init=False)
-
-    def __post_init__(self) -> None:
-        if _TMUX_TARGET.fullmatch(self.target) is None:
-            raise ConfigurationError("a notification's tmux target is not a pane's name")
-
-
-NoticeChannel: TypeAlias = CommandChannel | WebhookChannel | FileChannel | TmuxChannel
 
 
 class NoticeSender:

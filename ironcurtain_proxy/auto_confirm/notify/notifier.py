@@ -18,7 +18,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
-from ironcurtain_proxy.auto_confirm.notify.channels import NoticeChannel, NoticeSender
+from ironcurtain_proxy.auto_confirm.notice_channels import NoticeChannel
+from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notices import (
     EngineNotice,
     SummaryNotice,
@@ -89,8 +90,6 @@ class Notification:
     target: str
     """The reviewer, by the operator's name."""
     priority: int
-    alert: bool = False
-    """Whether all channels are notified."""
 
 
 Notify: TypeAlias = Callable[[Notification], None]
@@ -110,18 +109,10 @@ class Summaries:
     wait: Wait = anyio.sleep
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    notice: EngineNotice
-    target: str
-    """The reviewer by the operator's name, as channels know it."""
-    alert: bool
-
-
 @dataclass(slots=True, eq=False)
 class _Queue:
-    send: MemoryObjectSendStream[_Told]
-    receive: MemoryObjectReceiveStream[_Told]
+    send: MemoryObjectSendStream[EngineNotice]
+    receive: MemoryObjectReceiveStream[EngineNotice]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,13 +143,13 @@ class Notifier:
             target=notification.target,
             priority=notification.priority,
         )
-        if not self._put(_Told(notice, notification.target, notification.alert)):
+        if not self._put(notice):
             self.dropped += 1
             _log.debug("a notification is dropped: too many wait")
 
     def lost(self, reviewer: str) -> None:
         """Queue a notice that a reviewer is abandoned. Returns at once; never raises."""
-        if self.channels and not self._put(_Told(lost_notice(reviewer), reviewer, alert=True)):
+        if self.channels and not self._put(lost_notice(reviewer)):
             self.dropped += 1
 
     def approved(self, decision: EngineDecision) -> None:
@@ -166,11 +157,11 @@ class Notifier:
         if self.channels and self.summaries is not None:
             self.summaries.tally.add(decision)
 
-    def _put(self, told: _Told) -> bool:
+    def _put(self, notice: EngineNotice) -> bool:
         if self._queue is None:
             return False
         try:
-            self._queue.send.send_nowait(told)
+            self._queue.send.send_nowait(notice)
         except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             return False
         return True
@@ -180,7 +171,7 @@ class Notifier:
 
         Waiting notices are then dropped; a last summary is sent if that is quick.
         """
-        send, receive = anyio.create_memory_object_stream[_Told](self.at_most)
+        send, receive = anyio.create_memory_object_stream[EngineNotice](self.at_most)
         with send, receive:
             self._queue = _Queue(send, receive)
             try:
@@ -209,20 +200,13 @@ class Notifier:
             return
         tally.clear()
         async with anyio.create_task_group() as tasks:
-            for channel in self._channels_for(tally.target):
+            for channel in self.channels:
                 tasks.start_soon(self._tell, channel, summary)
 
-    async def _work(self, queue: MemoryObjectReceiveStream[_Told]) -> None:
-        async for told in queue:
-            for channel in self._channels_for(told.target, alert=told.alert):
-                await self._tell(channel, told.notice)
-
-    def _channels_for(self, target: str, *, alert: bool = False) -> list[NoticeChannel]:
-        return [
-            channel
-            for channel in self.channels
-            if alert or not channel.targets or target in channel.targets
-        ]
+    async def _work(self, queue: MemoryObjectReceiveStream[EngineNotice]) -> None:
+        async for notice in queue:
+            for channel in self.channels:
+                await self._tell(channel, notice)
 
     async def _tell(self, channel: NoticeChannel, notice: EngineNotice) -> None:
         try:

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, REVIEWER_TYPES, ReviewerSetting
+from ironcurtain_proxy.config.reading.declared import one_of
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.review_settings import read_model_id
@@ -68,7 +69,7 @@ def read_reviewer(layers: Layers, spot: Spot) -> tuple[ReviewerSetting, Reviewer
     name = members.required("name").name()
     if len(name) > _NAME_LENGTH or not name.isprintable():
         spot.error(f"a name has at most {_NAME_LENGTH} visible characters")
-    kind = members.read("kind", _kind, _HUMAN)
+    kind = members.read("kind", one_of(_KINDS), _HUMAN)
     if name == HUMAN and kind != _HUMAN:
         spot.error(f'"{HUMAN}" is the person who is asked by default: choose another name')
     command = members.read("command", lambda inner: inner.each(Spot.name), ())
@@ -78,9 +79,7 @@ def read_reviewer(layers: Layers, spot: Spot) -> tuple[ReviewerSetting, Reviewer
     if kind == "model" and not model:
         spot.error("a model needs a modelId: PROVIDER:MODEL")
     session_type = members.read(
-        "session_type",
-        lambda inner: inner.word(_SESSION_TYPES),
-        REVIEWER_TYPES.get(name, "unknown"),
+        "session_type", one_of(_SESSION_TYPES), REVIEWER_TYPES.get(name, "unknown")
     )
     reviewer = ReviewerSetting(
         name=name,
@@ -109,10 +108,6 @@ def read_reviewer(layers: Layers, spot: Spot) -> tuple[ReviewerSetting, Reviewer
     return reviewer, spec
 
 
-def _kind(spot: Spot) -> ReviewerKind:
-    return spot.word(_KINDS)
-
-
 def _check_kind(members: Members, kind: ReviewerKind) -> None:
     """Check the keys that a kind requires or does not take."""
     for key in ("mailbox", "token_file") if kind == "session" else ():
@@ -128,7 +123,7 @@ def _check_kind(members: Members, kind: ReviewerKind) -> None:
 
 def _spoken(members: Members, kind: ReviewerKind) -> ReviewerProtocol:
     """The protocol of a reviewer, checked against its kind."""
-    protocol = members.read("protocol", lambda inner: inner.word(_PROTOCOLS), _LINES)
+    protocol = members.read("protocol", one_of(_PROTOCOLS), _LINES)
     said, tool = members.get("protocol"), members.get("tool")
     if said is not None and kind != "process":
         said.error(f"is for a process, not for a {kind}")

@@ -20,7 +20,6 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
     EscalationTargets,
     NightAction,
     NightMode,
-    ReviewerSetting,
     RuleAction,
     SafetyRule,
     TimeoutAction,
@@ -31,7 +30,7 @@ from ironcurtain_proxy.config.auto_confirm.notification_settings import (
     read_notifications,
 )
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec, read_reviewer
-from ironcurtain_proxy.config.reading.declared import members_by_key, number, one_of
+from ironcurtain_proxy.config.reading.declared import members_by_key, number, object_of, one_of
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
@@ -63,7 +62,7 @@ def read_context(layers: Layers, spot: Spot) -> RequiredContext:
         "environment": Spot.texts_by_name,
         "provider": Spot.name,
     }
-    return RequiredContext(**members_by_key(spot.object(readers), readers))
+    return object_of(RequiredContext, readers)(spot)
 
 
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
@@ -106,52 +105,41 @@ class AutoConfirmConfig:
 
 
 def read_auto_confirm(layers: Layers) -> AutoConfirmConfig | None:
-    """Read the section; None: it does not exist."""
-    return layers.read("auto_confirm", lambda spot: _SectionReader(layers).config(spot), None)
+    """Read the section; None: it does not exist. Paths are relative to the file that holds them."""
+    return layers.read("auto_confirm", lambda spot: _config(layers, spot), None)
 
 
-class _SectionReader:
-    """Reads the section; paths are relative to the file that holds them."""
-
-    __slots__ = ("_layers",)
-
-    def __init__(self, layers: Layers) -> None:
-        self._layers = layers
-
-    def config(self, spot: Spot) -> AutoConfirmConfig:
-        members = spot.object((*_ENGINE, *_OTHER_KEYS))
-        specs = members.read("reviewers", lambda inner: inner.each(self._reviewer), ())
-        _warn_of_strangers(members, [HUMAN, *[reviewer.name for reviewer, _ in specs]])
-        engine = _made(
-            spot,
-            lambda: AutoConfirmSettings(
-                **members_by_key(members, _ENGINE),
-                reviewers=tuple([reviewer for reviewer, _ in specs]),
-            ),
-            AutoConfirmSettings(),
-        )
-        store = members.get("store")
-        kept = None if store is None else store.object(("url", "keep_days"))
-        return AutoConfirmConfig(
-            engine=engine,
-            session_type=members.read(
-                "session_type", lambda inner: inner.word(_SESSION_TYPES), "worker"
-            ),
-            context=members.read(
-                "context", lambda inner: read_context(self._layers, inner), RequiredContext()
-            ),
-            store_url=None if kept is None else kept.read("url", _store_url, None),
-            keep_days=KEEP_DAYS if kept is None else kept.read("keep_days", _days, KEEP_DAYS),
-            reviewers=tuple([found for _, found in specs]),
-            notifications=members.read(
-                "notifications",
-                lambda inner: read_notifications(self._layers, inner),
-                NotificationSettings(),
-            ),
-        )
-
-    def _reviewer(self, spot: Spot) -> tuple[ReviewerSetting, ReviewerSpec]:
-        return read_reviewer(self._layers, spot)
+def _config(layers: Layers, spot: Spot) -> AutoConfirmConfig:
+    members = spot.object((*_ENGINE, *_OTHER_KEYS))
+    specs = members.read(
+        "reviewers", lambda inner: inner.each(lambda one: read_reviewer(layers, one)), ()
+    )
+    _warn_of_strangers(members, [HUMAN, *[reviewer.name for reviewer, _ in specs]])
+    engine = _made(
+        spot,
+        lambda: AutoConfirmSettings(
+            **members_by_key(members, _ENGINE),
+            reviewers=tuple([reviewer for reviewer, _ in specs]),
+        ),
+        AutoConfirmSettings(),
+    )
+    store = members.get("store")
+    kept = None if store is None else store.object(("url", "keep_days"))
+    return AutoConfirmConfig(
+        engine=engine,
+        session_type=members.read("session_type", one_of(_SESSION_TYPES), "worker"),
+        context=members.read(
+            "context", lambda inner: read_context(layers, inner), RequiredContext()
+        ),
+        store_url=None if kept is None else kept.read("url", _store_url, None),
+        keep_days=KEEP_DAYS if kept is None else kept.read("keep_days", _days, KEEP_DAYS),
+        reviewers=tuple([found for _, found in specs]),
+        notifications=members.read(
+            "notifications",
+            lambda inner: read_notifications(layers, inner),
+            NotificationSettings(),
+        ),
+    )
 
 
 def _warn_of_strangers(members: Members, known: list[str]) -> None:
@@ -173,11 +161,6 @@ def _made(spot: Spot, make: Callable[[], T], standard: T) -> T:
     except ConfigurationError as error:
         spot.error(str(error))
         return standard
-
-
-def _targets(spot: Spot) -> EscalationTargets:
-    readers = {"high_risk": Spot.name, "medium_risk": Spot.name, "low_risk": _nobody}
-    return EscalationTargets(**members_by_key(spot.object(readers), readers))
 
 
 def _nobody(spot: Spot) -> str:
@@ -202,16 +185,6 @@ def _rule(spot: Spot) -> SafetyRule:
         ),
         SafetyRule(pattern="unknown", action="escalate"),
     )
-
-
-def _night(spot: Spot) -> NightMode:
-    readers = {
-        "enabled": Spot.switch,
-        "start_hour": _hour,
-        "end_hour": _hour,
-        "action": one_of(_NIGHT),
-    }
-    return NightMode(**members_by_key(spot.object(readers), readers))
 
 
 def _hour(spot: Spot) -> int:
@@ -249,9 +222,19 @@ def _days(spot: Spot) -> float:
 _ENGINE: Final[Mapping[str, Callable[[Spot], object]]] = {
     "enabled": Spot.switch,
     "intelligent_escalation": Spot.switch,
-    "escalation_targets": _targets,
+    "escalation_targets": object_of(
+        EscalationTargets, {"high_risk": Spot.name, "medium_risk": Spot.name, "low_risk": _nobody}
+    ),
     "safety_rules": lambda spot: spot.each(_rule),
-    "night_mode": _night,
+    "night_mode": object_of(
+        NightMode,
+        {
+            "enabled": Spot.switch,
+            "start_hour": _hour,
+            "end_hour": _hour,
+            "action": one_of(_NIGHT),
+        },
+    ),
     "escalation_timeout_minutes": number(0, 1440),
     "fallback_escalation": Spot.name,
     "load_relief": Spot.switch,

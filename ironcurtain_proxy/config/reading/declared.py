@@ -46,6 +46,13 @@ def members_by_key(
     }
 
 
+def object_of(
+    kind: Callable[..., T], readers: Mapping[str, Callable[[Spot], object]]
+) -> Callable[[Spot], T]:
+    """A reader of an object whose keys are fields of a class, each with its reader."""
+    return lambda spot: kind(**members_by_key(spot.object(readers), readers))
+
+
 def keys_of(kind: type, section: str = "") -> tuple[str, ...]:
     """The keys of all declared fields of a class."""
     return tuple([section + one.metadata["key"] for one in fields(kind) if "key" in one.metadata])

@@ -9,10 +9,11 @@ that want to know the workspace ask with `roots/list`.
 from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
-from typing import Final
+from typing import Any, Final  # noqa: TID251  the values of fields of all types
 
 from msgspec import Struct
 
+from ironcurtain_proxy.config.reading.declared import one_of
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.operator_paths import rooted
 from ironcurtain_proxy.config.reading.problems import Report, shown
@@ -101,12 +102,7 @@ class ServersReader(Struct, frozen=True):
             cwd=self._directory(members.get("cwd")),
             sandbox=None if sandbox is None else _sandbox(sandbox),
             allowed_domains=_allowed_domains(sandbox),
-            stateful=members.read("stateful", Spot.switch, default=False),
-            description=members.read("description", Spot.text, ""),
-            ask=members.read("ask", asking, ()),
-            ask_about_secrets=members.read("arguments", _asks_about_secrets, default=False),
-            pins=members.read("pins", lambda spot: spot.word(PIN_MODES), None),
-            results=members.read("results", _results, ResultRules()),
+            **_common(members),
         )
 
     def _is_left_out(self, spot: Spot) -> bool:
@@ -126,13 +122,8 @@ class ServersReader(Struct, frozen=True):
             command="",
             sandbox=False,
             allowed_domains=members.read("allowedDomains", _domains, ()),
-            stateful=members.read("stateful", Spot.switch, default=False),
-            description=members.read("description", Spot.text, ""),
             remote=read_remote(members),
-            ask=members.read("ask", asking, ()),
-            ask_about_secrets=members.read("arguments", _asks_about_secrets, default=False),
-            pins=members.read("pins", lambda spot: spot.word(PIN_MODES), None),
-            results=members.read("results", _results, ResultRules()),
+            **_common(members),
         )
 
     def _process_text(self, spot: Spot) -> str:
@@ -166,6 +157,18 @@ class ServersReader(Struct, frozen=True):
         if path is None:
             spot.error("must be an absolute path, or begin with ~/")
         return None if path is None else str(path)
+
+
+def _common(members: Members) -> dict[str, Any]:
+    """The fields that every kind of server has."""
+    return {
+        "stateful": members.read("stateful", Spot.switch, default=False),
+        "description": members.read("description", Spot.text, ""),
+        "ask": members.read("ask", asking, ()),
+        "ask_about_secrets": members.read("arguments", _asks_about_secrets, default=False),
+        "pins": members.read("pins", one_of(PIN_MODES), None),
+        "results": members.read("results", _results, ResultRules()),
+    }
 
 
 def asking(spot: Spot) -> tuple[AskKind, ...]:

@@ -351,15 +351,6 @@ def test_no_evidence_approves_an_operation_that_is_not_known() -> None:
     assert decided(guarded, replace(ON, load_relief=True), best).action == "escalate"
 
 
-@pytest.mark.requirement("X-17")
-@pytest.mark.parametrize("held", [(10, 10, 10, 10), (91,)])
-def test_a_session_with_too_much_on_hold_gets_nothing_more(held: tuple[int, ...]) -> None:
-    knowledge = replace(CALM, held_risks=held, patterns=(calls.pattern("read", ".*"),))
-    assert decided(calls.read("/srv/project/a"), ON, knowledge).action == "held"
-    fine = replace(CALM, held_risks=(90, 90, 90))
-    assert decided(calls.read("/srv/project/a"), ON, fine).approves
-
-
 def test_the_checks_are_asked_in_the_document_s_order() -> None:
     order = [name for name, _ in CHECKS]
     seed = ["pattern", "safety-rule", "risk", "confidence", "context", "night", "load"]

@@ -76,7 +76,6 @@ def test_what_is_approvable_is_what_the_matrix_approves() -> None:
         (calls.read("/etc/a"), SICK),
         (calls.read("/home/ann/a"), replace(SICK, health="failing")),
         (calls.read("/srv/project/a"), replace(CALM, deployment=True)),
-        (calls.read("/srv/project/a"), replace(CALM, held_risks=(99,))),
     ],
 )
 def test_silence_approves_nothing_that_is_risky_or_on_hold(

@@ -78,7 +78,6 @@ def knowledge(draw: st.DrawFn) -> Knowledge:
         context_similarity=draw(st.sampled_from((100, 70, 69))),
         testing=draw(st.booleans()),
         deployment=draw(st.integers(0, 9)) == 0,
-        held_risks=draw(st.sampled_from(((), (), (), (30, 30, 30, 30), (95,)))),
     )
 
 

@@ -11,11 +11,8 @@ from pathlib import Path
 
 import anyio
 
-from ironcurtain_proxy.auto_confirm.notify.channels import (
-    CommandChannel,
-    NoticeChannel,
-    NoticeSender,
-)
+from ironcurtain_proxy.auto_confirm.notice_channels import CommandChannel, NoticeChannel
+from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier, Summaries
 from tests.mailbox.mailbox_fixture import until
 

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
-from ironcurtain_proxy.auto_confirm.notify import notifier as notifications
-from ironcurtain_proxy.auto_confirm.notify.channels import (
+from ironcurtain_proxy.auto_confirm.notice_channels import (
     CommandChannel,
     FileChannel,
     TmuxChannel,
     WebhookChannel,
 )
+from ironcurtain_proxy.auto_confirm.notify import notifier as notifications
 from ironcurtain_proxy.auto_confirm.notify.notices import summary_notice
 from ironcurtain_proxy.auto_confirm.notify.notifier import ApprovalTally, Summaries
 from tests.auto_confirm.engine import calls
@@ -165,16 +165,6 @@ async def test_where_nobody_is_told_nothing_is_counted(given: bool) -> None:
     async with notifying(summaries=time.summaries if given else None) as notifier:
         notifier.approved(EDIT)
         assert (time.waits, time.summaries.tally.summary()) == ([], None)
-
-
-@pytest.mark.anyio
-async def test_a_summary_goes_to_its_target_s_channels(tmp_path: Path) -> None:
-    architect = FileChannel(path=tmp_path / "a", targets=frozenset({"architect_manager"}))
-    wrapper = FileChannel(path=tmp_path / "w", targets=frozenset({"wrapper_claude"}))
-    for target in ("architect_manager", "wrapper_claude"):
-        async with notifying(architect, wrapper, summaries=Round(target).summaries) as notifier:
-            notifier.approved(EDIT)
-    assert [len(lines(architect)), len(lines(wrapper))] == [1, 1]
 
 
 # --- how it is carried ---------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.auto_confirm.notify.channels import FileChannel, NoticeSender
+from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
+from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import (
     FILE_NAME,

@@ -190,6 +190,14 @@ def test_a_target_that_is_no_reviewer_is_a_warning(
     [
         ({"notifications": {"kind": "tmux", "target": "-x"}}, "notifications.target: must name"),
         ({"notifications": {"kind": "tmux", "target": "a b"}}, "notifications.target: must name"),
+        ({"notifications": {"kind": "tmux", "target": ""}}, "notifications.target: must not be"),
+        ({"notifications": {"kind": "tmux", "target": "#(id)"}}, "notifications.target: must name"),
+        (
+            {"notifications": {"kind": "webhook", "url": "http:///x"}},
+            "notifications.url: must begin",
+        ),
+        ({"notifications": {"kind": "command", "command": []}}, "must hold a program"),
+        ({"notifications": {"kind": "command", "command": ["a\0b"]}}, "must not hold NUL"),
         ({"reviewers": [{"name": "m", "kind": "model", "modelId": "foo"}]}, "PROVIDER:MODEL"),
     ],
 )
@@ -229,7 +237,7 @@ def test_a_key_that_would_be_ignored_is_refused_by_its_place(
 def test_who_is_told_of_nothing_for_a_while_may_stay_in_the_file(tmp_path: Path) -> None:
     config = loaded(tmp_path, {"notifications": {"kind": "none", "url": "http://x"}})
     assert config is not None
-    assert config.notifications.kind == "none"
+    assert config.notifications.channels == ()
 
 
 @pytest.mark.parametrize(

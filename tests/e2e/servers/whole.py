@@ -38,6 +38,7 @@ class Said(TypedDict, total=False):
     questions: list[Message]
     notifications: list[Message]
     instructions: str
+    title: str
     early: Message
     page: int
     views: dict[str, str]
@@ -46,6 +47,7 @@ class Said(TypedDict, total=False):
 
 WORDS: Final = os.environ.get("WHOLE", "{}")
 SAID: Final[Said] = json.loads(WORDS if WORDS.startswith("{") else Path(WORDS).read_text("utf-8"))
+TITLE: Final[Message] = {"title": SAID["title"]} if "title" in SAID else {}
 JOURNAL: Final = Path(os.environ.get("WHOLE_JOURNAL", os.devnull))
 TOOLS: Final[list[Json]] = [
     {"name": name, "inputSchema": {"type": "object", "properties": {}}}
@@ -86,7 +88,7 @@ def initialized(params: Message) -> Message:
     return {
         "protocolVersion": params["protocolVersion"],
         "capabilities": {**parts, "completions": {}, "logging": {}},
-        "serverInfo": {"name": "whole", "version": "1"},
+        "serverInfo": {"name": "whole", "version": "1", **TITLE},
         **said,
     }
 

@@ -1,0 +1,50 @@
+"""The ways on which notices leave, as the operator configures them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandChannel:
+    """Runs a program, with the notice as its last arguments.
+
+    A review: the id and the operation. A summary: `permission_summary`, the number of calls, each
+    operation as `edit=30,read=12`, the highest risk, and since when.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kind: Literal["command"] = field(default="command", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookChannel:
+    """Posts JSON."""
+
+    url: str = field(repr=False)
+    """Never logged: to know the address is often enough to post there."""
+    kind: Literal["webhook"] = field(default="webhook", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChannel:
+    """Appends a JSON line."""
+
+    path: Path
+    kind: Literal["file"] = field(default="file", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmuxChannel:
+    """Shows a message in a status line."""
+
+    target: str
+    """The pane, by its name in tmux."""
+    socket: Path | None = None
+    """The socket of the tmux server; None: its default."""
+    kind: Literal["tmux"] = field(default="tmux", init=False)
+
+
+NoticeChannel: TypeAlias = CommandChannel | WebhookChannel | FileChannel | TmuxChannel
