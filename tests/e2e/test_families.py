@@ -108,14 +108,15 @@ def offered(request: Message) -> list[str]:
 
 
 def test_an_approved_family_covers_its_kind_and_is_listed_in_words(shell: Shell) -> None:
+    test = "`go test` in ~/workspace and other worktrees of its repository"
     push = (
         "`git push` to origin/feature-x in ~/workspace and other clones of its remote "
         "(reaches example.org)"
     )
     request = shell.approve("go test ./... && git push origin HEAD")
     assert offered(request)[:3] == [
-        f"`go test` in {TREES} and {push}",
-        f"`go test` in {TREES}",
+        f"{test} and {push}",
+        test,
         push,
     ]
     assert offered(request)[-1].startswith("exactly this call again")
@@ -124,10 +125,10 @@ def test_an_approved_family_covers_its_kind_and_is_listed_in_words(shell: Shell)
     assert not shell.goes_unasked("go test -exec ./evil ./...")
     assert not shell.goes_unasked("git push origin main")
     found = {str(one["description"]): one for one in shell.listed()}
-    assert found[f"`go test` in {TREES}"]["uses"] == 1
+    assert found[test]["uses"] == 1
     said = shell.person.run("grants", "list").stdout
     assert f"{push}  (used once" in said
-    identifier = str(found[f"`go test` in {TREES}"]["id"])
+    identifier = str(found[test]["id"])
     assert shell.person.run("grants", "revoke", identifier).returncode == 0
     assert not shell.goes_unasked("go test ./...")
     assert shell.goes_unasked("git push origin feature-x")
