@@ -36,13 +36,7 @@ from ironcurtain_proxy.jsonrpc.codec import (
 )
 from ironcurtain_proxy.jsonrpc.guessed_digests import GuessedDigest, guess_digest
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
-from ironcurtain_proxy.jsonrpc.wire import (
-    STREAM_ENDED,
-    LineSink,
-    LineSource,
-    Lost,
-    StreamEnded,
-)
+from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED, LineSink, LineSource, Lost, StreamEnded
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
@@ -220,9 +214,7 @@ class Connection:
         """
         request_id, answer = self._answers.expect(seconds)
         try:
-            self._write(
-                {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params},
-            )
+            self._write({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
         except DownstreamError:
             self._answers.forget(request_id)
             raise
