@@ -24,6 +24,7 @@ from typing import Final
 
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.jsonrpc.pipes import widen
 
@@ -99,6 +100,8 @@ class Variant(Struct, frozen=True):
     env: Mapping[str, str]
     directory: Path
     """Where it runs: Python would import the package of the project's own directory first."""
+    start_env: Mapping[str, str] = {}
+    """For the starts that are measured: with a log of their own, which no other process has."""
 
 
 class Client:
@@ -221,7 +224,9 @@ def variants(root: Path, others: Sequence[str], fastmcp: str | None) -> list[Var
     for other in (*others, f"proxy={sys.executable}"):
         name, _, python = other.partition("=")
         env = settings(root / name, sys.executable)
-        found.append(Variant(name, [python, "-m", "ironcurtain_proxy"], env, root))
+        start_env = settings(root / f"{name} starts", sys.executable)
+        argv = [python, "-m", "ironcurtain_proxy"]
+        found.append(Variant(name, argv, env, root, start_env))
     if fastmcp is not None:
         found.append(Variant("fastmcp", [fastmcp, "-c", FASTMCP, *echo], {"HOME": str(root)}, root))
     return found
@@ -284,7 +289,7 @@ def large(client: Client) -> dict[str, float]:
 
 def started(variant: Variant) -> dict[str, float]:
     """A start."""
-    client = Client(variant)
+    client = Client(replace(variant, env=variant.start_env or variant.env))
     seconds = client.greet()
     client.close()
     return {"start_ms": seconds * 1e3}

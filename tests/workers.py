@@ -146,6 +146,7 @@ def _work(
 ) -> None:
     """In a fork: run files until there are no more."""
     gc.enable()
+    gc.set_threshold(5000)  # as the proxy has it
     for other in to_close:
         other.close()
     config = session.config

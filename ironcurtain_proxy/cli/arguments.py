@@ -19,6 +19,14 @@ def add_json(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def add_lines(parser: argparse.ArgumentParser) -> None:
+    """Add `--jsonl`, and `--workspace`, which lines may replace."""
+    parser.add_argument("--jsonl", action="store_true", help="read and write JSON lines")
+    parser.add_argument(
+        "--workspace", type=Path, metavar="DIR", help="the workspace (default: this directory)"
+    )
+
+
 def add_subcommand(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,

@@ -2,9 +2,7 @@
 
 import argparse
 import os
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +24,7 @@ from ironcurtain_proxy.cli.output import say, say_json
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
+from ironcurtain_proxy.own_process.clocks import SystemClock
 
 DESCRIPTION: Final = """\
 Measure the auto-approver before you switch it on. The auto-approver lets a model approve escalated
@@ -113,10 +112,10 @@ def _evaluate(options: argparse.Namespace) -> int:
 
     async def everything() -> list[ScenarioResult]:
         if model is None:
-            return await judge(scenarios, None, _Clock(), options.deadline)
+            return await judge(scenarios, None, SystemClock(), options.deadline)
         await _warm(model)
         try:
-            return await judge(scenarios, model, _Clock(), options.deadline)
+            return await judge(scenarios, model, SystemClock(), options.deadline)
         finally:
             await model.aclose()
 
@@ -127,17 +126,6 @@ def _evaluate(options: argparse.Namespace) -> int:
         for line in _as_text(judged, options.model):
             say(line)
     return 1 if any(one.outage is not None for one in judged) else 0
-
-
-class _Clock:
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(time.clock_gettime(time.CLOCK_REALTIME), UTC)
-
-    def steady(self) -> datetime:
-        return self.now()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 def _model(options: argparse.Namespace, key: str) -> Model | None:

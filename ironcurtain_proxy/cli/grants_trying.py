@@ -2,14 +2,12 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import orjson
-
-from ironcurtain_proxy.cli.output import complain, say
+from ironcurtain_proxy.cli.arguments import add_lines
+from ironcurtain_proxy.cli.output import answer_lines, complain, say
 from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
@@ -50,21 +48,18 @@ def add_trying(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )
     trying.add_argument("approved", nargs="?", metavar="APPROVED", help="the approved command")
     trying.add_argument("then", nargs="?", metavar="THEN", help="the command that comes later")
-    trying.add_argument("--jsonl", action="store_true", help="read and write JSON lines")
-    trying.add_argument(
-        "--workspace",
-        type=Path,
-        default=None,
-        metavar="DIR",
-        help="the workspace (default: this directory)",
-    )
+    add_lines(trying)
 
 
 def try_families(options: argparse.Namespace) -> int:
     """Try one pair of commands, or the pair in each line."""
     workspace = str(options.workspace or Path.cwd())
     if options.jsonl:
-        return _lines(workspace)
+        refusal: dict[str, Json] = {
+            "covered": False,
+            "family": "nothing: the line cannot be read",
+        }
+        return answer_lines(lambda row: answer_to(row, workspace), refusal)
     if options.then is None:
         complain("grants try: name APPROVED and THEN, or --jsonl")
         return 2
@@ -73,22 +68,6 @@ def try_families(options: argparse.Namespace) -> int:
     said = "covered" if answer["covered"] else "asked"
     say(f"{said}: an approval covers {visible(str(answer['family']))}")
     return 0 if answer["covered"] else 1
-
-
-def _lines(workspace: str) -> int:
-    failed = False
-    for line in sys.stdin.buffer:
-        if line.isspace():
-            continue
-        try:
-            row = orjson.loads(line)
-            answer = answer_to(row, workspace)
-        except (ValueError, TypeError, KeyError):
-            failed = True
-            answer = {"covered": False, "family": "nothing: the line cannot be read"}
-        sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
-    sys.stdout.buffer.flush()
-    return int(failed)
 
 
 def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:

@@ -2,8 +2,11 @@
 
 import shutil
 import sys
+from collections.abc import Callable
 
 import orjson
+
+from ironcurtain_proxy.model.json import Json
 
 
 def say(line: str) -> None:
@@ -15,6 +18,38 @@ def say(line: str) -> None:
 def say_json(value: object) -> None:
     """Print a JSON document."""
     say(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def answer_lines(
+    answer: Callable[[dict[str, Json]], dict[str, Json]], refusal: dict[str, Json]
+) -> int:
+    """Answer each JSON line of the input with one.
+
+    Args:
+        answer: the answer to an object. Raises TypeError or KeyError for a wrong member.
+        refusal: the answer to a line that cannot be read.
+
+    Returns:
+        The exit code: 1 if a line could not be read.
+    """
+    failed = False
+    for line in sys.stdin.buffer:
+        if line.isspace():
+            continue
+        try:
+            row = orjson.loads(line)
+            answered = answer(row) if isinstance(row, dict) else None
+        except (ValueError, TypeError, KeyError):
+            answered = None
+        failed |= answered is None
+        say_line(refusal if answered is None else answered)
+    return int(failed)
+
+
+def say_line(row: dict[str, Json]) -> None:
+    """Print a JSON object on one line."""
+    sys.stdout.buffer.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.buffer.flush()
 
 
 def complain(line: str) -> None:

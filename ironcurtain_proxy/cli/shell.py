@@ -2,15 +2,12 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import orjson
-
-from ironcurtain_proxy.cli.arguments import add_json
-from ironcurtain_proxy.cli.output import complain, say
+from ironcurtain_proxy.cli.arguments import add_json, add_lines
+from ironcurtain_proxy.cli.output import answer_lines, complain, say, say_line
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.place import Place
@@ -37,31 +34,33 @@ examples:
 exit status: 0; 1 if a line could not be read, or if --then is not covered
 """
 
+_UNREAD: Final[dict[str, Json]] = {
+    "effect": "unknown",
+    "reason": 'the line has no "command"',
+    "parts": [],
+    "families": [],
+    "targets": [],
+}
+"""The answer to a line that cannot be read."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("command_line", nargs="?", metavar="COMMAND", help="the command")
-    parser.add_argument("--jsonl", action="store_true", help="read and write JSON lines")
     add_json(parser)
     parser.add_argument(
         "--then",
         metavar="COMMAND",
         help="a second command: show whether an approval of the first covers it",
     )
-    parser.add_argument(
-        "--workspace",
-        type=Path,
-        default=None,
-        metavar="DIR",
-        help="the workspace (default: this directory)",
-    )
+    add_lines(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Describe one command, or the command in each line of the input."""
     place = place_at(options.workspace or Path.cwd())
     if options.jsonl:
-        return _lines(place)
+        return answer_lines(lambda row: _described_line(row, place), _UNREAD)
     if options.command_line is None:
         complain("shell: name a COMMAND, or --jsonl")
         return 2
@@ -69,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     if options.then is not None:
         return _then(parsed, parse_command(options.then), place)
     if options.json:
-        _write(described(parsed, place))
+        say_line(described(parsed, place))
         return 0
     say("\n".join(_as_text(parsed, place)))
     return 0
@@ -104,23 +103,11 @@ def _part(part: Part) -> dict[str, Json]:
     return {"words": [*words], "effect": part.effect, "reason": part.reason}
 
 
-def _lines(place: Place) -> int:
-    failed = False
-    for line in sys.stdin.buffer:
-        if line.isspace():
-            continue
-        try:
-            row = orjson.loads(line)
-        except ValueError:
-            row = None
-        text = row.get("command") if isinstance(row, dict) else None
-        if not isinstance(text, str):
-            failed = True
-            _write({"effect": "unknown", "reason": "the line has no \"command\"", "parts": [],
-                    "families": [], "targets": []})  # fmt: skip
-            continue
-        _write(described(parse_command(text), place))
-    return int(failed)
+def _described_line(row: dict[str, Json], place: Place) -> dict[str, Json]:
+    text = row["command"]
+    if not isinstance(text, str):
+        raise TypeError("a command is a text")
+    return described(parse_command(text), place)
 
 
 def _then(approved: ParsedCommand, following: ParsedCommand, place: Place) -> int:
@@ -145,8 +132,3 @@ def _as_text(parsed: ParsedCommand, place: Place) -> Iterator[str]:
         yield "  an approval holds for this call: a word is only known when it runs"
     for family in families or ():
         yield f"  an approval may cover: {family.words()}"
-
-
-def _write(row: dict[str, Json]) -> None:
-    sys.stdout.buffer.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
-    sys.stdout.buffer.flush()

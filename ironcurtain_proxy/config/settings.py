@@ -156,6 +156,8 @@ class Settings:
     max_message_bytes: int = setting("maxMessageBytes", whole(4096, 1 << 31), 64 * MEBIBYTE)
     forward_meta: frozenset[str] = setting("forwardMeta", _names, frozenset())
     """Keys of a call's `_meta` that are forwarded to servers, besides the standard ones."""
+    server_in_names: bool = setting("serverInNames", Spot.switch, default=False)
+    """Whether the agent's names of tools carry their server's also where there is one server."""
     drain_seconds: float = setting("drainSeconds", number(0, 3600), 15.0)
     """Seconds that calls in progress may take to finish once the agent has closed its input."""
     audit: AuditSettings

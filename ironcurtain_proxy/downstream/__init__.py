@@ -1,8 +1,8 @@
 """The servers behind the proxy: start, call, restart, close.
 
 - `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
-- `connection`, `greeting`, `listing`, `roots`, `open_questions`, `listeners`, `wire_params`: the
-  JSON-RPC conversation, and who is told of it.
+- `connection`, `greeting`, `listing`, `roots`, `open_questions`, `listeners`, `wire_params`,
+  `progress_tokens`: the JSON-RPC conversation, and who is told of it.
 - `task_calls`: tools that run as tasks of the protocol alone.
 - `remote`: servers that are reached over HTTP. `resending`: a call whose session they forgot.
 - `process`, `guardian`, `orphans`: processes, and what is left when one is killed.

@@ -6,7 +6,7 @@ Every message of a server is untrusted. Results and errors are handed back as th
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -15,6 +15,7 @@ from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription, gree
 from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
 from ironcurtain_proxy.downstream.open_questions import OpenServerQuestions
+from ironcurtain_proxy.downstream.progress_tokens import TokenKey, token_key, token_of
 from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
@@ -51,8 +52,6 @@ _UNSENT_REPLIES: Final = 1 << 20
 _HEAD: Final = 128
 """Bytes of a line in which a method is usually named."""
 
-_TokenKey: TypeAlias = tuple[type, str | int | float]
-
 
 class Connection:
     """A conversation over a wire. `run` must be running for anything to be answered."""
@@ -72,7 +71,7 @@ class Connection:
         self._dropped = dropped
         self._max_message = max_message
         self._answers = Answers[ToolResult]()
-        self._progress: dict[_TokenKey, ProgressListener] = {}
+        self._progress: dict[TokenKey, ProgressListener] = {}
         self._unsent_replies = 0
         self.greeted = ServerDescription()
         """The server's answer to `initialize`."""
@@ -193,7 +192,7 @@ class Connection:
         Raises:
             DownstreamError: no answer, none in time, or none that can be read.
         """
-        key = None if on_progress is None else _token_key(params)
+        key = None if on_progress is None else token_of(params)
         self._questions.begin()
         if on_progress is not None and key is not None:
             self._progress[key] = on_progress
@@ -329,7 +328,7 @@ class Connection:
             return
         match method:
             case "notifications/progress":
-                key = _key(known.get("progressToken"))
+                key = token_key(known.get("progressToken"))
                 listener = None if key is None else self._progress.get(key)
                 if listener is not None and self._listeners.notices.admits("progress", size):
                     await self._tell(listener, known)
@@ -386,15 +385,3 @@ class Connection:
             self._dropped.note("a request was not answered: the server does not read")
         elif request_id is not None:
             self._writer.write(line)
-
-
-def _token_key(params: Mapping[str, Json]) -> _TokenKey | None:
-    meta = params.get("_meta")
-    return _key(meta.get("progressToken")) if isinstance(meta, dict) else None
-
-
-def _key(token: Json) -> _TokenKey | None:
-    """A token as a key that distinguishes 1, 1.0 and "1"; None if it cannot be a token."""
-    if isinstance(token, bool) or not isinstance(token, str | int | float):
-        return None
-    return type(token), token

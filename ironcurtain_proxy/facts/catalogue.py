@@ -89,6 +89,8 @@ def build_catalogue(
     definitions: Mapping[str, Iterable[ToolDefinition]],
     annotations: Annotations,
     held: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    has_prefix: bool = False,
 ) -> Catalogue:
     """Put the tools of all servers together.
 
@@ -100,7 +102,9 @@ def build_catalogue(
         definitions: by server name; a server that has not answered is missing.
         annotations: by (policy server, tool).
         held: by server and tool, why it is held until a person accepts it.
+        has_prefix: `server__tool` also with one server.
     """
+    is_bare = len(servers) == 1 and not has_prefix
     tools: list[CataloguedTool] = []
     notices: list[str] = []
     for spec in servers:
@@ -114,7 +118,7 @@ def build_catalogue(
             seen.add(name)
             tools.append(
                 CataloguedTool(
-                    exposed_name=name if len(servers) == 1 else f"{spec.name}{SEPARATOR}{name}",
+                    exposed_name=name if is_bare else f"{spec.name}{SEPARATOR}{name}",
                     server=spec.name,
                     policy_server=spec.annotations,
                     definition=definition,

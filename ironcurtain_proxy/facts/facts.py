@@ -59,6 +59,10 @@ def unresolvable(reason: str, rule: str = "invalid-arguments") -> Unresolvable:
     return Unresolvable(ground=Ground(rule, reason))
 
 
+_GIT_SERVER: Final = "git"
+"""The server, as the policy names it, whose calls work on a git repository."""
+
+
 class FactReader:
     """Reads the calls of one agent connection. Thread-safe."""
 
@@ -66,7 +70,6 @@ class FactReader:
         self,
         paths: PathReader,
         *,
-        git_servers: frozenset[str] = frozenset({"git"}),
         cwd: str | None = None,
         plain_urls_only: bool = True,
         workspace: RealPath | None = None,
@@ -75,7 +78,6 @@ class FactReader:
 
         Args:
             paths: reads path arguments.
-            git_servers: servers, as the policy names them, whose calls work on a git repository.
             cwd: where a remote's name is looked up if the call names no repository; None: it is
                 refused, because the server has a working directory of its own.
             workspace: where git must not climb out of unnoticed; None: it may.
@@ -84,14 +86,13 @@ class FactReader:
         """
         self._paths = paths
         self._workspace = workspace
-        self._git_servers = git_servers
         self._remotes = RemoteReader(cwd=cwd, plain_urls_only=plain_urls_only)
         self._plain_urls_only = plain_urls_only
         self._plans: dict[tuple[str, str], tuple[ToolAnnotation, ToolPlan]] = {}
 
     def is_git(self, annotation: ToolAnnotation) -> bool:
         """Whether the tool's server works on a git repository."""
-        return annotation.server in self._git_servers
+        return annotation.server == _GIT_SERVER
 
     def command_argument(self, annotation: ToolAnnotation) -> str | None:
         """The argument that holds a shell command by the annotation; None: no argument does."""

@@ -40,13 +40,23 @@ class LiveCatalogue:
         annotations: Annotations,
         source: ToolLists,
         pins: ToolPins = lambda _server, _tools: {},
+        *,
+        has_prefix: bool = False,
     ) -> None:
-        """Begin without tools."""
+        """Begin without tools.
+
+        Args:
+            servers: as configured.
+            annotations: by (policy server, tool).
+            source: the lists of the servers.
+            pins: the tools of a server that are held, each with the reason.
+            has_prefix: names carry their server's, also where there is one server.
+        """
         self._pins = pins
         self._judged: dict[str, tuple[tuple[ToolDefinition, ...], Mapping[str, str]]] = {}
         """The tools that were compared with their pins, and the held ones among them, by server."""
         self._servers = tuple(servers)
-        self.naming = Names([spec.name for spec in servers])
+        self.naming = Names([spec.name for spec in servers], has_prefix)
         """The agent's names of prompts and resources."""
         self._annotations = annotations
         self._source = source
@@ -73,7 +83,9 @@ class LiveCatalogue:
         self._names = {}
         self._listed = {name for name, tools in definitions.items() if tools}
         held = {name: self._held(name, tools) for name, tools in definitions.items() if tools}
-        self._current = build_catalogue(self._servers, definitions, self._annotations, held)
+        self._current = build_catalogue(
+            self._servers, definitions, self._annotations, held, has_prefix=self.naming.has_prefix
+        )
         return self._current
 
     def look_at_pins_again(self, server: str) -> None:
@@ -125,7 +137,7 @@ class LiveCatalogue:
 
     def exposed(self, server: str, tool: str) -> str:
         """The agent's name of a server's tool, which need not exist."""
-        return tool if len(self._servers) == 1 else f"{server}{SEPARATOR}{tool}"
+        return f"{server}{SEPARATOR}{tool}" if self.naming.has_prefix else tool
 
     def definition(self, server: str, tool: str) -> str:
         """SHA-256 of the tool's definition as it is now, in hexadecimal."""

@@ -1,8 +1,8 @@
 """The agent's names of prompts and resources, and their translation.
 
-With one server, the names are the server's own. With several, a prompt is `server__prompt`, as a
-tool is, and a resource `server+scheme:…`; a view of MCP Apps must stay `ui://` and becomes
-`ui://server+…`. Any other name belongs to no server.
+With one server, the names are the server's own. With several, or where the operator wants it
+always, a prompt is `server__prompt`, as a tool is, and a resource `server+scheme:…`; a view of MCP
+Apps must stay `ui://` and becomes `ui://server+…`. Any other name belongs to no server.
 
 URIs of a server's own resources in its answers are renamed, too. A name grants nothing: the request
 for it is judged when it comes.
@@ -27,25 +27,27 @@ class Names(Struct, frozen=True):
     """The names of one configuration. Server names are unambiguous, as their file's reader sees."""
 
     servers: Sequence[str]
+    always: bool = False
+    """Whether names carry their server's also where there is one server."""
 
     @property
-    def has_several(self) -> bool:
+    def has_prefix(self) -> bool:
         """Whether names carry their server's."""
-        return len(self.servers) > 1
+        return self.always or len(self.servers) > 1
 
     def prompt(self, server: str, name: str) -> str:
         """The agent's name of a prompt."""
-        return f"{server}{SEPARATOR}{name}" if self.has_several else name
+        return f"{server}{SEPARATOR}{name}" if self.has_prefix else name
 
     def prompt_meant(self, exposed: str) -> tuple[str, str] | None:
         """The server, and its own name of a prompt; None: it is no name of a prompt."""
-        if not self.has_several:
+        if not self.has_prefix:
             return (self.servers[0], exposed) if self.servers else None
         return self._after(exposed, SEPARATOR)
 
     def uri(self, server: str, uri: str) -> str:
         """The agent's name of a resource."""
-        if not self.has_several:
+        if not self.has_prefix:
             return uri
         if uri.startswith(_VIEW):
             return f"{_VIEW}{server}{_JOIN}{uri[len(_VIEW) :]}"
@@ -53,7 +55,7 @@ class Names(Struct, frozen=True):
 
     def uri_meant(self, exposed: str) -> tuple[str, str] | None:
         """The server, and its own URI of a resource; None: it is no name of a resource."""
-        if not self.has_several:
+        if not self.has_prefix:
             return (self.servers[0], exposed) if self.servers else None
         if exposed.startswith(_VIEW):
             found = self._after(exposed[len(_VIEW) :], _JOIN)
@@ -78,7 +80,7 @@ class Names(Struct, frozen=True):
     def tool(self, server: str, raw: Mapping[str, Json]) -> Mapping[str, Json]:
         """A tool's object, with the view that it names renamed."""
         meta = raw.get("_meta")
-        if not self.has_several or not isinstance(meta, dict):
+        if not self.has_prefix or not isinstance(meta, dict):
             return raw
         renamed = dict(meta)
         if isinstance(view := meta.get(_VIEW_KEY), str):
@@ -91,7 +93,7 @@ class Names(Struct, frozen=True):
     def result(self, server: str, answer: ToolResult) -> ToolResult:
         """An answer with its resources renamed; the same value if it names none."""
         result = answer.result
-        if not self.has_several or result is None:
+        if not self.has_prefix or result is None:
             return answer
         renamed = dict(result)
         for key, rename in (

@@ -3,7 +3,7 @@
 import os
 from hashlib import sha256
 
-from ironcurtain_proxy.facts.branches import current_branch
+from ironcurtain_proxy.facts.branches import current_branch, shared_directory
 from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
 from ironcurtain_proxy.facts.remotes import repository_root
 from ironcurtain_proxy.facts.spelling import Refusal
@@ -29,11 +29,13 @@ def may_run_hooks(repository: str, remotes: GitRemotes) -> bool:
     if remotes.names_hooks(repository):
         return True
     try:
-        with os.scandir(f"{repository}/.git/hooks") as found:
+        # All worktrees of a repository have its hooks.
+        shared = shared_directory(RealPath.from_text(repository))
+        with os.scandir(f"{shared}/hooks") as found:
             return any(not one.name.endswith(".sample") for one in found)
     except FileNotFoundError:
         return False
-    except OSError:
+    except (OSError, ValueError):
         return True
 
 

@@ -122,7 +122,6 @@ class Resolver:
         facts: FactReader,
         mounts: MountTable,
         *,
-        check_schema: bool = True,
         deadline: float = 5.0,
     ) -> None:
         """Set up the resolver.
@@ -131,13 +130,12 @@ class Resolver:
             tools: the tools and their servers.
             facts: reads the arguments.
             mounts: whether access to a path may hang.
-            check_schema: validate arguments against the tool's live input schema.
             deadline: seconds for one call; then it is denied.
         """
         self._tools = tools
         self._facts = facts
         self._mounts = mounts
-        self._schemas = SchemaChecker() if check_schema else None
+        self._schemas = SchemaChecker()
         self._deadline = deadline
         self._contexts = ServerContexts()
         self._repositories = Repositories()
@@ -228,11 +226,9 @@ class Resolver:
         needs_directory = self._facts.is_git(annotation) and lacks_path(annotation, arguments)
         if needs_directory:
             arguments = self._contexts.completed(call.server, arguments) or arguments
-        if self._schemas is not None:
-            schema = tool.definition.input_schema
-            problem = self._schemas.problem(annotation, schema, arguments)
-            if problem is not None:
-                return unresolvable(problem)
+        problem = self._schemas.problem(annotation, tool.definition.input_schema, arguments)
+        if problem is not None:
+            return unresolvable(problem)
         if needs_directory and arguments is call.arguments:
             return unresolvable(NO_WORKING_DIRECTORY, "git-path-enrichment-failed")
         gathered = self._read_at_once(call, annotation, arguments)
@@ -248,10 +244,9 @@ class Resolver:
         """The facts of a tool without annotation, by the form of each text in its arguments."""
         schema = tool.definition.input_schema
         annotation = guessed(tool.policy_server, tool.definition.name, call.arguments, schema)
-        if self._schemas is not None:
-            problem = self._schemas.problem(annotation, schema, call.arguments)
-            if problem is not None:
-                return unresolvable(problem)
+        problem = self._schemas.problem(annotation, schema, call.arguments)
+        if problem is not None:
+            return unresolvable(problem)
         gathered = await self._read(call, annotation, call.arguments)
         if isinstance(gathered, Unresolvable):
             return gathered

@@ -60,6 +60,8 @@ class Rehearsal:
     overlay: Overlay
     servers: Mapping[str, str]
     """The server names used in annotations, by the operator's server name."""
+    has_prefix: bool
+    """Whether the agent's names of tools carry their server's."""
     annotations: Mapping[tuple[str, str], ToolAnnotation]
     """Annotations by that name and the tool's name."""
     opening: Callable[[str, Facts], SandboxOpening | str | None]
@@ -122,7 +124,7 @@ class Rehearsal:
         )
 
     def _exposed(self, server: str, tool: str) -> str:
-        return tool if len(self.servers) == 1 else f"{server}__{tool}"
+        return f"{server}__{tool}" if self.has_prefix else tool
 
     def _lookup(self, server: str, tool: str) -> CataloguedTool:
         """The tool as its annotation describes it, as if its server offered it."""

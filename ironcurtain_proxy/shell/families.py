@@ -44,6 +44,7 @@ from ironcurtain_proxy.shell.places import (
     is_inside,
     is_of_project,
     is_protected_name,
+    is_within,
     path_of,
 )
 from ironcurtain_proxy.shell.quiet import is_quiet
@@ -99,12 +100,27 @@ def _paths(parts: Sequence[Part]) -> Iterator[str]:
     for part in parts:
         if part.place.directory is not None and is_inside(part.place.directory, part.place):
             yield part.place.directory
-        redirected = [one.target for one in part.command.redirections]
-        for word in (*part.command.words, *redirected):
-            for text in {word.prefix, word.prefix.partition("=")[2]}:
-                path = path_of(Word(text), part.place)
-                if path is not None and is_inside(path, part.place):
-                    yield path
+        yield from [path for path in _named(part) if is_inside(path, part.place)]
+
+
+def _named(part: Part) -> Iterator[str]:
+    """The paths that a part may name, also in options: `--out=logs/x`, `-ologs/x`."""
+    redirected = [one.target for one in part.command.redirections]
+    for word in (*part.command.words, *redirected):
+        joined = word.prefix[2:] if word.prefix[:1] == "-" else ""
+        for text in {word.prefix, word.prefix.partition("=")[2], joined}:
+            path = path_of(Word(text), part.place)
+            if path is not None:
+                yield path
+
+
+def _is_led_out(part: Part) -> bool:
+    """Whether a link leads a path that a part names out of the workspace."""
+    place = part.place
+    return bool(place.strays) and any(
+        is_within(path, place.workspace or "/") and not is_inside(path, place)
+        for path in _named(part)
+    )
 
 
 def _found(
@@ -128,7 +144,7 @@ def _found(
         family = family_of(replace(part, place=at), all_parts)
         if family is None:
             return None
-        if "shell" in others:
+        if "shell" in others or _is_led_out(part):
             family = replace(family, is_general=False)
         if family.defined_in and not all(
             one.name in _HARMLESS_VARIABLES for one in part.command.assignments

@@ -43,6 +43,7 @@ _GIT: Final[Mapping[str, frozenset[str]]] = {
 """The options of git's sub-commands that run nothing."""
 _FILES: Final = words("mkdir touch cp mv rm rmdir")
 _FLAGS: Final = re.compile(r"-[A-Za-z]+|--[a-z-]+")
+_LETTERS: Final = re.compile(r"-[A-Za-z]+")
 _OPERAND: Final = re.compile(r"[^-].*", re.DOTALL)
 _STREAM: Final = frozenset({"<&-", ">&-"})
 
@@ -75,8 +76,17 @@ def _is_quiet_git(given: Sequence[Word]) -> bool:
         return False
     texts = [word.prefix for word in given[1:]]
     return all(
-        text.partition("=")[0] in known or _OPERAND.fullmatch(text) or not text for text in texts
+        text.partition("=")[0] in known
+        or _OPERAND.fullmatch(text)
+        or not text
+        or _are_known_letters(text, known)
+        for text in texts
     )
+
+
+def _are_known_letters(text: str, known: frozenset[str]) -> bool:
+    """Whether short options joined in one word, such as `-qam`, are all among the known."""
+    return bool(_LETTERS.fullmatch(text)) and all(f"-{letter}" in known for letter in text[1:])
 
 
 def _works_on_files(command: SimpleCommand, place: Place) -> bool:

@@ -245,6 +245,7 @@ def assemble(
         loaded.annotations,
         servers,
         lambda server, tools: pins.listed(server, "tools", tools),
+        has_prefix=settings.server_in_names,
     )
     clock = SystemClock()
     telemetry = telemetry_of(settings)
@@ -324,7 +325,7 @@ def assemble(
         operations=Operations(naming=catalogue.naming, lists=servers, session=session),
         calls=Calls(
             tools=catalogue,
-            renamed=catalogue.naming.result if catalogue.naming.has_several else None,
+            renamed=catalogue.naming.result if catalogue.naming.has_prefix else None,
             journal=session.journal,
             mediator=session.mediator,
             own=OwnTools(

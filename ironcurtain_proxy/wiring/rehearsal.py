@@ -82,6 +82,7 @@ def rehearsal_for(
         policy=loaded.policy,
         overlay=overlay_for(settings, confined),
         servers={spec.name: spec.annotations for spec in settings.servers},
+        has_prefix=settings.server_in_names or len(settings.servers) > 1,
         annotations=loaded.annotations,
         opening=opening,
         uncontained=uncontained,

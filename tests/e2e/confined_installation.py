@@ -72,7 +72,8 @@ def add_hostile(installation: Installation, name: str, *arguments: str, **entry:
 
 
 def use_default_sandbox(installation: Installation, name: str) -> None:
-    """Say nothing about its sandbox."""
+    """Say nothing about its sandbox, and remember one that has run."""
+    installation.known_sandbox = known_sandbox()
     configured = installation.servers[name]
     assert isinstance(configured, dict)
     del configured["sandbox"]

@@ -20,7 +20,7 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import Facts
-from tests.e2e.confined_installation import PATH, require_sandbox
+from tests.e2e.confined_installation import PATH, known_sandbox, require_sandbox
 from tests.e2e.installation import STAMP, Installation, rule
 from tests.e2e.raw_client import Message, at, texts
 
@@ -241,6 +241,7 @@ def test_explain_says_what_the_proxy_decides(installation: Installation, seed: i
 @pytest.mark.parametrize("seed", range(10, 13))
 def test_explain_says_what_the_sandbox_would_refuse(installation: Installation, seed: int) -> None:
     require_sandbox()
+    installation.known_sandbox = known_sandbox()
     assert agreement(installation, seed, confined=True)["by the sandbox"] >= 1
 
 

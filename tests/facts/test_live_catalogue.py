@@ -51,6 +51,23 @@ async def test_a_call_waits_for_its_own_server_and_for_no_other() -> None:
     assert source.waited_for == ["quick"]
 
 
+async def test_a_second_server_renames_nothing_where_names_always_carry_their_server() -> None:
+    source = Starting()
+    source.start("first", "read")
+    bare = catalogue_of(source, "first")
+    bare.refresh()
+    assert [tool.exposed_name for tool in bare.tools] == ["read"]
+    for names in (("first",), ("first", "second")):
+        specs = [ServerSpec(name=name, annotations=name, command="x") for name in names]
+        catalogue = LiveCatalogue(specs, {}, source, has_prefix=True)
+        catalogue.refresh()
+        assert [tool.exposed_name for tool in catalogue.tools] == ["first__read"]
+        assert catalogue.find("first__read") == ("first", "read")
+        assert catalogue.find("read") is None
+        assert catalogue.exposed("first", "new") == "first__new"
+        assert catalogue.naming.prompt_meant("first__ask") == ("first", "ask")
+
+
 async def test_a_call_that_comes_before_its_server_finds_it_later() -> None:
     source = Starting()
     catalogue = catalogue_of(source, "only")

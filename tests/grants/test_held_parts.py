@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.pushes import may_run_hooks
 from ironcurtain_proxy.grants.families import command_candidates, covering
 from tests.grants.family_projects import Project
 
@@ -31,6 +33,7 @@ def spares(project: Project, command: str, *, held: bool = True) -> bool:
         "git stash && git fetch origin && git stash pop",
         "git fetch origin && git add -A && git commit -m \"$(cat <<'E'\none\nE\n)\"",
         "git fetch origin; echo done >> notes.txt",
+        "git fetch origin && git commit -qam x && git reset -q --hard",
         "mkdir -p build && git fetch origin && cp a.go build/ && rm -rf build",
     ],
 )
@@ -51,7 +54,10 @@ def test_local_parts_are_held(project: Project, command: str) -> None:
         "git fetch origin && git bisect run x",
         "git fetch origin && git submodule update", "git fetch origin && git push origin feature-x",
         "git fetch origin && git config core.hooksPath x", "git fetch origin && git difftool",
-        "git fetch origin && git commit -m x --no-verify", "git fetch origin && git rebase -i main",
+        "git fetch origin && git commit -m x --no-verify",
+        "git fetch origin && git commit -qn -m x",
+        "git fetch origin && git commit -Sqm x", "git fetch origin && git commit -qem x",
+        "git fetch origin && git rebase -i main",
         "git fetch origin && cp a.go ../b.go", "git fetch origin && cp /etc/passwd a",
         "git fetch origin && rm -rf .git", "git fetch origin && cp .env a",
         "git fetch origin && curl x",
@@ -116,3 +122,14 @@ def test_an_approval_of_a_pull_request_covers_a_draft_and_not_the_reverse(projec
     assert project.covers("gh pr create -d -t c -b d")
     assert not project.covers("gh pr create -d -t c -b d --base main")
     assert not project.covers("gh pr create -d -t c -b d --repo other/app")
+
+
+def test_a_worktree_has_the_hooks_of_its_repository(project: Project) -> None:
+    project.git("worktree", "add", "-q", "-b", "topic", "../other")
+    other, remotes = str(project.path.parent / "other"), GitRemotes(project.environment)
+    assert not may_run_hooks(other, remotes)
+    project.write(".git/hooks/post-merge", "#!/bin/sh\n")
+    assert may_run_hooks(other, remotes)
+    (project.path / ".git/hooks/post-merge").unlink()
+    project.git("config", "core.hooksPath", ".husky")
+    assert may_run_hooks(other, remotes)

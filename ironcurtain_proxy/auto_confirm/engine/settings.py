@@ -1,14 +1,14 @@
 """The operator's settings of the engine: section `auto_confirm`.
 
-Keys and defaults are the document's, except that the engine is off by default. An invalid value is
-refused with its key when the object is made.
+Keys and defaults are the document's, except that the engine is off by default. `config` checks each
+value; what values must be together is checked here.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS, RowKey
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
@@ -17,8 +17,6 @@ from ironcurtain_proxy.errors import ConfigurationError, KernelError
 
 NightAction: TypeAlias = Literal["escalate", "hold"]
 """The action at night for calls that nothing approved."""
-
-_LAST_HOUR: Final = 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +30,6 @@ class NightMode:
     """The hour after the night, 0 to 23. Before `start_hour`: the night goes over midnight. Equal:
     all day."""
     action: NightAction = "escalate"
-
-    def __post_init__(self) -> None:
-        for key, hour in (("start_hour", self.start_hour), ("end_hour", self.end_hour)):
-            if not 0 <= hour <= _LAST_HOUR:
-                raise ConfigurationError(
-                    f"auto_confirm.night_mode.{key} is not an hour from 0 to 23"
-                )
 
     def is_on(self, moment: datetime) -> bool:
         """Whether it is night.
@@ -128,10 +119,6 @@ class ReviewerSetting:
     may_deny: bool = True
 
 
-_TIMEOUT_MINUTES: Final = 5
-_LONGEST_MINUTES: Final = 1440
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoConfirmSettings:
     """The engine's configuration."""
@@ -142,7 +129,7 @@ class AutoConfirmSettings:
     escalation_targets: EscalationTargets = field(default_factory=EscalationTargets)
     safety_rules: tuple[SafetyRule, ...] = ()
     night_mode: NightMode = field(default_factory=NightMode)
-    escalation_timeout_minutes: float = _TIMEOUT_MINUTES
+    escalation_timeout_minutes: float = 5
     """Minutes for each of the two reviewers that are asked, one after the other."""
     fallback_escalation: str = "claude_code_high_level"
     load_relief: bool = False
@@ -158,10 +145,6 @@ class AutoConfirmSettings:
     """The reviewers; empty: a person reviews everything."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.escalation_timeout_minutes <= _LONGEST_MINUTES:
-            raise ConfigurationError(
-                "auto_confirm.escalation_timeout_minutes is not above 0 and at most 1440"
-            )
         if not all(prefix.strip("/") for prefix in self.feature_branches):
             raise ConfigurationError(
                 "auto_confirm.feature_branches: an empty prefix is every branch"
@@ -169,11 +152,6 @@ class AutoConfirmSettings:
         names = [reviewer.name for reviewer in self.reviewers]
         if len(set(names)) != len(names):
             raise ConfigurationError("auto_confirm.reviewers: two have one name")
-        strange = set(self.on_timeout) - set(get_args(OperationKind))
-        if strange:
-            raise ConfigurationError(
-                f"auto_confirm.on_timeout: no operation is called {min(strange)!r}"
-            )
 
     def reviewer(self, name: str) -> ReviewerSetting | None:
         """The reviewer of a name; None: a person stands in."""

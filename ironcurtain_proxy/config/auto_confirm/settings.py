@@ -30,7 +30,13 @@ from ironcurtain_proxy.config.auto_confirm.notification_settings import (
     read_notifications,
 )
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec, read_reviewer
-from ironcurtain_proxy.config.reading.declared import members_by_key, number, object_of, one_of
+from ironcurtain_proxy.config.reading.declared import (
+    members_by_key,
+    number,
+    object_of,
+    one_of,
+    whole,
+)
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
@@ -187,11 +193,6 @@ def _rule(spot: Spot) -> SafetyRule:
     )
 
 
-def _hour(spot: Spot) -> int:
-    hour = spot.whole(0, 23)
-    return hour if 0 <= hour <= 23 else 0  # noqa: PLR2004  of a day
-
-
 def _on_timeout(spot: Spot) -> Mapping[OperationKind, TimeoutAction]:
     table: dict[OperationKind, TimeoutAction] = {}
     for name, inner in spot.members().items():
@@ -230,8 +231,8 @@ _ENGINE: Final[Mapping[str, Callable[[Spot], object]]] = {
         NightMode,
         {
             "enabled": Spot.switch,
-            "start_hour": _hour,
-            "end_hour": _hour,
+            "start_hour": whole(0, 23),
+            "end_hour": whole(0, 23),
             "action": one_of(_NIGHT),
         },
     ),

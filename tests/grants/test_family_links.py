@@ -1,0 +1,41 @@
+"""A family ends where a link leads a path of its command out of the project."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.grants.family_projects import Project
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "go test ./... > logs/x",
+        "go test ./... 2> logs/x",
+        "go test ./... &> logs/x",
+        "go test ./... >> logs/deep/x",
+        "go build -o logs/x ./...",
+        "go test -coverprofile=logs/x ./...",
+        "gcc -ologs/x a.c",
+        "tool --out logs/x",
+        "tool --out=logs/x",
+        "mkdir -p logs/x",
+        "touch logs/x",
+        "cp a logs/x",
+        "cd logs && go test ./...",
+    ],
+)
+def test_a_command_whose_path_a_link_leads_out_is_not_covered(tmp_path: Path, command: str) -> None:
+    """A link that comes after the approval would make the same words write elsewhere."""
+    project = Project.made(tmp_path / "project")
+    logs, outside = project.path / "logs", tmp_path / "outside"
+    logs.mkdir()
+    outside.mkdir()
+    project.approve(command)
+    assert project.covers(command)
+    logs.rmdir()
+    logs.symlink_to(outside)
+    assert not project.covers(command)
+    logs.unlink()
+    logs.symlink_to(project.path)
+    assert project.covers(command) or command.startswith("cd ")
