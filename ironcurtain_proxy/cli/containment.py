@@ -59,13 +59,16 @@ def run(options: argparse.Namespace) -> int:
 def _resume(found: list[EndedContainment], session: str | None) -> int:
     chosen = [one for one in found if session in (None, one.session)]
     if not chosen:
-        complain("containment has ended in no such session")
+        complain(
+            "there is nothing to resume: `ironcurtain-proxy containment` lists the sessions in "
+            "which containment has ended"
+        )
         return 1
     if len(chosen) > 1:
         names = ", ".join([visible(one.session) for one in chosen])
         raise ConfigurationError(f"containment has ended in several sessions: name one of {names}")
     chosen[0].file.unlink(missing_ok=True)
-    say(f"resumed in session {visible(chosen[0].session)}")
+    say(f"calls of session {visible(chosen[0].session)} are contained again")
     return 0
 
 

@@ -87,7 +87,9 @@ def run(options: argparse.Namespace) -> int:
                 return _promote(store, options)
             case _:
                 if not store.disable_pattern(options.name):
-                    complain(f"there is no pattern {options.name!r}")
+                    complain(
+                        f"there is no pattern {options.name!r}: `patterns list` shows the names"
+                    )
                     return 1
                 return _done(options, "disabled")
 
@@ -133,7 +135,10 @@ def _promote(store: "Store", options: argparse.Namespace) -> int:
         if proposal.name == options.name:
             store.promote(proposal, getpass.getuser())
             return _done(options, "promoted")
-    complain(f"there is no proposal or pattern {options.name!r}")
+    complain(
+        f"there is no proposal or pattern {options.name!r}: `patterns propose` and `patterns list` "
+        "show the names"
+    )
     return 1
 
 

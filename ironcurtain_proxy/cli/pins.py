@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     for fault in faults:
         complain(f"{visible(str(fault))}; its server stays hidden: {_MEND}")
     if options.server is not None and not chosen:
-        raise ConfigurationError(f'nothing is pinned of a server "{visible(options.server)}"')
+        raise ConfigurationError(_not_pinned(options.server))
     match options.action:
         case "list":
             _list(chosen, as_json=options.json)
@@ -107,6 +107,10 @@ def run(options: argparse.Namespace) -> int:
         case _:
             return _accept(store, chosen, options) or int(bool(faults))
     return int(bool(faults))
+
+
+def _not_pinned(server: str) -> str:
+    return f'no server "{visible(server)}" is pinned: `ironcurtain-proxy pins list` shows all'
 
 
 _MEND: Final = "`pins reset SERVER` trusts the server anew, and moves the file aside"
@@ -264,7 +268,7 @@ def _reset(store: PinStore, server: str, config: Path | None) -> int:
     # Whose a damaged file is, only the way tells that its server is started.
     damaged = faults & _launches(server, config) if faults else set()
     if not chosen and not damaged:
-        raise ConfigurationError(f'nothing is pinned of a server "{visible(server)}"')
+        raise ConfigurationError(_not_pinned(server))
     for launch in sorted(damaged):
         say(f"moved aside: {visible(str(store.put_aside(launch)))}")
     for one in chosen:

@@ -16,7 +16,7 @@ from ironcurtain_proxy.cli.output import say, shortened
 from ironcurtain_proxy.config.policy.policy_loading import load_candidate, load_policy
 from ironcurtain_proxy.config.policy.short_form import VERBS
 from ironcurtain_proxy.config.reading.document import Spot
-from ironcurtain_proxy.config.reading.problems import MarkedReport, Report
+from ironcurtain_proxy.config.reading.problems import MarkedReport, Report, json_path
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -64,7 +64,7 @@ def _scenario(replaying: Replaying, spot: Spot, report: Report) -> tuple[bool, R
     report.raise_errors()
     server, tool = tool_meant(name, [], may_be_bare=False)
     try:
-        one = anyio.run(replaying.call, server, tool, _object(arguments))
+        one = anyio.run(replaying.call, server, tool, _object(arguments, spot))
     except KeyError:
         raise ConfigurationError(f"{spot.source}: no server of {visible(name)} is known") from None
     found, ground = VERBS[one.effect], one.judged.decision.ground
@@ -75,9 +75,10 @@ def _scenario(replaying: Replaying, spot: Spot, report: Report) -> tuple[bool, R
     return is_met, one
 
 
-def _object(value: Json) -> dict[str, Json]:
+def _object(value: Json, spot: Spot) -> dict[str, Json]:
     if not isinstance(value, dict):
-        raise ConfigurationError("args must be an object")
+        where = json_path(spot.place) or "the scenario"
+        raise ConfigurationError(f"{spot.source}: {where}: args must be an object")
     return value
 
 

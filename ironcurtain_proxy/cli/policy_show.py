@@ -96,6 +96,7 @@ def export(options: argparse.Namespace) -> int:
                 out.write(file.read_bytes())
             say(str(directory / file.name))
     except OSError as error:
-        raise ConfigurationError(f"{error.filename}: {(error.strerror or '').lower()}") from None
+        why = (error.strerror or "").lower()
+        raise ConfigurationError(f"{error.filename}: cannot be written: {why}") from None
     say("for reading: put rules of your own into ~/.ironcurtain/policy.yaml")
     return 0
