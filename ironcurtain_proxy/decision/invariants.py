@@ -158,21 +158,23 @@ def _is_protected(path: RealPath, roles: tuple[ArgumentRole, ...], policy: Polic
         exempt = protected.unless_within
         if path.is_within(protected.path) and not (exempt is not None and path.is_within(exempt)):
             return True
+    # Lower case on both sides: on a case-insensitive file system `.GIT/config` is the same file.
+    components = tuple(map(str.lower, path.parts))
     return any(
-        not name.roles.isdisjoint(roles) and _contains_name(path, name)
+        not name.roles.isdisjoint(roles) and _contains_name(components, name)
         for name in policy.protected_names
     )
 
 
-def _contains_name(path: RealPath, name: ProtectedName) -> bool:
-    # Lower case on both sides: on a case-insensitive file system `.GIT/config` is the same file.
+def _contains_name(components: tuple[str, ...], name: ProtectedName) -> bool:
+    first = name.parts[0]
+    if first not in components and not first.endswith("*"):
+        # Nearly every path ends here for nearly every name.
+        return False
     length = len(name.parts)
-    last = len(path.parts) - length
+    last = len(components) - length
     return any(
-        all(
-            _component_is(path.parts[start + offset], wanted)
-            for offset, wanted in enumerate(name.parts)
-        )
+        all(map(_component_is, components[start : start + length], name.parts))
         for start in range(last if name.whole else 0, last + 1)
         if start >= 0
     )
@@ -180,5 +182,5 @@ def _contains_name(path: RealPath, name: ProtectedName) -> bool:
 
 def _component_is(component: str, wanted: str) -> bool:
     if wanted.endswith("*"):
-        return component.lower().startswith(wanted[:-1])
-    return component.lower() == wanted
+        return component.startswith(wanted[:-1])
+    return component == wanted
