@@ -99,9 +99,10 @@ def test_local_work_is_never_asked_about_and_all_of_it_comes_back(session: Codin
 
 def test_the_sandbox_leaves_nothing_of_its_own_in_the_workspace(session: CodingSession) -> None:
     names = {path.name for path in session.workspace.iterdir()}
+    status = session.git("status", "--short")
     unasked(session.shell("true"))
     assert {path.name for path in session.workspace.iterdir()} == names
-    assert session.git("status", "--short") == ""
+    assert session.git("status", "--short") == status
 
 
 def test_commands_find_the_modules_of_the_project_and_not_the_server(
@@ -149,19 +150,19 @@ def test_a_branch_is_pushed_after_one_question_and_main_is_asked_about_each_time
     def refs() -> list[str]:
         return git(session.bare, "for-each-ref", "--format=%(refname:short)").split()
 
+    assert "fix-add" not in refs()
     pushed = session.shell("git push origin fix-add", "approve", "--remember")
     asked(pushed, "git push reaches another machine")
-    assert refs() == ["fix-add"]
+    assert "fix-add" in refs()
     unasked(session.shell("git push origin fix-add"))
     for _ in range(2):
         asked(session.shell("git push origin HEAD:main", "approve"), "git push")
-    assert refs() == ["fix-add", "main"]
+    assert "main" in refs()
 
 
 def test_of_an_installation_and_a_push_what_is_on_this_machine_comes_back(
     session: CodingSession, registry: Registry
 ) -> None:
-    (session.workspace / "package.json").write_text('{"name": "x", "version": "1.0.0"}\n')
     session.shell("git checkout -q -b taken-back")
     before = picture(session.workspace)
     installed = session.shell(f"npm install --registry {registry.url}/npm tiny-lib", "approve")
@@ -184,6 +185,8 @@ def test_of_an_installation_and_a_push_what_is_on_this_machine_comes_back(
 def test_local_parts_beside_an_approved_fetch_need_no_approval_and_come_back(
     session: CodingSession,
 ) -> None:
+    # Somebody else has pushed.
+    git(session.workspace, "push", "-q", str(session.bare), "HEAD:main")
     asked(session.shell("git fetch origin", "approve", "--remember"), "git fetch")
     before = picture(session.workspace)
     both = session.shell(
