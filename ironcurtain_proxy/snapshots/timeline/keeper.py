@@ -16,7 +16,7 @@ them the copies that no later point needs. One thread at a time may use a `Keepe
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -135,7 +135,7 @@ class Keeper:
                     self.log.replace(found)
                 elif found is None:
                     raise FileNotFoundError
-                self.history = found
+                self.history, self._behind = found, False
                 self.scanner.assume(found.state(), found.ever())
                 if self._is_owner:
                     self.blobs.keep(found.digests())
@@ -313,13 +313,14 @@ class Keeper:
         self._write(record)
 
     def _write(self, record: TimelineRecord) -> bool:
-        try:
-            self.log.append(record)
-        except OSError:
-            # What is known here is written as a whole at the next occasion.
+        # After one that cannot be written, all are written at the next occasion: without the
+        # changes between, a point or the end of a call says something else.
+        if not self._behind:
             self._behind = True
-            return False
-        return True
+            with suppress(OSError):
+                self.log.append(record)
+                self._behind = False
+        return not self._behind
 
     def _needed(self) -> set[str]:
         seen = {entry.content for _, entry in self.scanner.known.all() if entry.kind == "file"}
@@ -375,10 +376,10 @@ class Keeper:
         self.blobs.keep(self._needed())
 
     def _rewrite(self) -> None:
-        try:
+        self._behind = True
+        with suppress(OSError):
             self.log.replace(self.history)
-        except OSError:
-            self._behind = True
+            self._behind = False
 
     def close(self) -> None:
         """Give everything back."""

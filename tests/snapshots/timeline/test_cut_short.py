@@ -122,3 +122,23 @@ def test_a_disk_that_is_full_refuses_points_and_keeps_those_it_has(
     assert w("b").stat().st_size == 50_000
     w.back(point, rewind=True)
     assert w.picture() == before
+
+
+def test_changes_that_no_log_could_take_are_taken_back_by_another_process(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    w = Timelined(tmp_path / "w", small_disk / "s")
+    for number in range(300):
+        w(f"file-{number}").write_text("kept")
+    before = w.picture()
+    point = w.mark()
+    with pytest.raises(OSError, match="No space"):
+        (small_disk / "filler").write_bytes(b"x" * (2 << 20))
+    # The end of the call is short enough for the rest of the log's last block.
+    for number in range(300):
+        w(f"file-{number}").unlink()
+    w.keeper.settle(point)
+    assert isinstance(w.keeper.mark("next", "s", "t"), NotHeld)
+    (small_disk / "filler").unlink()
+    w.back(point)
+    assert w.picture() == before
