@@ -7,6 +7,8 @@ writes `server/tool`.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ironcurtain_proxy.config.annotating.words import words_of
+from ironcurtain_proxy.config.policy.lint_annotations import of_same_verb
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import Annotations
@@ -62,8 +64,10 @@ def about_unknown_tool(server: str, tool: str, annotations: Annotations) -> list
     """The note on a tool that nobody annotated; empty: it is annotated."""
     if (server, tool) in annotations:
         return []
-    guess = nearest(tool, [name for owner, name in annotations if owner == server])
+    known = [name for owner, name in annotations if owner == server]
+    verbs = {words_of(name)[:1] for _, name in annotations}
+    guess = nearest(tool, of_same_verb(tool, known) if words_of(tool)[:1] in verbs else known)
     if guess:
         return ["", f"no annotation knows {shown(tool)}: did you mean {shown(guess)}?"]
-    where = "see `ironcurtain-proxy check --live` for the tools that the server has"
-    return ["", f"no annotation knows {shown(tool)}: {where}, and describe it"]
+    how = "describe it with `ironcurtain-proxy annotate`; until then no rule allows it"
+    return ["", f"no annotation knows {shown(tool)}: {how}"]

@@ -83,13 +83,14 @@ def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Itera
     yield f"from now on: {verb} {about(rule)}"
     old = before.policy.book.for_tool(server, tool)
     for other in old:
-        if other.effect not in {rule.effect, "deny"}:
-            yield f"  asked before this one no more: {VERBS[other.effect]} by {other.name}"
+        left_to_it = rule.excepting is not None and other.names is not None
+        if other.effect not in {rule.effect, "deny"} and not left_to_it:
+            yield f"  takes precedence over: {VERBS[other.effect]} by {other.name}"
         opens = rule.effect == "allow" and rule.excepting is None
         if opens and other.names is not None and other.effect != "allow":
             yield "  this opens files that usually hold secrets, too, where its conditions hold"
     if not old:
-        yield "  until now: no rule, so that every call was denied"
+        yield "  until now: no rule"
     if rule.effect == "allow":
         yield from _still_restricting(after, server, tool)
 

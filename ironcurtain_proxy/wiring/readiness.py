@@ -143,7 +143,7 @@ def _look_at_sandboxes(
         specs = settled(settings, environ, make=False)
         confinements(sandbox, specs, settings, loaded.policy, make=False)
     except ConfigurationError as error:
-        report.error("sandbox", (), "; ".join(str(error).splitlines()))
+        report.error("sandbox", (), "; ".join(str(error).replace(":\n", ": ").splitlines()))
     for text in said:
         report.warning("sandbox", (), text.removeprefix("warning: "))
 

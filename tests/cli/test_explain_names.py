@@ -72,7 +72,9 @@ def test_a_misspelt_tool_is_answered_with_the_one_that_was_meant(tmp_path: Path)
     assert 'did you mean "read_text_file"?' in shown.stdout
     other = explain(tmp_path, ["fs"], "fs/burn_file")
     assert "did you mean" not in other.stdout
-    assert "check --live" in other.stdout
+    assert "`ironcurtain-proxy annotate`" in other.stdout
+    listing = explain(tmp_path, ["fs"], "fs/list_media_file")
+    assert "did you mean" not in listing.stdout, "read_media_file does something else"
 
 
 def test_what_stops_the_proxy_is_said_besides(tmp_path: Path) -> None:

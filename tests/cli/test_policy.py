@@ -49,6 +49,19 @@ def test_a_rule_is_shown_before_it_is_written_and_comes_first(place: Place) -> N
     assert names[2][0] == "shipped"
 
 
+def test_an_allowed_directory_takes_nothing_from_the_questions_about_secrets(place: Place) -> None:
+    changed = place.run("allow", "filesystem/read_text_file", "--path", "~/notes", "--dry-run")
+    assert "takes precedence over: ask by escalate-read-outside-workspace" in changed.stdout
+    assert "escalate-read-secret-file" not in changed.stdout
+
+
+def test_each_of_many_allowed_tools_gets_its_rule(place: Place) -> None:
+    tools = ["time/convert_time", "fetch/fetch", "time/get_current_time", "git/git_log"] * 2
+    for tool in tools:
+        done = place.run("allow", tool)
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -60,6 +73,11 @@ def test_a_rule_is_shown_before_it_is_written_and_comes_first(place: Place) -> N
         ),
         ("deny s: x\nallow s: a\n", "allow: {s: t}\ndeny s: x\nallow s: a\n"),
         ("allow s:\n  - a\n", "allow: {s: t}\nallow s:\n  - a\n"),
+        (
+            "deny x: b\n\n# mine\nallow s: a\nask s: c\n",
+            "deny x: b\n\n# mine\nallow s: [t, a]\nask s: c\n",
+        ),
+        ('ask "*": b\nallow s: a\n', 'allow: {s: t}\nask "*": b\nallow s: a\n'),
         ("base: none\nask s: a # why\n", "base: none\nallow s: t\nask s: a # why\n"),
     ],
 )
@@ -75,7 +93,7 @@ def test_a_name_that_yaml_would_read_otherwise_is_quoted_and_a_full_file_is_left
         'ask s: {tools: "*", within: "/a b"}\n'
     )
     with pytest.raises(ConfigurationError, match="put this first"):
-        with_rule("ask x: y\nallow s: a\nallow: {x: y}\n", "allow", "s", "t", [])
+        with_rule("ask s: y\nallow s: a\nallow: {x: y}\n", "allow", "s", "t", [])
 
 
 def test_scenarios_that_are_not_met_fail(place: Place) -> None:

@@ -60,16 +60,29 @@ def with_rule(
 
 
 def _merged(text: str, verb: str, server: str, value: str) -> str | None:
-    """The text with the value added to its first rule; None: that rule is another or longer."""
-    place = _place(text)
-    line = _LINE.match(text, place)
-    if line is None or line[1] != verb or line[2].strip("\"'") != server:
+    """The text with the value added to its first rule about the server.
+
+    None: that rule has another verb or several lines, or other such rules stand before it.
+    """
+    line = _LINE.match(text, _place(text))
+    while line is not None and _about_others(line, server):
+        line = _LINE.match(text, line.end() + _place(text[line.end() :]))
+    if line is None or line[1] != verb or _server(line) != server:
         return None
     held = line[3].rstrip()
     inside = held[1:-1].strip() if held.startswith("[") and held.endswith("]") else held
     if not inside or "#" in held or held[0] in "&*!|>":
         return None
     return f"{text[: line.start(3)]}[{value}, {inside}]{text[line.end(3) :]}"
+
+
+def _about_others(line: re.Match[str], server: str) -> bool:
+    """Whether the order of this rule and one about the server has no effect."""
+    return EVERY not in {server, _server(line)} and _server(line) != server
+
+
+def _server(line: re.Match[str]) -> str:
+    return line[2].strip("\"'")
 
 
 def _place(text: str) -> int:

@@ -82,14 +82,14 @@ def lint_live(
                     "has no annotation: every call is denied, or asked about (unknownTools). Run "
                     f"`ironcurtain-proxy annotate {spec.name}`"
                 )
-                report.warning(place, (), message, nearest(tool, _same_verb(tool, known)))
+                report.warning(place, (), message, nearest(tool, of_same_verb(tool, known)))
         for tool in known:
             if tool not in tools:
                 place = f"{spec.name}/{tool}"
                 report.warning(place, (), "is annotated, but the server does not offer it")
 
 
-def _same_verb(tool: str, known: Iterable[str]) -> list[str]:
+def of_same_verb(tool: str, known: Iterable[str]) -> list[str]:
     """The tools with the same first word: `write_query` misspelt is never `read_query`."""
     first = words_of(tool)[:1]
     return [other for other in known if words_of(other)[:1] == first]
