@@ -7,7 +7,7 @@ knows the order of the questions. The words are in `auto_approver.intent`, the o
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
@@ -155,10 +155,6 @@ def _passed_on(said: str, reasoning: str, objection: str = "") -> Unreachable:
     return Unreachable(details=(("autoApprover", thought),))
 
 
-def _always() -> bool:
-    return True
-
-
 @dataclass(slots=True, kw_only=True)
 class AutoApprover:
     """One session's auto-approver: a `Reviewer` that approves or reaches nobody."""
@@ -169,9 +165,6 @@ class AutoApprover:
     around: CallSurroundings
     clock: Clock
     log: LlmLog | None = None
-    reviewer_is_there: Callable[[], bool] = _always
-    """Whether somebody could be asked instead. In single-shot mode nobody can, and the model is not
-    consulted either."""
     breakers: Breakers = field(init=False)
     _messages: deque[UserMessage] = field(init=False)
     """The user's last ones, the newest last. Only the session's own source adds to them."""
@@ -262,7 +255,6 @@ class AutoApprover:
             and self._may_approve(f"{escalation.server}/{escalation.tool}")
             and not own  # the agent could widen its own permissions
             and self.breakers.off_because is None
-            and self.reviewer_is_there()
         )
 
     def _may_approve(self, tool: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 
 import anyio
 
+from ironcurtain_proxy.audit.display import printable
 from ironcurtain_proxy.auto_approver.evaluation import (
     ScenarioResult,
     Score,
@@ -20,7 +21,7 @@ from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_
 from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
 from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.auto_approve_compare import add_compare, compare_log
-from ironcurtain_proxy.cli.output import say, say_json
+from ironcurtain_proxy.cli.output import say, say_json, shortened
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
@@ -47,6 +48,7 @@ exit status: 0 scored; 1 the model could not be asked; 2 an argument cannot be u
 
 _KEY_VARIABLE: Final = "AUTO_APPROVE_API_KEY"
 _TITLES: Final = {"model": "model alone", "check": "target check alone", "both": "both"}
+_MESSAGE_WIDTH: Final = 60
 
 
 EXAMPLES: Final = """\
@@ -206,16 +208,33 @@ def _as_text(judged: Sequence[ScenarioResult], model: str | None) -> list[str]:
                 wrong = _counted(one.wrongly_approved)
                 other = _counted(one.wrongly_escalated)
                 lines.append(f"{category[:25]:<26}{title:<22}{wrong:<18}{other}")
-    return [*lines, *_names(found), *_latency(judged)]
+    return [*lines, *_wrong(judged, found), *_latency(judged)]
 
 
-def _names(found: dict[str, Score]) -> list[str]:
-    lines = [""]
+def _wrong(judged: Sequence[ScenarioResult], found: dict[str, Score]) -> list[str]:
+    """Every scenario that a judge got wrong: its id, its call, and the words of the user."""
+    by_id = {one.scenario.id: one for one in judged}
+    lines: list[str] = []
     for name, title in _TITLES.items():
         if name in found:
-            approved = ", ".join(found[name].false_approvals) or "none"
-            escalated = ", ".join(found[name].false_escalations) or "none"
-            lines.append(f"{title}: false approvals: {approved}; false escalations: {escalated}")
+            one = found[name]
+            for kind, ids in (
+                ("false approvals", one.false_approvals),
+                ("false escalations", one.false_escalations),
+            ):
+                lines += ["", f"{title}, {kind}:{'' if ids else ' none'}"]
+                lines += [line for each in ids for line in _case(by_id[each])]
+    return lines
+
+
+def _case(result: ScenarioResult) -> list[str]:
+    """One or two lines. A scenario may have any text, so it is cut and escaped."""
+    scenario = result.scenario
+    call = f"{scenario.escalation.server}/{scenario.escalation.tool}"
+    message = shortened(scenario.message, _MESSAGE_WIDTH)
+    lines = [printable(f'  {scenario.id}  {call}  "{message}"')]
+    if result.objection is not None:
+        lines.append(printable(f"      the check: {result.objection}"))
     return lines
 
 

@@ -71,7 +71,6 @@ class Session:
     model: ScriptedAnswers = field(default_factory=ScriptedAnswers)
     config: AutoApproverConfig = field(default_factory=lambda: AutoApproverConfig(enabled=True))
     said: UserMessage | None = field(default_factory=lambda: UserMessage(PUSH.message, "1"))
-    listens: bool = True
     clock: FakeClock = field(default_factory=FakeClock)
     log: LlmLog | None = None
 
@@ -83,7 +82,6 @@ class Session:
             around=AROUND,
             clock=self.clock,
             log=self.log,
-            reviewer_is_there=lambda: self.listens,
         )
 
     async def ask(self, escalation: Escalation = PUSH.escalation) -> Ruling:
@@ -194,13 +192,6 @@ async def test_a_blank_message_escalates_without_a_question(message: str) -> Non
     model = ScriptedAnswers()
     result = await auto_approve(replace(CONTEXT, user_message=message), model)
     assert (result.decision, result.reasoning, model.asked) == ("escalate", NO_MESSAGE, [])
-
-
-@pytest.mark.requirement("A-55")
-async def test_in_single_shot_it_is_not_asked() -> None:
-    session = Session(listens=False)
-    with untouched(session):
-        assert await session.ask() == Unreachable()
 
 
 OWN = {

@@ -171,7 +171,7 @@ def test_a_model_that_fails_ends_in_a_failure_that_is_said(
     assert "secret-key" not in out
 
 
-def test_the_scorecard_names_who_was_wrong(
+def test_the_scorecard_names_each_wrong_case_with_its_words_and_the_reason(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "one.jsonl"
@@ -179,7 +179,7 @@ def test_the_scorecard_names_who_was_wrong(
         "id": "mine",
         "label": "approve",
         "category": "odd",
-        "user_message": "do the thing",
+        "user_message": "do the thing\x1b[2J",
         "tool": "git/git_push",
         "reason": "r",
         "args": {"remote": "origin"},
@@ -187,7 +187,9 @@ def test_the_scorecard_names_who_was_wrong(
     path.write_bytes(orjson.dumps(line))
     assert run("--scenarios", str(path)) == 0
     out = capsys.readouterr().out
-    assert "false escalations: mine" in out
+    assert "target check alone, false approvals: none" in out
+    assert '  mine  git/git_push  "do the thing\\x1b[2J"\n      the check: the message' in out
+    assert "\x1b" not in out
     assert "1 of 1 (20.7% to 100.0%)" in out
 
 
