@@ -151,9 +151,9 @@ class ArgumentContext:
     """The tool around an argument."""
 
     words: frozenset[str]
-    """The words of the argument's name."""
+    """The words of the tool's name."""
     text: str
-    """The argument's title and description."""
+    """The tool's title and description."""
     names: frozenset[str]
     """The names of all arguments of the tool, in lower case without `_` and `-`."""
     paths: Roles
@@ -238,7 +238,10 @@ def _of_people(words: tuple[str, ...], last: str, about: ArgumentContext) -> Pro
 
 
 def _speaks_of_sql(about: ArgumentContext) -> bool:
-    text = f"{' '.join(about.words)} {about.text}"
+    return _is_sql(f"{' '.join(about.words)} {about.text}")
+
+
+def _is_sql(text: str) -> bool:
     return _SQL_WORDS.search(text) is not None and not _OTHER_QUERIES.search(text)
 
 
@@ -300,7 +303,8 @@ def _raised(
     if _RUNS.search(text) and not is_text:
         what = ["a command"]
     if not what:
-        return said
+        asks = bool(words) and words[-1] in _QUERIES and said.roles == _NONE
+        return Proposed(roles=("sql",), why="SQL") if asks and _is_sql(text) else said
     return Proposed(roles=_UNCLEAR, certain=False, why=f"its description speaks of {what[0]}")
 
 

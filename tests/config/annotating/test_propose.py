@@ -58,6 +58,8 @@ def test_names_formats_and_types_tell_the_role(
 def test_a_query_is_sql_where_the_tool_speaks_of_sql_alone() -> None:
     assert roles(tool("read_query", "Runs a SELECT on SQLite", query=text()), "query") == {"sql"}
     assert roles(tool("search", "Full text search", query=text()), "query") == {"none"}
+    said = text("The SQL statement to run")
+    assert roles(tool("save_view", "Saves a view", query=said), "query") == {"sql"}
     graph = tool("query", "Runs a GraphQL query on the SQL store", query=text())
     assert roles(graph, "query") == {"none"}
 
