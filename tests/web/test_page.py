@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -124,6 +125,25 @@ async def test_a_phone_has_room_for_the_call_and_the_keys(browser: Browser, tmp_
                     with anyio.move_on_after(1):
                         await until(lambda: asked.id in box.rulings)
         assert isinstance(box.rulings[asked.id], Approved)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_a_long_choice_of_what_to_remember_leaves_each_key_on_the_page(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    choice = replace(ETC, description="Let write_file change files below ~/notes; " * 6)
+    asked = escalation(seconds=PATIENCE, candidates=(choice,))
+    async with (
+        a_page(browser, tmp_path, width=width, height=800) as (box, page),
+        box.asked(asked, PATIENCE),
+    ):
+        await expect(page.locator("#headline")).to_contain_text("files/read_file")
+        await page.evaluate("document.querySelector('#more').open = true")
+        for key in await page.locator("#actions button:visible, #actions select").all():
+            place = await key.bounding_box()
+            assert place is not None
+            assert place["x"] + place["width"] <= width, await key.inner_text()
+        await press(page, "d", asked, box)
 
 
 @pytest.fixture
