@@ -19,7 +19,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 DESCRIPTION: Final = """\
 Read the audit logs and show, by tool, how often the auto-approver would have decided as a person
 did. A call counts if the auto-approver gave its opinion and a person decided. With "autoApprove":
-{"enabled": true, "shadow": true}, that is every call that is asked about.
+{"enabled": true, "shadow": true}, that is every call that a person answers after the model did.
 
 wrong: a person denied a call that the auto-approver would have approved. spared: both approved the
 call. asked: a person approved a call that the auto-approver passed on.
