@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,12 +14,20 @@ from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.cli.audit_whole import parsed_lines
 from ironcurtain_proxy.cli.output import say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
+from ironcurtain_proxy.config.annotating.shell_tools import COMMAND_ARGUMENTS
+from ironcurtain_proxy.config.annotating.words import words_of
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.family import Family
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.shell.families import families_of
+from ironcurtain_proxy.shell.family_table import TASKS
+from ironcurtain_proxy.shell.parse import parse_command
 
 DESCRIPTION: Final = """\
-Read the audit logs and show, by tool, how often the auto-approver would have decided as a person
-did. A call counts if the auto-approver gave its opinion and a person decided. With "autoApprove":
-{"enabled": true, "shadow": true}, that is every call that a person answers after the model did.
+Read the audit logs and show, by tool and by kind of shell command, how often the auto-approver
+would have decided as a person did. A call counts if the auto-approver gave its opinion and a person
+decided. With "autoApprove": {"enabled": true, "shadow": true}, that is every call that a person
+answers after the model did.
 
 wrong: a person denied a call that the auto-approver would have approved. spared: both approved the
 call. asked: a person approved a call that the auto-approver passed on.
@@ -31,10 +39,12 @@ _OBJECTED: Final = "shadow: recorded, not used"
 
 @dataclass(slots=True)
 class Agreement:
-    """The decisions of the auto-approver and of people on the calls of one tool."""
+    """The decisions of the auto-approver and of people on the calls of one tool or kind."""
 
     outcomes: Counter[tuple[bool, bool]] = field(default_factory=Counter)
     """The number of calls by (the auto-approver would have approved, a person approved)."""
+    commands: "dict[str, Agreement]" = field(default_factory=dict)
+    """Of a tool that runs shell commands: the same by kind of command, such as `git push`."""
 
     @property
     def total(self) -> int:
@@ -85,7 +95,7 @@ def compare_log(options: argparse.Namespace) -> int:
             f"there is no audit log {log}; name another with --log or AUDIT_LOG_PATH"
         ) from error
     if options.json:
-        tools = {tool: one.fields() for tool, one in sorted(found.items())}
+        tools = {tool: _described(one) for tool, one in sorted(found.items())}
         say_json({"tools": tools})
     else:
         say("\n".join(_as_text(found)))
@@ -102,16 +112,63 @@ def agreements(entries: Iterable[Mapping[str, object]]) -> dict[str, Agreement]:
             continue
         would = thought.get("said") == "approve" and thought.get("objection") in {None, _OBJECTED}
         tool = f"{entry.get('serverName')}/{entry.get('toolName')}"
-        found.setdefault(tool, Agreement()).outcomes[would, result == "approved"] += 1
+        outcome = would, result == "approved"
+        of_tool = found.setdefault(tool, Agreement())
+        of_tool.outcomes[outcome] += 1
+        if (kind := _kind_of_command(entry)) is not None:
+            of_tool.commands.setdefault(kind, Agreement()).outcomes[outcome] += 1
     return found
 
 
-def _as_text(found: Mapping[str, Agreement]) -> list[str]:
+def _kind_of_command(entry: Mapping[str, object]) -> str | None:
+    """The programs and sub-commands of a recorded shell command; None: there is none."""
+    arguments = entry.get("arguments")
+    if not isinstance(arguments, dict):
+        return None
+    for name, text in arguments.items():
+        if isinstance(text, str) and "".join(words_of(name)) in COMMAND_ARGUMENTS:
+            families = families_of(parse_command(text), _SOMEWHERE)
+            if families is None:
+                return "a command that cannot be read"
+            programs = dict.fromkeys(map(_program, families))
+            return " && ".join(programs) or "a command that only reads"
+    return None
+
+
+def _program(family: Family) -> str:
+    """A program with its sub-command, such as `git push`."""
+    words = family.program
+    if words[0] in _WITH_SUBCOMMANDS and len(words) == 1:
+        words = (*words, *family.kept[:1])
+    return " ".join(words)
+
+
+_WITH_SUBCOMMANDS: Final = frozenset({path[0] for path in TASKS if len(path) > 1})
+_SOMEWHERE: Final = Place(workspace="/workspace", directory="/workspace", home="/home")
+"""The place of a recorded command is not known. Its programs do not depend on it."""
+
+
+def _described(one: Agreement) -> dict[str, object]:
+    kinds = {kind: commands.fields() for kind, commands in sorted(one.commands.items())}
+    return {**one.fields(), **({"commands": kinds} if kinds else {})}
+
+
+def _as_text(found: Mapping[str, Agreement]) -> Iterator[str]:
     if not found:
-        return ["no call was judged by both: switch on autoApprove.shadow"]
-    lines = [f"{'tool':<40}{'calls':>7}{'agreed':>8}{'wrong':>7}{'spared':>8}{'asked':>7}"]
-    for tool, one in sorted(found.items(), key=lambda pair: -pair[1].total):
-        counts = one.fields()
-        numbers = f"{counts['calls']:>7}{counts['agreed']:>8}{counts['wrong']:>7}"
-        lines.append(f"{tool[:39]:<40}{numbers}{counts['spared']:>8}{counts['asked']:>7}")
-    return lines
+        yield "no call was judged by both: switch on autoApprove.shadow"
+        return
+    yield f"{'tool':<40}{'calls':>7}{'agreed':>8}{'wrong':>7}{'spared':>8}{'asked':>7}"
+    for tool, of_tool in sorted(found.items(), key=_most_first):
+        yield _row(tool, of_tool)
+        for kind, of_kind in sorted(of_tool.commands.items(), key=_most_first):
+            yield _row(f"  {kind}", of_kind)
+
+
+def _most_first(pair: tuple[str, Agreement]) -> tuple[int, str]:
+    return -pair[1].total, pair[0]
+
+
+def _row(name: str, one: Agreement) -> str:
+    counts = one.fields()
+    numbers = f"{counts['calls']:>7}{counts['agreed']:>8}{counts['wrong']:>7}"
+    return f"{name[:39]:<40}{numbers}{counts['spared']:>8}{counts['asked']:>7}"

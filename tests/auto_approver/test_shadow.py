@@ -232,6 +232,36 @@ def test_compare_counts_by_tool_where_people_and_the_model_agree(
     assert "git/git_push" in capsys.readouterr().out
 
 
+@pytest.mark.requirement("A-95")
+def test_compare_tells_kinds_of_shell_commands_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "audit.jsonl"
+    commands = [
+        ("git push origin x", "approve", "approved"),
+        ("git push -f origin y", "approve", "denied"),
+        ("cat notes | head", "escalate", "approved"),
+        ("npm ci && git push", "escalate", "denied"),
+        ("if then", "escalate", "denied"),
+    ]
+    lines = [
+        line("run", said, result, serverName="box", arguments={"command": command})
+        for command, said, result in commands
+    ]
+    log.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in lines))
+    assert main(["auto-approve", "compare", "--log", str(log), "--json"]) == 0
+    tool = orjson.loads(capsys.readouterr().out)["tools"]["box/run"]
+    assert tool["calls"] == 5
+    assert {kind: (one["calls"], one["wrong"]) for kind, one in tool["commands"].items()} == {
+        "a command that cannot be read": (1, 0),
+        "a command that only reads": (1, 0),
+        "git push": (2, 1),
+        "npm ci && git push": (1, 0),
+    }
+    assert main(["auto-approve", "compare", "--log", str(log)]) == 0
+    assert "  git push  " in capsys.readouterr().out
+
+
 def test_compare_says_what_to_switch_on_where_nothing_is_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,8 @@ from ironcurtain_proxy.config.annotating.argument_roles import types_of
 from ironcurtain_proxy.config.annotating.words import words_of
 from ironcurtain_proxy.model.json import Json
 
-_COMMANDS: Final = frozenset({"bash", "cmd", "command", "commandline", "shellcommand"})
+COMMAND_ARGUMENTS: Final = frozenset({"bash", "cmd", "command", "commandline", "shellcommand"})
+"""Names of arguments that hold a shell command, without their capitals and underscores."""
 _TEXTS: Final = frozenset({"args", "argv", "code", "input", "script", "snippet"})
 _RUNS: Final = re.compile(
     r"\b(?:run|runs|running|exec|execs|execute|executes|executing|execution|invoke|invokes|launch"
@@ -68,16 +69,16 @@ def runs(tool: Mapping[str, Json], properties: Mapping[str, Json]) -> RunArgumen
     )
     for argument, schema in properties.items():
         plain = "".join(words_of(argument))
-        if plain not in _COMMANDS | _TEXTS or not isinstance(schema, Mapping):
+        if plain not in COMMAND_ARGUMENTS | _TEXTS or not isinstance(schema, Mapping):
             continue
         types = types_of(schema)
         if not types or not types <= {"string", "array", "null"}:
             continue
         text = f"{about} {schema.get('description', '')}"
-        says_so = bool(_RUNS.search(text) and (_COMMAND.search(text) or plain in _COMMANDS))
-        if not says_so and not (plain in _COMMANDS and _SHELL.search(text)):
+        says_so = bool(_RUNS.search(text) and (_COMMAND.search(text) or plain in COMMAND_ARGUMENTS))
+        if not says_so and not (plain in COMMAND_ARGUMENTS and _SHELL.search(text)):
             continue
-        return RunArgument(argument, _is_shell(name, text, certain=plain in _COMMANDS))
+        return RunArgument(argument, _is_shell(name, text, certain=plain in COMMAND_ARGUMENTS))
     return None
 
 
