@@ -28,7 +28,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
     user,
     without_sandbox,
 )
-from ironcurtain_proxy.cli.output import encodable, say, say_json
+from ironcurtain_proxy.cli.output import counted, encodable, say, say_json
 from ironcurtain_proxy.config.auto_confirm.model_access import model_access, provider_of
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
 from ironcurtain_proxy.config.migration.legacy_switch import COMMAND
@@ -167,6 +167,15 @@ def _text(checks: Sequence[CheckResult]) -> Iterator[str]:
             word = f"\x1b[{_COLOURS[check.state]}m{word}\x1b[0m"
         told = f"{check.found}: {check.remedy}" if check.remedy else check.found
         yield f"{word}  {visible(check.name):<{width}}  {visible(told)}"
+    yield _summary(checks)
+
+
+def _summary(checks: Sequence[CheckResult]) -> str:
+    """The last line, such as `15 checks: 1 failure, 2 warnings`."""
+    failures = sum(check.state == "fail" for check in checks)
+    warnings = sum(check.state == "warn" for check in checks)
+    said = f"{counted(failures, 'failure')}, {counted(warnings, 'warning')}"
+    return f"{counted(len(checks), 'check')}: {said}"
 
 
 def containment(
@@ -209,6 +218,14 @@ def _process(name: str, spec: ReviewerSpec, environ: Mapping[str, str]) -> Check
     if found is None:
         remedy = "install it, or give its full path as the reviewer's command"
         return CheckResult(name, "fail", f"{spec.command[0]} not found", remedy)
+    # `/usr/bin/env python3 /srv/review.py`: a file that is not there ends the program at each
+    # question. A relative word may mean anything.
+    missing = [
+        word for word in spec.command[1:] if word.startswith("/") and not Path(word).exists()
+    ]
+    if missing:
+        remedy = "correct the reviewer's command, if it is to read this file"
+        return CheckResult(name, "warn", f"{found}, and {missing[0]} does not exist", remedy)
     return CheckResult(name, "ok", found)
 
 

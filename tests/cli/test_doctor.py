@@ -78,10 +78,12 @@ def test_a_machine_that_has_everything_is_healthy(machine: Machine) -> None:
     result = machine.doctor("--config", str(machine.configure({"s": {"command": "server"}})))
     assert result.returncode == 0
     assert result.stderr == ""
-    lines = result.stdout.splitlines()
+    *lines, summary = result.stdout.splitlines()
     other = [line for line in lines if line.split()[1] != "user"]
     assert [line for line in other if not line.startswith("ok    ")] == []
     assert f"ok    bubblewrap       {machine.bin / 'bwrap'}" in lines
+    warned = "1 warning" if os.geteuid() == 0 else "0 warnings"
+    assert summary == f"{len(lines)} checks: 0 failures, {warned}"
 
 
 def test_root_is_told_what_its_sandboxes_do_not_do() -> None:
@@ -221,6 +223,7 @@ def test_a_reviewer_that_could_not_be_asked_is_named(machine: Machine, tmp_path:
     reviewers = [
         {"name": "architect_manager", "kind": "process", "command": ["manager"]},
         {"name": "wrapper_claude", "kind": "process", "command": ["absent"]},
+        {"name": "by_script", "kind": "process", "command": ["manager", "-u", f"{tmp_path}/no.py"]},
         {
             "name": "desk",
             "kind": "session",
@@ -238,6 +241,8 @@ def test_a_reviewer_that_could_not_be_asked_is_named(machine: Machine, tmp_path:
     found = {one["name"]: one for one in orjson.loads(done.stdout)}
     assert found["reviewer architect_manager"]["state"] == "ok"
     assert found["reviewer wrapper_claude"]["found"] == "absent not found"
+    assert found["reviewer by_script"]["state"] == "warn"
+    assert f"{tmp_path}/no.py does not exist" in found["reviewer by_script"]["found"]
     assert "chmod 600" in found["reviewer desk"]["found"]
     assert found["reviewer claude_code_high_level"]["found"] == "no API key for openai"
 
