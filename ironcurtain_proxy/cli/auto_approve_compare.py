@@ -17,6 +17,7 @@ from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.annotating.shell_tools import COMMAND_ARGUMENTS
 from ironcurtain_proxy.config.annotating.words import words_of
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.families import families_of
@@ -171,4 +172,5 @@ def _most_first(pair: tuple[str, Agreement]) -> tuple[int, str]:
 def _row(name: str, one: Agreement) -> str:
     counts = one.fields()
     numbers = f"{counts['calls']:>7}{counts['agreed']:>8}{counts['wrong']:>7}"
-    return f"{name[:39]:<40}{numbers}{counts['spared']:>8}{counts['asked']:>7}"
+    # An agent wrote the command, and a server the name of its tool.
+    return f"{visible(name)[:39]:<40}{numbers}{counts['spared']:>8}{counts['asked']:>7}"

@@ -262,6 +262,19 @@ def test_compare_tells_kinds_of_shell_commands_apart(
     assert "  git push  " in capsys.readouterr().out
 
 
+def test_compare_shows_no_escape_sequence_of_an_agent_or_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "audit.jsonl"
+    command = {"command": "'/opt/\x1b[2Jtool' x"}
+    entry = line("\x1b[31mrun", "approve", "approved", serverName="box", arguments=command)
+    log.write_bytes(orjson.dumps(entry) + b"\n")
+    assert main(["auto-approve", "compare", "--log", str(log)]) == 0
+    shown = capsys.readouterr().out
+    assert "box/\\x1b[31mrun" in shown
+    assert "\x1b" not in shown
+
+
 def test_compare_says_what_to_switch_on_where_nothing_is_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
