@@ -67,7 +67,7 @@ def _unix(path: Path) -> Iterator[socket.socket]:
             raise ConfigurationError(f"{SOCKET} {path}: {why}") from None
         finally:
             os.umask(before)
-        own = path.lstat()
+        own = path.lstat()  # the inode is kept from another use as long as this socket is open
         found.listen(_QUEUE)
         try:
             yield found
@@ -104,13 +104,16 @@ def _remove_left_over(path: Path) -> None:
 
 @contextmanager
 def _named(path: Path, port: int) -> Iterator[None]:
+    text = f"{port}\n".encode()
     try:
-        write_whole(path, f"{port}\n".encode())
-        own = path.lstat()
+        write_whole(path, text)
     except OSError as error:
         raise ConfigurationError(f"{PORT_FILE} {path}: {error.strerror}") from None
     try:
         yield
     finally:
-        # The front that takes this one's place may have written it meanwhile.
-        _remove_own(path, own)
+        # The front that takes this one's place may have written the file meanwhile. The port tells
+        # the two apart, because both listen. The inode does not: file systems use it again at once.
+        with suppress(OSError):
+            if path.read_bytes() == text:
+                path.unlink()
