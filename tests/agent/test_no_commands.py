@@ -11,6 +11,7 @@ import ironcurtain_proxy
 from ironcurtain_proxy.agent.guidance import tool_usage
 from ironcurtain_proxy.agent.own_tools import PREFLIGHT_TOOL, STATUS_TOOL
 from ironcurtain_proxy.cli import COMMANDS
+from tests import source
 
 ROOT = Path(ironcurtain_proxy.__file__).parent
 TELLING_THE_AGENT = (
@@ -50,12 +51,13 @@ def modules() -> list[Path]:
     return [file for file in found if str(file.relative_to(ROOT)) not in FOR_THE_OPERATOR]
 
 
+@source.one_worker
 def test_no_reason_and_no_reply_names_a_command() -> None:
     assert len(modules()) > 100
     found = [
         (str(file.relative_to(ROOT)), text)
         for file in modules()
-        for text in said(ast.parse(file.read_text(encoding="utf-8")))
+        for text in said(source.modules()[file])
         if COMMAND.search(text)
     ]
     assert found == []

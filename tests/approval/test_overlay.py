@@ -2,12 +2,10 @@
 
 import ast
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 
-import ironcurtain_proxy
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
 from ironcurtain_proxy.approval.modes import InterceptorConfig
 from ironcurtain_proxy.approval.overlay import OverlayDecision, OverlayRules, judge
@@ -28,6 +26,7 @@ from tests.approval.subjects import (
     subjects,
     unhurried,
 )
+from tests.source import PACKAGE, modules, one_worker
 
 OFF = InterceptorConfig(approval_policy="none")
 
@@ -261,15 +260,15 @@ def test_a_call_is_denied_or_asked_about_and_no_origin_asks_twice(
     assert {c for r in found.origins for c in r.capabilities} <= found.capabilities
 
 
+@one_worker
 @pytest.mark.requirement("D-13")
 def test_no_other_module_asks_profile_or_mode() -> None:
     deciding = {"verdict", "level_of", "why_asked"}
     rooms = {"capabilities", "modes"}
-    package = Path(ironcurtain_proxy.__file__).parent
     asking = {
-        str(module.relative_to(package))
-        for module in package.rglob("*.py")
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        str(module.relative_to(PACKAGE))
+        for module, tree in modules().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for imported in _imported(node)
         if imported.split(".")[1:2] == ["approval"]

@@ -11,9 +11,11 @@ import pytest
 
 from ironcurtain_proxy.agent import replies
 from ironcurtain_proxy.web import guard
+from tests.source import PACKAGE, modules, one_worker
+
+pytestmark = one_worker
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "ironcurtain_proxy"
 PAGE = (ROOT / "docs/troubleshooting.md").read_text("utf-8")
 NO_REFUSALS = {"policy-roots", "scenario"}
 """Names that stand in reports and labels, and that nobody reads as a message."""
@@ -36,36 +38,24 @@ def texts_of(node: ast.AST) -> Iterator[str]:
 
 
 @cache
-def trees() -> list[tuple[Path, ast.Module]]:
-    return [(file, ast.parse(file.read_text("utf-8"))) for file in sorted(PACKAGE.rglob("*.py"))]
-
-
-@cache
-def texts() -> list[str]:
-    found = [text for _, tree in trees() for text in texts_of(tree)]
-    return [*found, *[file.read_text("utf-8") for file in PACKAGE.glob("web/static/*.js")]]
-
-
-def has_parts(text: str, parts: list[str]) -> bool:
-    place = 0
-    for part in parts:
-        place = text.find(part, place)
-        if place < 0:
-            return False
-        place += len(part)
-    return True
+def texts() -> str:
+    """All texts of the program, with a null character between two."""
+    found = {text for tree in modules().values() for text in texts_of(tree)}
+    return "\0".join(
+        [*found, *(file.read_text("utf-8") for file in PACKAGE.glob("web/static/*.js"))]
+    )
 
 
 @pytest.mark.parametrize("message", messages_of_the_page())
 def test_every_message_of_the_page_is_one_of_the_program(message: str) -> None:
     parts = [part.strip() for part in message.split("…") if part.strip(" .;:")]
-    assert any(has_parts(text, parts) for text in texts()), message
+    assert re.search("[^\0]*".join(map(re.escape, parts)), texts()), message
 
 
 def rules_of_the_code() -> set[str]:
     """The names of rules that the code itself writes: the first argument of `Ground`."""
     found: set[str] = set()
-    for _, tree in trees():
+    for tree in modules().values():
         names = {
             target.id: one.value.value
             for one in ast.walk(tree)
@@ -97,7 +87,7 @@ def test_every_rule_of_the_code_stands_on_the_page() -> None:
     missing = {rule for rule in code - listed if not rule.startswith(tuple(families))}
     assert missing == set()
     gone = {rule for rule in listed if not rule.endswith("…")} - code
-    assert {rule for rule in gone if not any(rule == text for text in texts())} == set()
+    assert gone - set(texts().split("\0")) == set()
 
 
 def test_every_refusal_that_an_agent_reads_stands_on_the_page() -> None:

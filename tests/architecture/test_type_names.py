@@ -3,18 +3,18 @@
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent.parent / "ironcurtain_proxy"
+from tests.source import PACKAGE, modules, one_worker
 
 
+@one_worker
 def test_no_two_public_types_have_one_name() -> None:
-    modules: dict[str, list[str]] = defaultdict(list)
-    for module in sorted(PACKAGE.rglob("*.py")):
-        for name in public_types(ast.parse(module.read_text("utf-8"))):
-            modules[name].append(str(module.relative_to(PACKAGE)))
-    assert len(modules) > 500
-    assert {name: where for name, where in modules.items() if len(where) > 1} == {}
+    places: dict[str, list[str]] = defaultdict(list)
+    for module, tree in modules().items():
+        for name in public_types(tree):
+            places[name].append(str(module.relative_to(PACKAGE)))
+    assert len(places) > 500
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def public_types(tree: ast.Module) -> Iterator[str]:

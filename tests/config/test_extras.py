@@ -16,9 +16,9 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.config.extras import MODULES
+from tests.source import PACKAGE, modules, one_worker
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "ironcurtain_proxy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 ABSENT = frozenset(name for names in MODULES.values() for name in names)
 
@@ -270,14 +270,15 @@ def _declared(requirements: list[str]) -> set[str]:
 
 
 def _imported() -> Iterator[tuple[Path, str]]:
-    for module in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(module.read_bytes())):
+    for module, tree in modules().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 yield from ((module, alias.name.partition(".")[0]) for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module is not None:
                 yield module, node.module.partition(".")[0]
 
 
+@one_worker
 def test_every_library_that_is_imported_is_declared() -> None:
     extras = PROJECT["optional-dependencies"].values()
     declared = _declared([*PROJECT["dependencies"], *(text for extra in extras for text in extra)])
@@ -294,8 +295,8 @@ def test_every_library_that_is_imported_is_declared() -> None:
 
 def test_the_extras_install_the_modules_that_are_looked_for() -> None:
     known = packages_distributions()
-    for extra, modules in MODULES.items():
-        wanted = {known[module][0].lower() for module in modules}
+    for extra, names in MODULES.items():
+        wanted = {known[name][0].lower() for name in names}
         own = PROJECT["optional-dependencies"]
         found = _declared(own[extra])
         if "ironcurtain-proxy" in found:
