@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
+
+LikelyMeaning: TypeAlias = Literal["", "path", "option"]
+"""The probable meaning of a text; empty: none is more probable than others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,14 +21,16 @@ class Proposed:
     """
     why: str = ""
     """The evidence, in a few words."""
+    likely: LikelyMeaning = ""
+    """The probable meaning of an unclear text. `init` relies on it; the roles do not."""
     inside: Mapping[str, "Proposed"] = field(default_factory=dict)
     """The members of an object, or of objects in a list. `roles` are for all other members."""
 
     def as_json(self) -> Json:
         """The entry in `tool-annotations.json`."""
-        if not self.inside:
-            return [*self.roles]
         inside: dict[str, Json] = {name: one.as_json() for name, one in self.inside.items()}
+        if all(one == [*self.roles] == ["none"] for one in inside.values()):
+            return [*self.roles]
         return {"default": [*self.roles], "inside": inside}
 
     def each(self, name: str) -> Iterator[tuple[str, "Proposed"]]:
@@ -44,6 +50,8 @@ class ProposedTool:
     """The effect; None: it is not known, so containment never settles a call."""
     why: str = ""
     """The evidence."""
+    paths: Roles = ()
+    """The roles that a path of the tool has."""
 
     def uncertain(self) -> tuple[str, ...]:
         """The names of arguments and members that are not certain."""

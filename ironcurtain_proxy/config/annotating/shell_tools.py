@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.config.annotating.argument_roles import types_of
+from ironcurtain_proxy.config.annotating.schema_types import types_of
 from ironcurtain_proxy.config.annotating.words import words_of
 from ironcurtain_proxy.model.json import Json
 

@@ -11,11 +11,11 @@ unchanged. A role of paths would rewrite a text that may be no path.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.config.annotating.proposal import Proposed
+from ironcurtain_proxy.config.annotating.proposal import LikelyMeaning, Proposed
 from ironcurtain_proxy.config.annotating.words import PATH_FORMATS, URL_FORMATS, words_of
 from ironcurtain_proxy.model.annotation import Roles
 from ironcurtain_proxy.model.json import Json
@@ -36,6 +36,10 @@ _MAYBE_PATHS: Final = words(
     """
 )
 """Names of arguments whose content may lie in a file."""
+_ENDS: Final = frozenset(
+    {("dest",), ("destination",), ("root",), ("source",), ("src",), ("target",), ("workspace",)}
+)
+"""Names of these that are paths where no description says otherwise."""
 _URLS: Final = words(
     """
     endpoint endpoints feed host hostname hosts href hyperlink link links origin permalink proxy
@@ -297,15 +301,21 @@ def _raised(
         is_both = (said.roles == ("fetch-url",) and path and not _URL_SUBJECT.match(text)) or (
             said.roles == about.paths and url and not _PATH_SUBJECT.match(text)
         )
-        why = "a URL or a path"
-        return Proposed(roles=_UNCLEAR, certain=False, why=why) if is_both else said
+        if is_both:
+            return Proposed(roles=_UNCLEAR, certain=False, why="a URL or a path")
+        is_path = said.roles == _UNCLEAR and not url and (path or words[-1:] in _ENDS)
+        return replace(said, likely="path") if is_path else said
     what = ["a path"] if path else ["a URL"] if url else []
     if _RUNS.search(text) and not is_text:
         what = ["a command"]
     if not what:
         asks = bool(words) and words[-1] in _QUERIES and said.roles == _NONE
         return Proposed(roles=("sql",), why="SQL") if asks and _is_sql(text) else said
-    return Proposed(roles=_UNCLEAR, certain=False, why=f"its description speaks of {what[0]}")
+    likely: LikelyMeaning = "" if what != ["a path"] else "path"
+    if likely and said.roles in {_NONE, ("message",)}:
+        likely = "option"  # the description of a pattern or a content may speak of its file
+    why = f"its description speaks of {what[0]}"
+    return Proposed(roles=_UNCLEAR, certain=False, why=why, likely=likely)
 
 
 def _spoken_of(text: str, schema: Mapping[str, Json], *, is_text: bool) -> tuple[bool, bool]:
