@@ -1,7 +1,6 @@
 """Annotations of a server's tools: the roles of their arguments, and their kind."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Literal, TypeAlias, cast
 
 import orjson
@@ -13,7 +12,7 @@ from ironcurtain_proxy.config.annotating.known import (
     known_servers,
     properties_of,
 )
-from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
+from ironcurtain_proxy.config.annotating.proposal import LOCAL_PATHS, Proposed, ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.annotating.shell_tools import runs
@@ -43,11 +42,6 @@ _MOST_SCHEMA: Final = 1 << 16
 _SETTLED: Final = frozenset({"filesystem", "git"})
 """Servers whose paths in the workspace are settled before any rule. Unknown tools never get their
 names."""
-LOCAL_PATHS: Final = frozenset(
-    {"read-path", "write-path", "delete-path", "write-history", "delete-history"}
-)
-LOCAL_ROLES: Final = LOCAL_PATHS | {"command"}
-"""Roles that name something of this machine, and nothing of a server on another one."""
 
 Meaning: TypeAlias = Literal["path", "url", "part", "plain", "unclear"]
 """The meaning of a text. `part`: a part of a file. `plain`: an option or content."""
@@ -213,7 +207,7 @@ def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) ->
     proposal = propose(tool)
     kind, why = _kind(tool, proposal)
     if kind == "unknown":
-        return _proposed(tool, name, schema, why)
+        return _proposed(proposal, schema, why)
     paths = tuple([role for role in proposal.paths if not role.endswith("-history")])
     return ReadTool(
         name=name,
@@ -225,11 +219,17 @@ def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) ->
     )
 
 
-def _proposed(tool: Mapping[str, Json], name: str, schema: dict[str, Json], why: str) -> ReadTool:
+def _elsewhere(tool: Mapping[str, Json]) -> ReadTool:
+    """A tool of a server on another machine, to which all arguments leave."""
+    schema = tool.get("inputSchema")
+    why = "what it is given leaves this machine"
+    return _proposed(propose(tool).elsewhere(), schema if isinstance(schema, dict) else {}, why)
+
+
+def _proposed(proposal: ProposedTool, schema: dict[str, Json], why: str) -> ReadTool:
     """An unexamined tool, which is asked about, with the roles that its names indicate."""
-    proposal = propose(tool)
     return ReadTool(
-        name=name,
+        name=proposal.name,
         kind="unknown",
         arguments={one: proposed.as_json() for one, proposed in proposal.arguments.items()},
         schema=schema,
@@ -237,22 +237,6 @@ def _proposed(tool: Mapping[str, Json], name: str, schema: dict[str, Json], why:
         # What is said to read may write: containment makes a point before each call.
         effect="writes" if proposal.effect == "reads" else proposal.effect,
     )
-
-
-def _elsewhere(tool: Mapping[str, Json]) -> ReadTool:
-    """A tool of a server on another machine, to which all arguments leave."""
-    schema = tool.get("inputSchema")
-    why = "what it is given leaves this machine"
-    found = _proposed(tool, str(tool.get("name")), schema if isinstance(schema, dict) else {}, why)
-    return replace(found, arguments={name: _no_place(one) for name, one in found.arguments.items()})
-
-
-def _no_place(spec: Json) -> Json:
-    """The roles with each path and command of this machine replaced by `unclear`."""
-    if isinstance(spec, dict):
-        return {key: _no_place(one) for key, one in spec.items()}
-    local = isinstance(spec, list) and any(one in LOCAL_ROLES for one in spec)
-    return ["unclear"] if local else spec
 
 
 def _runner(

@@ -1,11 +1,17 @@
 """The proposal for a tool: the roles of its arguments, and its effect."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
+
+LOCAL_PATHS: Final = frozenset(
+    {"read-path", "write-path", "delete-path", "write-history", "delete-history"}
+)
+LOCAL_ROLES: Final = LOCAL_PATHS | {"command"}
+"""Roles that name something of this machine, and nothing of a server on another one."""
 
 LikelyMeaning: TypeAlias = Literal["", "path", "option"]
 """The probable meaning of a text; empty: none is more probable than others."""
@@ -33,6 +39,14 @@ class Proposed:
             return [*self.roles]
         return {"default": [*self.roles], "inside": inside}
 
+    def elsewhere(self) -> "Proposed":
+        """The proposal for a server on another machine: no role names a path or a command."""
+        inside = {name: one.elsewhere() for name, one in self.inside.items()}
+        if LOCAL_ROLES.isdisjoint(self.roles):
+            return replace(self, inside=inside)
+        why = "the server runs on another machine"
+        return Proposed(roles=("unclear",), certain=False, why=why, inside=inside)
+
     def each(self, name: str) -> Iterator[tuple[str, "Proposed"]]:
         """The proposals for an argument and all its members, by name: `files`, `files.path`."""
         yield name, self
@@ -52,6 +66,11 @@ class ProposedTool:
     """The evidence."""
     paths: Roles = ()
     """The roles that a path of the tool has."""
+
+    def elsewhere(self) -> "ProposedTool":
+        """The proposal for a server on another machine."""
+        arguments = {name: one.elsewhere() for name, one in self.arguments.items()}
+        return replace(self, arguments=arguments)
 
     def uncertain(self) -> tuple[str, ...]:
         """The names of arguments and members that are not certain."""
