@@ -7,7 +7,8 @@ is `unknown`: every preset asks about it or denies it.
 - `described`: a server with a proposal for each tool, and its entry in the annotation file.
 - `known`: tools that the shipped annotations describe, recognised by name and schema.
 - `propose`, `texts`, `proposal`: proposals for a tool, an argument, a member of an object.
-- `words`, `schema_types`: words that indicate arguments and effects; the types of a schema.
+- `words`, `words.toml`: the words that indicate arguments and effects.
+- `schema_types`: the types of a schema.
 - `shell_tools`: tools that run commands.
 - `read_tool`: a tool as annotated from its list.
 """

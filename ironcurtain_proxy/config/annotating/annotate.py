@@ -17,10 +17,10 @@ from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.annotating.shell_tools import runs
 from ironcurtain_proxy.config.annotating.words import (
-    BEYOND,
     DESTROYS,
     FETCHES,
     READS,
+    WORDS,
     WRITES,
     speaks_of_leaving,
     words_of,
@@ -45,15 +45,6 @@ names."""
 
 Meaning: TypeAlias = Literal["path", "url", "part", "plain", "unclear"]
 """The meaning of a text. `part`: a part of a file. `plain`: an option or content."""
-_PARTS: Final = frozenset(
-    {"bookmark", "cell", "cells", "chapter", "chart", "column", "columns", "font", "footnote"}
-    | {"heading", "page", "pages", "paragraph", "pivot", "row", "rows", "section", "sections"}
-    | {"sheet", "sheets", "slide", "slides", "sparkline", "table", "tables", "worksheet"}
-    | {"worksheets"}
-)
-"""Last words of arguments that name a part of a document."""
-_TARGETS: Final = frozenset({"from", "into", "onto", "reference", "to", "upstream"})
-"""Last words of arguments that may name another file, although they are often options."""
 
 
 def annotate(
@@ -275,10 +266,10 @@ def _kind(tool: Mapping[str, Json], proposal: ProposedTool) -> tuple[ToolKind, s
     if kinds <= {"plain"}:
         return "unknown", "no argument says what it reaches"
     if kinds <= {"plain", "url"}:
-        if words & (FETCHES | READS) and not words & (WRITES | DESTROYS | BEYOND):
+        if words & (FETCHES | READS) and not words & (WRITES | DESTROYS | WORDS["beyond"]):
             return "fetches", ""
         why = "what it does with the address is not clear"
-    elif "url" in kinds or words & (BEYOND | FETCHES) or speaks_of_leaving(text):
+    elif "url" in kinds or words & (WORDS["beyond"] | FETCHES) or speaks_of_leaving(text):
         why = "it may do more with a path than read or write it"
     elif not words & (READS | WRITES | DESTROYS):
         why = "its name does not say what it does with a path"
@@ -305,9 +296,9 @@ def _meaning(name: str, proposed: Proposed) -> Meaning:
     match proposed.roles:
         case ("fetch-url",):
             return "url"
-        case ("none",) | ("message",) if last not in _TARGETS:
+        case ("none",) | ("message",) if last not in WORDS["targets"]:
             return "plain"
-        case ("identifier",) if last in _PARTS:
+        case ("identifier",) if last in WORDS["parts"]:
             return "part"
     return "path" if LOCAL_PATHS.issuperset(proposed.roles) else "unclear"
 

@@ -17,6 +17,7 @@ from ironcurtain_proxy.config.annotating.words import (
     DESTROYS,
     FETCHES,
     READS,
+    WORDS,
     WRITES,
     speaks_of_change,
     speaks_of_destroying,
@@ -24,7 +25,6 @@ from ironcurtain_proxy.config.annotating.words import (
 )
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.vocabulary import words
 
 _MOST_DEPTH: Final = 12
 _MOST_NODES: Final = 3_000
@@ -32,51 +32,13 @@ _MOST_NODES: Final = 3_000
 _MOST_TEXT: Final = 10_000
 _NONE: Final[Roles] = ("none",)
 _UNCLEAR: Final[Roles] = ("unclear",)
-_SAYS: Final = frozenset(
-    {"comment", "dm", "email", "invite", "mail", "message", "note", "notify", "post", "publish"}
-    | {"reply", "review", "send", "share", "submit", "tweet", "chat", "announce", "discussion"}
-)
-_SENDS: Final = _SAYS | {"deploy", "forward", "merge", "push", "trigger", "upload", "webhook"}
-_RUNS: Final = frozenset(
-    {"bash", "call", "cmd", "command", "eval", "evaluate", "exec", "execute", "install", "invoke"}
-    | {"launch", "process", "python", "run", "script", "shell", "spawn", "terminal"}
-)
-_CHANGES: Final = WRITES | words(
-    """
-    approve archive assign attach authorize book buy cancel checkout click close commit complete
-    configure connect convert drag duplicate enable disable fill fork generate grant handle hover
-    import init label link lock mark navigate pay press publish rate record register reopen request
-    resolve restart restore retry rollback scale schedule select start stop store subscribe switch
-    sync tag transfer transition type unassign unlink unlock upsert wait
-    """
-)
-_LOOKS: Final = (
-    READS
-    | FETCHES
-    | words(
-        """
-        analyze available calculate compare context download explain export extract history log logs
-        query recommend resolve retrieve screenshot snapshot status summarize validate verify
-        version whoami
-        """
-    )
-)
-_REMOVES: Final = DESTROYS | words(
-    """
-    cleanup delete destroy discard expire flush kill revoke terminate uninstall unset void wipe
-    """
-)
-
-
-_KEEPS: Final = frozenset({"save", "store"})
-_NOUNS: Final = words(
-    """
-    book branch call comment commit discussion document email export form fork import label link log
-    mail mark merge message note order post process pull rate record release reply request review
-    run schedule script share start stop tag thread type webhook
-    """
-)
-"""Words that are nouns behind another verb, such as `pull` in `get_pull_request`."""
+_SAYS: Final = WORDS["says"]
+_SENDS: Final = _SAYS | WORDS["sends"]
+_RUNS: Final = WORDS["runs"]
+_CHANGES: Final = WRITES | WORDS["changes"]
+_LOOKS: Final = READS | FETCHES | WORDS["looks"]
+_REMOVES: Final = DESTROYS | WORDS["removes"]
+_NOUNS: Final = WORDS["nouns"]
 
 
 def _acting(words: Sequence[str]) -> frozenset[str]:
@@ -86,7 +48,7 @@ def _acting(words: Sequence[str]) -> frozenset[str]:
     """
     verbs = _LOOKS | _CHANGES | _REMOVES | _SENDS | _RUNS
     first = next((word for word in words if word in verbs), "")
-    if first not in (_LOOKS - _NOUNS) | _KEEPS:
+    if first not in (_LOOKS - _NOUNS) | WORDS["keeps"]:
         return frozenset(words)
     return frozenset([word for word in words if word not in _NOUNS])
 

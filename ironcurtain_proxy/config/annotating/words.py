@@ -1,39 +1,25 @@
 """Words in names and descriptions that indicate a tool's arguments and effects."""
 
 import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.model.vocabulary import words
 
-READS: Final = words(
-    """
-    cat check count describe diff display exists find get glob grep head info inspect list load
-    lookup ls open peek print read scan search show stat stats tail tree view walk
-    """
-)
-WRITES: Final = words(
-    """
-    add append apply change chmod chown copy cp create edit format insert make mkdir modify new
-    patch prepend put replace save set symlink touch update write
-    """
-)
-DESTROYS: Final = frozenset(
-    {"clean", "clear", "delete", "drop", "erase", "move", "mv", "prune", "purge", "remove"}
-    | {"rename", "reset", "revert", "rm", "rmdir", "trash", "truncate", "unlink", "wipe"}
-)
-FETCHES: Final = frozenset({"crawl", "download", "fetch", "scrape"})
-BEYOND: Final = words(
-    """
-    bash build call commit compile connect convert deploy email eval exec execute export import
-    install invoke kill launch mail merge message notify play post publish pull push query render
-    run script send share shell spawn sql start stop submit sync terminal test transfer upload
-    command compress extract unzip zip
-    """
-)
-"""Words for effects on a path that the path argument does not name."""
+WORDS: Final[Mapping[str, frozenset[str]]] = {
+    key: words(text)
+    for key, text in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")).items()
+}
+"""The words of `words.toml`, by key."""
 
-PATH_FORMATS: Final = frozenset({"path", "file-path", "filepath", "directory-path", "file"})
-URL_FORMATS: Final = frozenset({"uri", "url", "iri", "uri-reference", "iri-reference"})
+READS: Final = WORDS["reads"]
+WRITES: Final = WORDS["writes"]
+DESTROYS: Final = WORDS["destroys"]
+FETCHES: Final = WORDS["fetches"]
+PATH_FORMATS: Final = WORDS["path_formats"]
+URL_FORMATS: Final = WORDS["url_formats"]
 
 _CAMEL: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
