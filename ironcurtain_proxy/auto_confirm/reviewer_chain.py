@@ -21,7 +21,8 @@ from ironcurtain_proxy.auto_confirm.briefing import (
 )
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
-from ironcurtain_proxy.auto_confirm.notify.notifier import Notification, Notify
+from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
+from ironcurtain_proxy.auto_confirm.notify.notifier import Notify
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.ports import Clock, Reviewer
 
@@ -145,7 +146,14 @@ class ReviewerChain:
         if self._is_requester(escalation, name, seat):
             return _Without(REVIEW_BY_REQUESTER)
         if self.notify is not None:
-            self.notify(_notification(escalation, name, decision))
+            self.notify(
+                review_notice(
+                    interaction_id=escalation.id,
+                    operation=decision.operation,
+                    target=name,
+                    priority=briefing_of(decision).priority,
+                )
+            )
         seconds = (escalation.deadline - self.clock.steady()).total_seconds()
         ruling: Ruling = Declined(by="timeout", kind="expired")
         try:
@@ -202,12 +210,3 @@ class _Without:
     """The lack of a valid answer."""
 
     reason: str
-
-
-def _notification(escalation: Escalation, target: str, decision: EngineDecision) -> Notification:
-    return Notification(
-        interaction_id=escalation.id,
-        operation=decision.operation,
-        target=target,
-        priority=briefing_of(decision).priority,
-    )

@@ -12,7 +12,7 @@ import pytest
 from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, Briefing, PassedOn
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
-from ironcurtain_proxy.auto_confirm.notify.notifier import Notification
+from ironcurtain_proxy.auto_confirm.notify.notices import ReviewNotice
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, OnStep, ReviewerChain, Seat, Step
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from tests.auto_confirm.notify.listeners import HANGING, notifying
@@ -75,7 +75,7 @@ class Table:
     target: Scripted
     fallback: Scripted = field(default_factory=lambda: Scripted(BY_FALLBACK))
     steps: list[tuple[str, str | None, str]] = field(default_factory=list)
-    told: list[Notification] = field(default_factory=list)
+    told: list[ReviewNotice] = field(default_factory=list)
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
