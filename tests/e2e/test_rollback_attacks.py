@@ -4,7 +4,7 @@ With a real sandbox. The policy allows every command: nothing but the sandbox, t
 and the timeline stand in the way.
 """
 
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -24,13 +24,18 @@ def agent(installation: Installation) -> RawClient:
     return contained(installation)
 
 
-def left_behind(installation: Installation, agent: RawClient, body: str) -> Path:
-    """A process that does something again and again until a file is there."""
-    scripts, stop = folder(installation, "scripts"), installation.workspace / "stop"
-    script = scripts / f"left-{len(list(scripts.iterdir()))}.sh"
-    script.write_text(f"cd {installation.workspace}\nuntil [ -e stop ]; do\n{body}\ndone\n")
-    shell(agent, f"setsid timeout 60 sh {script} > /dev/null 2>&1 < /dev/null &")
-    return stop
+def leave_behind(installation: Installation, agent: RawClient, bodies: Sequence[str]) -> None:
+    """Processes of which each does something again and again until the file `stop` is there.
+
+    All are in one session: of a busy machine the kernel gives each session as much as another.
+    """
+    scripts = folder(installation, "scripts")
+    for number, body in enumerate(bodies):
+        loop = f"cd {installation.workspace}\nuntil [ -e stop ]; do\n{body}\ndone\n"
+        (scripts / f"{number}.sh").write_text(loop)
+    every = scripts / "every"
+    every.write_text(f"for script in {scripts}/*.sh; do sh $script & done; wait\n")
+    shell(agent, f"setsid nice timeout 60 sh {every} > /dev/null 2>&1 < /dev/null &")
 
 
 HOOKS = (
@@ -46,8 +51,7 @@ HOOKS = (
 def test_rollback_puts_nothing_back_that_steers_git_or_an_agent(
     installation: Installation, agent: RawClient
 ) -> None:
-    for body in HOOKS:  # each in a directory of its own, and all at the same time
-        left_behind(installation, agent, body)
+    leave_behind(installation, agent, HOOKS)  # each in a directory of its own
     calls: list[str] = []
     for number in range(4):
         shell(agent, f"cd {installation.workspace}; echo {number} > n; sleep 0.1")
@@ -109,12 +113,7 @@ def test_nothing_outside_changes_while_what_is_put_back_is_exchanged(
     calls: list[str] = []
     shell(agent, f"echo > {here}/begin")
     begin = str(last(installation)["requestId"])
-    for number, body in enumerate(RACES):
-        script = folder(installation, "scripts") / f"{number}.sh"
-        lines = f"cd {here}\nuntil [ -e stop ]; do\n{body.replace('{out}', str(out))}\ndone\n"
-        script.write_text(lines)
-        # They get what nobody else wants, so that what they work against is not slower for them.
-        shell(agent, f"setsid nice -n 19 timeout 30 sh {script} > /dev/null 2>&1 < /dev/null &")
+    leave_behind(installation, agent, [body.replace("{out}", str(out)) for body in RACES])
     for change in ("rm -rf d/sub d/1* d/2*", "for f in d/3*; do echo x > $f; done", "rm -rf d"):
         shell(agent, f"cd {here}; {change}; sleep 0.1")
         calls.append(str(last(installation)["requestId"]))
