@@ -27,6 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import (
@@ -52,7 +53,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sessions.asker import asker_of
 from ironcurtain_proxy.strict_json import strict_json
 from ironcurtain_proxy.web.guard import Access
-from ironcurtain_proxy.web.record import UserLogs
+from ironcurtain_proxy.web.record import day_of, row_of
 
 _LOOK_SECONDS: Final = 0.2
 _LISTEN_SECONDS: Final = 1.0
@@ -86,7 +87,7 @@ class ReviewPage:
     def __init__(
         self,
         mailboxes: Mailboxes,
-        record: UserLogs,
+        record: CallHistory,
         access: Access,
         credential: Credential | None,
         sources: PageSources,
@@ -231,7 +232,11 @@ class ReviewPage:
 
     async def _calls(self, request: Request) -> Response:
         chosen = _chosen(request, utc_now())
-        return await self._read(lambda: {"calls": self._record.calls(chosen)})
+
+        def listed() -> dict[str, object]:
+            return {"calls": [row_of(one, self._record) for one in self._record.calls(chosen)]}
+
+        return await self._read(listed)
 
     async def _call(self, request: Request) -> Response:
         number = request.query_params.get("number", "")
@@ -240,7 +245,7 @@ class ReviewPage:
     async def _day(self, request: Request) -> Response:
         now = utc_now()
         chosen = _chosen(request, now)
-        return await self._read(lambda: {"markup": self._record.day(chosen, now)})
+        return await self._read(lambda: {"markup": day_of(self._record, chosen, now)})
 
     async def _read(self, read: Callable[[], dict[str, object]]) -> Response:
         try:
