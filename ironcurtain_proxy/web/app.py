@@ -30,13 +30,7 @@ from starlette.routing import Route
 from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import (
-    NOT_COUNTED,
-    ReviewerAnswer,
-    answer_async,
-    objection,
-    still_waits,
-)
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection
 from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import (
@@ -49,6 +43,7 @@ from ironcurtain_proxy.mailbox.display import (
 )
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.mailbox.requests import PendingRequest, seconds_left, utc_now
+from ironcurtain_proxy.mailbox.sending import sent
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sessions.asker import asker_of
 from ironcurtain_proxy.strict_json import strict_json
@@ -191,7 +186,8 @@ class ReviewPage:
             return _problem(400, "the answer is not understood")
         if words := objection(one.request, self._credential):
             return _problem(403, words)
-        return await self._put_down(one, replace(given, credential=self._credential))
+        done = await sent(self._mailboxes, one, replace(given, credential=self._credential))
+        return JSONResponse({"told": done.told}) if done.taken else _problem(409, done.told)
 
     async def _rule(self, request: Request) -> Response:
         return await self._about(request, "rule", lambda one: {"command": self._sources.rule(one)})
@@ -212,21 +208,6 @@ class ReviewPage:
             return JSONResponse(await anyio.to_thread.run_sync(find, one))
         except ConfigurationError as error:
             return _problem(409, f"no {what}: {visible(str(error))}")
-
-    async def _put_down(self, one: PendingRequest, given: ReviewerAnswer) -> Response:
-        place = self._mailboxes.place_of(one)
-        try:
-            taken = place is not None and await answer_async(place, one.request, given)
-        except OSError as error:
-            return _problem(500, f"the answer cannot be written: {error.strerror}")
-        if not taken:
-            waits = place is not None and still_waits(place, one.request)
-            return _problem(
-                409, NOT_COUNTED if waits else "too late: the call was answered or left"
-            )
-        word = "approved" if given.approved else "denied"
-        kept = " and remembered" if given.remember is not None else ""
-        return JSONResponse({"told": f"{word}{kept}: {summary(one)}"})
 
     # --- the record ------------------------------------------------------------------------------
 
