@@ -112,7 +112,7 @@ class ReviewerChain:
         for place, (name, seat) in enumerate(seats):
             asked = self._in_its_time(escalation, len(seats) - place)
             ruling = await self._ask_one(asked, name, seat, decision)
-            if not isinstance(ruling, _Without):
+            if not isinstance(ruling, PassedOn):
                 return ruling
             was_silent = was_silent or ruling.reason == SILENCE
             following = names[place + 1] if place + 1 < len(names) else None
@@ -138,11 +138,12 @@ class ReviewerChain:
 
     async def _ask_one(
         self, escalation: Escalation, name: str, seat: Seat | None, decision: EngineDecision
-    ) -> "Ruling | _Without":
+    ) -> Ruling:
+        """The answer of one reviewer; `PassedOn` with the reason if there is none that counts."""
         if seat is None or not seat.is_reachable():
-            return _Without("it cannot be reached")
+            return PassedOn("it cannot be reached")
         if self._is_requester(escalation, name, seat):
-            return _Without(REVIEW_BY_REQUESTER)
+            return PassedOn(REVIEW_BY_REQUESTER)
         if self.notify is not None:
             self.notify(
                 review_notice(
@@ -159,9 +160,9 @@ class ReviewerChain:
                 ruling = await seat.ask(escalation, decision)
         except Exception:  # noqa: BLE001  a defect in one way leaves the others
             _log.exception("reviewer %s failed", name)
-            return _Without("it failed")
+            return PassedOn("it failed")
         objection = self._objection(escalation, seat, ruling)
-        return ruling if objection is None else _Without(objection)
+        return ruling if objection is None else PassedOn(objection)
 
     def _is_requester(self, escalation: Escalation, name: str, seat: Seat) -> bool:
         # A person is no session, whatever name a session has.
@@ -201,10 +202,3 @@ class ReviewerChain:
             await self.on_step(step)
         except Exception:  # noqa: BLE001  the record of the call itself is another
             _log.exception("a step of escalation %s is not written", step.escalation.id)
-
-
-@dataclass(frozen=True, slots=True)
-class _Without:
-    """The lack of a valid answer."""
-
-    reason: str
