@@ -64,20 +64,9 @@ def without_briefing(reviewer: Reviewer) -> AskBriefed:
     return ask
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A question leaves a reviewer without an answer."""
-
-    escalation: Escalation
-    source: str
-    """The reviewer that gave no answer, by name."""
-    target: str | None
-    """The next reviewer; None: none is left."""
-    reason: str
-
-
-OnStep: TypeAlias = Callable[[Step], Awaitable[None]]
-"""Records a step. Its exceptions are logged, and the question continues."""
+OnStep: TypeAlias = Callable[[Escalation, str, str, str], Awaitable[None]]
+"""Records a step, by names: the reviewer that gave no answer, the next one, and why. Its exceptions
+are logged, and the question continues."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,10 +104,9 @@ class ReviewerChain:
             if not isinstance(ruling, PassedOn):
                 return ruling
             was_silent = was_silent or ruling.reason == SILENCE
-            following = names[place + 1] if place + 1 < len(names) else None
-            await self._record(
-                Step(escalation=escalation, source=name, target=following, reason=ruling.reason)
-            )
+            _log.info("%s of escalation %s: %s", name, escalation.id, ruling.reason)
+            if place + 1 < len(names):
+                await self._record(escalation, name, names[place + 1], ruling.reason)
         return Declined(by="timeout", kind="expired") if was_silent else Unreachable()
 
     def _seats(self, decision: EngineDecision) -> list[tuple[str, Seat | None]]:
@@ -194,11 +182,10 @@ class ReviewerChain:
             return REVIEW_BY_REQUESTER
         return None
 
-    async def _record(self, step: Step) -> None:
-        _log.info("%s of escalation %s: %s", step.source, step.escalation.id, step.reason)
+    async def _record(self, escalation: Escalation, name: str, following: str, why: str) -> None:
         if self.on_step is None:
             return
         try:
-            await self.on_step(step)
+            await self.on_step(escalation, name, following, why)
         except Exception:  # noqa: BLE001  the record of the call itself is another
-            _log.exception("a step of escalation %s is not written", step.escalation.id)
+            _log.exception("a step of escalation %s is not written", escalation.id)
