@@ -191,6 +191,15 @@ async def test_an_end_without_an_answer_is_a_fault(said: bytes, listener: socket
         await asked(ours)
 
 
+async def test_a_flood_of_early_answers_closes_the_connection(listener: socket.socket) -> None:
+    ours, theirs = await pair(listener)
+    theirs.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000)
+    with theirs:
+        with pytest.raises(httpx2.RemoteProtocolError, match="103"):
+            await asked(ours)
+        assert not ours.is_usable
+
+
 async def test_a_body_that_breaks_off_is_a_fault(listener: socket.socket) -> None:
     ours, theirs = await pair(listener)
     theirs.sendall(_ANSWER[:-1])
