@@ -232,7 +232,7 @@ async def _events(data: bytes) -> None:
     with suppress(httpx2.TransportError):
         async for event in response.events(1 << 14):
             place.note(event)
-            is_answer_to(event.data.encode(), 1)
+            is_answer_to(event.data, 1)
     is_answer_to(body, 1)
     decode(body)
 

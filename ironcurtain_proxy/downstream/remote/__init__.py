@@ -7,5 +7,6 @@
 - `logins`: the file of a login. `stored_login`: its token, renewed. `token_requests`: what an
   authorization server is asked. `browser_login`, `callback`: the login of a person.
 - `pool`: the open connections. `network`: to which address one is made. `connection`: one of them.
-- `response_parser`: the bytes of a response. `oauth_client`: the client that logins are made with.
+- `response_parser`: the bytes of a response. `event_parser`: events in its body. `oauth_client`:
+  the client that logins are made with.
 """

@@ -5,10 +5,10 @@ from typing import Final
 
 import httpx2
 
+from ironcurtain_proxy.downstream.remote.event_parser import Event, EventParser
+
 _FORBIDDEN: Final = 403
 _EVENTS: Final = "text/event-stream"
-_NOWHERE: Final = httpx2.Request("GET", "http://stream.invalid/")
-"""The request of an `EventSource`, which needs one for its exceptions."""
 
 
 class Response:
@@ -66,7 +66,7 @@ class Response:
         said = self.header(b"www-authenticate")
         return self.status == _FORBIDDEN and "insufficient_scope" in said
 
-    def events(self, largest: int) -> httpx2.EventSource:
+    async def events(self, largest: int) -> AsyncIterator[Event]:
         """The body as events, in UTF-8.
 
         A server's own `charset` would choose among all codecs of Python, which unpack archives,
@@ -74,14 +74,14 @@ class Response:
 
         Args:
             largest: bytes of one event.
+
+        Raises:
+            httpx2.SSEError: an event is larger.
         """
-        whole = httpx2.Response(
-            self.status,
-            headers={"content-type": _EVENTS},
-            stream=ResponseBody(self),
-            request=_NOWHERE,
-        )
-        return httpx2.EventSource(whole, max_event_size=largest)
+        parser = EventParser(largest)
+        while part := await self.read():
+            for event in parser.feed(part):
+                yield event
 
     def close(self) -> None:
         """Read no more. A connection whose body was not read whole is closed."""
