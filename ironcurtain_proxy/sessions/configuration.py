@@ -125,6 +125,18 @@ def _servers(settings: Settings, known_as: Mapping[str, str]) -> tuple[ServerSpe
     )
 
 
+def read_state(file: Path) -> bytes:
+    """The content of a state file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    # Follow no link, and do not wait for a FIFO.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as opened:
+        return opened.read(_MOST_BYTES)
+
+
 def state_of(one: PendingRequest, sessions: Path) -> Mapping[str, object]:
     """The state file of the session that asked, checked against the question.
 
