@@ -93,6 +93,8 @@ class RecordEncoder:
         head = self._head(record, limits)
         if result is None and not record.context and record.escalation_result is None:
             rest = self._rest_of_intent(record)
+        elif result is not None and result.status == "success" and _is_plain(record, result):
+            rest = self._rest_of_success(record, result)
         else:
             rest = b"%b,%b" % (self._outcome(record, limits), self._origin(record))
         if head.arguments.size is None:
@@ -178,6 +180,26 @@ class RecordEncoder:
             key, b"%b,%b" % (self._outcome(record, WHOLE), self._origin(record))
         )
 
+    def _rest_of_success(self, record: AuditRecord, result: ResultSummary) -> bytes:
+        """The end of an outcome as nearly every call has it: all but three values repeat."""
+        by, version = record.decided_by, record.policy_version
+        key = ("", record.session, record.client, by, record.origins, version, record.sandboxed)
+        tail = self._parts.get(key) or self._keep_bytes(key, self._after_duration(record))
+        return b'"result":{"status":"success","size":%d,"sha256":"%b"},"durationMs":%d%b' % (
+            result.size or 0,
+            (result.sha256 or "").encode(),
+            record.duration_ms,
+            tail,
+        )
+
+    def _after_duration(self, record: AuditRecord) -> bytes:
+        if record.sandboxed is None:
+            return b",%b" % self._origin(record)
+        return b',"sandboxed":%b,%b' % (
+            b"true" if record.sandboxed else b"false",
+            self._origin(record),
+        )
+
     def _outcome(self, record: AuditRecord, limits: RecordLimits) -> bytes:
         fields: dict[str, object] = {}
         if record.escalation_result is not None:
@@ -247,6 +269,17 @@ class RecordEncoder:
                 self._clean.clear()
             self._clean.add(text)
         return shaped
+
+
+def _is_plain(record: AuditRecord, result: ResultSummary) -> bool:
+    """Whether a success has its size and digest, and no field that only some calls have."""
+    return not (
+        record.context
+        or record.escalation_result is not None
+        or result.error is not None
+        or result.size is None
+        or result.sha256 is None
+    )
 
 
 def _origin(record: AuditRecord, client: str) -> dict[str, object]:

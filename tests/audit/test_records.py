@@ -66,6 +66,21 @@ def test_an_outcome_has_the_originals_keys_in_its_order_and_then_ours() -> None:
     assert encoded(one)["timestamp"] == "2026-11-21T12:00:00.799Z"
 
 
+@pytest.mark.parametrize("sandboxed", [None, True, False])
+@pytest.mark.parametrize("size", [0, 17])
+def test_a_plain_success_is_written_as_one_with_a_further_field(
+    sandboxed: bool | None, size: int
+) -> None:
+    end = ResultSummary(status="success", size=size, sha256="ef" * 32)
+    fields: dict[str, object] = {"result": end, "sandboxed": sandboxed, "client": 'a "client"'}
+    plain, further = record(1, fields), record(1, {**fields, "context": (("more", 1),)})
+    encoder = RecordEncoder(redaction=True)
+    twice = [encoder.encode(plain), encoder.encode(plain)]
+    written = encoder.encode(further)
+    assert b',"more":1,' in written
+    assert twice == [written.replace(b'"more":1,', b"")] * 2
+
+
 def test_an_intent_says_so_and_has_no_result() -> None:
     fields = encoded(intent())
     assert fields["phase"] == "intent"
