@@ -1,7 +1,7 @@
 """What a line looks like: the original's fields in the original's order, then ours."""
 
 from collections import UserDict
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
 from typing import Final
 
@@ -119,6 +119,13 @@ def test_a_field_of_a_later_stage_never_stands_in_for_one_of_ours() -> None:
     assert fields["arguments"] == {"path": "/srv/1.txt"}
     assert fields["context.seq"] == 7
     assert "seq" not in fields
+
+
+@pytest.mark.parametrize("micro", [0, 999, 1000, 50_000, 999_999])
+def test_a_time_has_its_milliseconds_cut_and_always_three_digits(micro: int) -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, micro, tzinfo=UTC)
+    said = moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    assert encoded(record(1, {"timestamp": moment}))["timestamp"] == said
 
 
 def test_a_time_in_another_zone_is_written_in_utc() -> None:
