@@ -4,6 +4,7 @@ The programs are the real ones, over a mailbox and an audit log that this script
 drawn by hand. Needs Chromium for the pictures of pages.
 """
 
+import argparse
 import io
 import os
 import re
@@ -48,6 +49,7 @@ COLUMNS: Final = 118
 
 def main() -> int:
     """Make all pictures. Returns the exit code."""
+    argparse.ArgumentParser(prog="scripts/screens", description=__doc__).parse_args()
     program = shutil.which("chromium")
     if program is None:
         sys.stderr.write("screens: Chromium is not installed: apt-get install chromium\n")
