@@ -161,7 +161,8 @@ class Stage:
         calls = last_calls(family(self.log), 14)
         lines = [table.header(), *[table.row(entry) for entry in calls]]
         console = Console(record=True, width=COLUMNS + 2, file=io.StringIO())
-        console.print(Text.from_ansi("\n".join(lines)))
+        # The picture cuts the foot of its last line, so that the last one is empty.
+        console.print(Text.from_ansi("\n".join([*lines, ""])))
         self._write("tail.svg", console.export_svg(title="ironcurtain-proxy audit tail"))
 
     def _write(self, name: str, svg: str) -> None:
