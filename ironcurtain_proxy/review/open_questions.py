@@ -226,7 +226,7 @@ class OpenQuestions:
     def _note_refusal(self, question: _Question, ruling: Ruling) -> None:
         if not isinstance(ruling, Declined) or ruling.kind == "withdrawn":
             return
-        tell = self.on_refused_later if question.held and not question.waiting else None
+        tell = None if question.waiting else self.on_refused_later
         if self._tasks is not None and tell is not None:
             self._tasks.start_soon(self._tell_refusal, tell, question.escalation, ruling)
 
