@@ -158,7 +158,7 @@ class _FileReader(Struct):
                 tool = _word(item)
                 rule = self._rule(effect, server, tool, Members(item, {}))
                 if tool == EVERY and len(listed) > 1 and effect == "allow":
-                    item.warning("allows every tool: the other names of this list say no more")
+                    item.warning("allows every tool: the other names of this list have no effect")
                 yield self._checked(rule, item), item
 
     def _entry(self, effect: Effect, server: str, item: Spot) -> Iterator[tuple[Rule, Spot]]:
