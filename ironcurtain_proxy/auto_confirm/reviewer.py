@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from ironcurtain_proxy.auto_confirm.engine.context_score import ContextMatch, WorkContext
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
 from ironcurtain_proxy.auto_confirm.engine.final_table import is_policy_critical, on_timeout
@@ -341,19 +341,3 @@ def _details(decision: EngineDecision) -> tuple[tuple[str, Json], ...]:
 
 
 WITHDRAWN: Final = Declined(by="timeout", kind="withdrawn")
-
-UNDECIDED: Final = EngineDecision(
-    action="held",
-    check="default",
-    reason="The engine could not decide",
-    target="human",
-    priority=9,
-    operation="unknown",
-    risk=50,
-    band="MEDIUM",
-    confidence=0,
-    context_score=0,
-    factors=(),
-    confidence_factors=(),
-)
-"""The decision for a question outside of the engine: a person is asked."""

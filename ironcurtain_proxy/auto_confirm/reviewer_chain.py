@@ -14,14 +14,13 @@ import anyio
 
 from ironcurtain_proxy.auto_confirm.briefing import (
     REVIEW_BY_REQUESTER,
-    Briefing,
     PassedOn,
-    briefing_of,
     is_same_party,
 )
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
-from ironcurtain_proxy.auto_confirm.notify.notifier import Notification, Notify
+from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
+from ironcurtain_proxy.auto_confirm.notify.notifier import Notify
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.ports import Clock, Reviewer
 
@@ -36,7 +35,7 @@ LATE_SECONDS: Final = 0.5
 SILENCE: Final = "no answer in time"
 _BY_REVIEWER: Final = "reviewer:"
 
-AskBriefed: TypeAlias = Callable[[Escalation, Briefing], Awaitable[Ruling]]
+AskBriefed: TypeAlias = Callable[[Escalation, EngineDecision], Awaitable[Ruling]]
 
 
 def _always() -> bool:
@@ -59,7 +58,7 @@ class Seat:
 def without_briefing(reviewer: Reviewer) -> AskBriefed:
     """A reviewer that sees only the escalation, as a person does."""
 
-    async def ask(escalation: Escalation, _: Briefing) -> Ruling:
+    async def ask(escalation: Escalation, _: EngineDecision) -> Ruling:
         return await reviewer.ask(escalation)
 
     return ask
@@ -145,12 +144,19 @@ class ReviewerChain:
         if self._is_requester(escalation, name, seat):
             return _Without(REVIEW_BY_REQUESTER)
         if self.notify is not None:
-            self.notify(_notification(escalation, name, decision))
+            self.notify(
+                review_notice(
+                    interaction_id=escalation.id,
+                    operation=decision.operation,
+                    target=name,
+                    priority=decision.urgency,
+                )
+            )
         seconds = (escalation.deadline - self.clock.steady()).total_seconds()
         ruling: Ruling = Declined(by="timeout", kind="expired")
         try:
             with anyio.move_on_after(max(seconds, 0.0) + LATE_SECONDS):
-                ruling = await seat.ask(escalation, briefing_of(decision))
+                ruling = await seat.ask(escalation, decision)
         except Exception:  # noqa: BLE001  a defect in one way leaves the others
             _log.exception("reviewer %s failed", name)
             return _Without("it failed")
@@ -202,12 +208,3 @@ class _Without:
     """The lack of a valid answer."""
 
     reason: str
-
-
-def _notification(escalation: Escalation, target: str, decision: EngineDecision) -> Notification:
-    return Notification(
-        interaction_id=escalation.id,
-        operation=decision.operation,
-        target=target,
-        priority=briefing_of(decision).priority,
-    )

@@ -9,7 +9,7 @@ from typing import Final
 
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.known_logs import all_logs
-from ironcurtain_proxy.cli.arguments import add_json
+from ironcurtain_proxy.cli.arguments import add_json, add_log
 from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.cli.audit_whole import parsed_lines
 from ironcurtain_proxy.cli.output import say, say_json
@@ -76,12 +76,7 @@ def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         description=DESCRIPTION,
         epilog="example:\n  ironcurtain-proxy auto-approve compare",
     )
-    parser.add_argument(
-        "--log",
-        type=Path,
-        metavar="PATH",
-        help="the log (default: AUDIT_LOG_PATH, else ~/.ironcurtain/audit.jsonl)",
-    )
+    add_log(parser)
     add_json(parser)
 
 

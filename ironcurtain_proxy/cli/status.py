@@ -172,13 +172,13 @@ def _sessions(settings: Settings) -> list[Json]:
     return [
         {
             "session": one.session,
-            "pid": one.pid,
-            "workspace": one.workspace,
-            "client": one.client,
-            "servers": list(one.servers),
-            "config": one.config,
-            "policyVersion": one.policy_version,
-            "policyProblem": one.policy_problem,
+            "pid": one.state.pid,
+            "workspace": one.state.workspace,
+            "client": one.state.client,
+            "servers": list(one.state.servers),
+            "config": one.state.config,
+            "policyVersion": one.state.policy_version,
+            "policyProblem": one.state.policy_problem,
             "openQuestions": one.open_questions,
         }
         for one in running_sessions(settings.sessions_dir)

@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import whole
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain
@@ -34,9 +35,8 @@ exit status: 0; 2 if the port is taken, or a directory cannot be used
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument(
-        "--port", type=_port, default=0, metavar="N", help="the port (default: any free one)"
-    )
+    about = "the port (default: any free one)"
+    parser.add_argument("--port", type=whole(0, 65535), default=0, metavar="N", help=about)
     parser.add_argument(
         "--public-name",
         action="append",
@@ -86,9 +86,3 @@ def run(options: argparse.Namespace) -> int:
         finally:
             mailboxes.stop_listening()
     return 0
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:  # noqa: PLR2004  ports
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
-    return int(text)

@@ -95,8 +95,6 @@ def _of_engine(settings: Settings) -> Iterator[tuple[str, Extra]]:
     for spec in config.reviewers:
         if spec.kind == "model":
             yield f'auto_confirm.reviewers: "{spec.name}"', "llm"
-    if any(one.kind == "webhook" for one in config.notifications.channels):
-        yield "auto_confirm.notifications: webhook", "http"
 
 
 def _absent(extra: Extra) -> tuple[str, ...]:

@@ -191,8 +191,6 @@ def _seat(
                     name=spec.name,
                     command=spec.command,
                     env=spec.env,
-                    session=session,
-                    may_deny=may_deny,
                     dialect=_dialect(spec),
                 ),
                 clock=around.clock,
@@ -208,7 +206,7 @@ def _seat(
                 may_deny=may_deny,
             ), process
         case "model":
-            model = _model(spec, settings, around, may_deny=may_deny)
+            model = _model(spec, settings, around)
             return Seat(
                 ask=model.ask,
                 is_reachable=model.is_reachable,
@@ -253,9 +251,7 @@ def _mailbox(
     )
 
 
-def _model(
-    spec: ReviewerSpec, settings: Settings, around: EngineSurroundings, *, may_deny: bool
-) -> ModelReviewer:
+def _model(spec: ReviewerSpec, settings: Settings, around: EngineSurroundings) -> ModelReviewer:
     said = settings.auto_approve
     access = model_access(spec, settings)
     return ModelReviewer(
@@ -268,7 +264,6 @@ def _model(
         ),
         clock=around.clock,
         redact=redact,
-        may_deny=may_deny,
         log=None if said.llm_log is None else LlmLog(said.llm_log),
     )
 

@@ -9,10 +9,10 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, Briefing, PassedOn
+from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
-from ironcurtain_proxy.auto_confirm.notify.notifier import Notification
+from ironcurtain_proxy.auto_confirm.notify.notices import ReviewNotice
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, OnStep, ReviewerChain, Seat, Step
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from tests.auto_confirm.notify.listeners import HANGING, notifying
@@ -49,11 +49,11 @@ class Scripted:
 
     ruling: Ruling | Exception | None
     """None: it never answers."""
-    asked: list[tuple[Escalation, Briefing]] = field(default_factory=list)
+    asked: list[tuple[Escalation, EngineDecision]] = field(default_factory=list)
     withdrawn: int = 0
     meanwhile: Callable[[], None] = lambda: None
 
-    async def ask(self, question: Escalation, briefing: Briefing) -> Ruling:
+    async def ask(self, question: Escalation, briefing: EngineDecision) -> Ruling:
         self.asked.append((question, briefing))
         await anyio.lowlevel.checkpoint()
         self.meanwhile()
@@ -75,7 +75,7 @@ class Table:
     target: Scripted
     fallback: Scripted = field(default_factory=lambda: Scripted(BY_FALLBACK))
     steps: list[tuple[str, str | None, str]] = field(default_factory=list)
-    told: list[Notification] = field(default_factory=list)
+    told: list[ReviewNotice] = field(default_factory=list)
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
@@ -281,15 +281,7 @@ async def test_all_who_take_part_hear_of_it_and_nobody_waits_until_they_have(
 async def test_a_reviewer_is_told_what_the_engine_found() -> None:
     table = Table(Scripted(BY_TARGET))
     await table.ask()
-    [(_, briefing)] = table.target.asked
-    assert briefing == Briefing(
-        operation="delete",
-        risk=80,
-        confidence=50,
-        factors=(("HIGH", 80),),
-        reason="High risk",
-        priority=9,
-    )
+    assert [decision for _, decision in table.target.asked] == [DECISION]
 
 
 def test_a_chain_is_reachable_while_somebody_is() -> None:

@@ -11,7 +11,8 @@ from typing import Final, cast
 
 import orjson
 
-from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, Briefing, View, cut
+from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, View, cut
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     MAX_ANSWER,
     TOO_LONG,
@@ -48,9 +49,9 @@ class LineDialect:
         """The first line to the process; empty: the process is asked at once."""
         return b""
 
-    def question(self, escalation: Escalation, briefing: Briefing, view: View) -> bytes:
+    def question(self, escalation: Escalation, decision: EngineDecision, view: View) -> bytes:
         """A `review` line."""
-        return review_line(escalation, briefing, view)
+        return review_line(escalation, decision, view)
 
     def release(self, identifier: str) -> bytes:
         """A `cancel` line."""
@@ -63,16 +64,18 @@ class LineDialect:
         return ParsedOutput(answer=read_line(line, self._token))
 
 
-def review_fields(escalation: Escalation, briefing: Briefing, view: View) -> dict[str, object]:
+def review_fields(
+    escalation: Escalation, decision: EngineDecision, view: View
+) -> dict[str, object]:
     """The fields of a question, for all dialects."""
     return {
         "id": escalation.id,
         "argumentsHash": escalation.fingerprint,
-        "operation": briefing.operation,
-        "risk": briefing.risk / _HUNDRED,
-        "confidence": briefing.confidence / _HUNDRED,
+        "operation": decision.operation,
+        "risk": decision.risk / _HUNDRED,
+        "confidence": decision.confidence / _HUNDRED,
         "factors": [
-            {"name": name, "contribution": value / _HUNDRED} for name, value in briefing.factors
+            {"name": name, "contribution": value / _HUNDRED} for name, value in decision.factors
         ],
         "scope": view.scope,
         "reason": view.reasons[0] if view.reasons else "",
@@ -81,7 +84,7 @@ def review_fields(escalation: Escalation, briefing: Briefing, view: View) -> dic
         "server": visible(escalation.server),
         "tool": cut(escalation.tool, MAX_NAME),
         "session": visible(escalation.session),
-        "priority": briefing.priority,
+        "priority": decision.urgency,
         "createdAt": timestamp(escalation.created),
         "deadline": timestamp(escalation.deadline),
         "request": {
@@ -93,9 +96,9 @@ def review_fields(escalation: Escalation, briefing: Briefing, view: View) -> dic
     }
 
 
-def review_line(escalation: Escalation, briefing: Briefing, view: View) -> bytes:
+def review_line(escalation: Escalation, decision: EngineDecision, view: View) -> bytes:
     """A question as a line. The deadline in it is the escalation's."""
-    fields = {"type": "review", **review_fields(escalation, briefing, view)}
+    fields = {"type": "review", **review_fields(escalation, decision, view)}
     return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
 
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.argument_roles import meaning_of, types_of
 from ironcurtain_proxy.config.annotating.read_tool import ToolKind
+from ironcurtain_proxy.config.annotating.schema_types import NO_TEXT, is_closed_choice, types_of
 from ironcurtain_proxy.config.annotating.words import READS, words_of
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
 from ironcurtain_proxy.model.json import Json
@@ -101,7 +101,7 @@ def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
     for name, schema in theirs.items():
         mine = ours.get(name)
         if mine is None:
-            if name not in known.arguments and not _only_says_how(name, schema):
+            if name not in known.arguments and not _only_says_how(schema):
                 return False
         elif not _same_type(schema, mine):
             return False
@@ -131,11 +131,11 @@ def properties_of(schema: Json) -> Mapping[str, Json] | None:
     return found if isinstance(found, dict) and odd.isdisjoint(schema) else None
 
 
-def _only_says_how(name: str, schema: Json) -> bool:
-    types = types_of(schema) if isinstance(schema, Mapping) else frozenset()
-    closed = isinstance(schema, Mapping) and "enum" in schema
-    plain = types <= {"boolean", "number", "integer", "null"} or closed
-    return bool(types) and plain and meaning_of(name, schema) == "plain"
+def _only_says_how(schema: Json) -> bool:
+    """Whether an argument has no text of its own to name something with."""
+    if not isinstance(schema, Mapping) or not (types := types_of(schema)):
+        return False
+    return types <= NO_TEXT or is_closed_choice(schema)
 
 
 def _same_type(left: Json, right: Json) -> bool:

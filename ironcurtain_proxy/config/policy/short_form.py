@@ -12,7 +12,7 @@ writes `deny filesystem: write_file` means every file. Only text is taken where 
 so that `no`, `on`, `1:30` and `2026-01-01`, which YAML 1.1 reads as something else, are refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -46,15 +46,17 @@ _RULE: Final = "escalate-read-secret-file"
 
 
 @cache
-def secret_names() -> NameCondition:
-    """The condition of the shipped rule on reading such files."""
+def secret_words() -> Mapping[str, list[str]]:
+    """The names of these files, in the words of the shipped rule on reading them."""
     rules = orjson.loads(_SHIPPED.read_bytes())["rules"]
     (names,) = [rule["if"]["names"] for rule in rules if rule["name"] == _RULE]
-    return NameCondition(
-        roles=frozenset(names["roles"]),
-        matching=frozenset(names["matching"]),
-        unless=frozenset(names["unless"]),
-    )
+    return {"matching": names["matching"], "unless": names["unless"]}
+
+
+def secret_names(roles: frozenset[ArgumentRole]) -> NameCondition:
+    """The condition on these names, for arguments of some roles."""
+    found = {key: frozenset(names) for key, names in secret_words().items()}
+    return NameCondition(roles=roles, matching=found["matching"], unless=found["unless"])
 
 
 SHORT_NAME: Final = "policy.yaml"
@@ -77,8 +79,8 @@ def _roles_of(category: str) -> frozenset[ArgumentRole]:
     return frozenset([r for r, traits in ROLE_TRAITS.items() if traits.category == category])
 
 
-_PATHS: Final = _roles_of("path")
-_URLS: Final = _roles_of("url")
+PATH_ROLES: Final = _roles_of("path")
+URL_ROLES: Final = _roles_of("url")
 
 
 class ShortReader(Struct, frozen=True, kw_only=True):
@@ -186,8 +188,8 @@ class _FileReader(Struct):
     def _within(self, rule: Rule, within: Spot | None, members: Members) -> Rule:
         hosts, names = members.get("hosts"), members.get("names")
         said = rule.roles
-        paths = _PATHS if said is None else said & _PATHS
-        urls = _URLS if said is None else said & _URLS
+        paths = PATH_ROLES if said is None else said & PATH_ROLES
+        urls = URL_ROLES if said is None else said & URL_ROLES
         if hosts is not None and (within is not None or names is not None):
             hosts.error("cannot be combined with within or names: write a rule for each")
         excepted = members.get("except")
@@ -256,7 +258,7 @@ def _patterns(spot: Spot) -> frozenset[str]:
 
 def _excepted(spot: Spot, roles: frozenset[ArgumentRole]) -> NameCondition:
     """The excepted names; `@secrets` stands for those that the shipped policy asks about."""
-    known = secret_names()
+    known = secret_names(roles)
     said = [one for one in _each(spot) if one.value != SECRETS]
     has_secrets = len(said) < len(_each(spot))
     own = frozenset([name for one in said for name in _patterns(one)])

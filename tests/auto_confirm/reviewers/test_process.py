@@ -10,7 +10,8 @@ import anyio.to_thread
 import orjson
 import pytest
 
-from ironcurtain_proxy.auto_confirm.briefing import Briefing, PassedOn, Redacted, view_of
+from ironcurtain_proxy.auto_confirm.briefing import PassedOn, Redacted, view_of
+from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import review_line
 from ironcurtain_proxy.auto_confirm.reviewers.lives import PAUSES, WELL_AFTER
 from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
@@ -26,7 +27,8 @@ from tests.questions import a_question
 
 pytestmark = pytest.mark.anyio
 
-BRIEFING = Briefing(
+BRIEFING = replace(
+    UNDECIDED,
     operation="delete",
     risk=80,
     confidence=50,
@@ -47,11 +49,6 @@ async def test_a_denial_is_a_denial() -> None:
     async with reviewing(manager("deciding", "deny")) as reviewer:
         ruling = await reviewer.ask(escalation(), BRIEFING)
     assert ruling == Declined(by="reviewer:architect_manager", kind="denied", note="seen")
-
-
-async def test_who_may_not_deny_is_passed_over() -> None:
-    async with reviewing(replace(manager("deciding", "deny"), may_deny=False)) as reviewer:
-        assert await reviewer.ask(escalation()) == PassedOn("it may not deny")
 
 
 async def test_one_process_serves_the_whole_session_and_starts_with_the_first_question() -> None:
