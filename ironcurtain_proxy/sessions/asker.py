@@ -14,11 +14,9 @@ from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory
 from ironcurtain_proxy.mailbox.user_message import read_user_context
-from ironcurtain_proxy.private_files import read_beginning
-from ironcurtain_proxy.sessions.configuration import FILE_NAME, state_of
+from ironcurtain_proxy.sessions.configuration import FILE_NAME, read_state, state_of
 from ironcurtain_proxy.strict_json import strict_json
 
-_MOST_BYTES: Final = 1 << 18
 _MOST_WORDS: Final = 80
 
 
@@ -60,7 +58,7 @@ def asker_of(one: PendingRequest) -> Asker:
 
 def _fields(file: Path) -> Mapping[str, object]:
     with suppress(OSError, ValueError, IronCurtainError):
-        found = strict_json(read_beginning(file, _MOST_BYTES))
+        found = strict_json(read_state(file))
         if isinstance(found, dict):
             return found
     return {}

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from msgspec import DecodeError, Struct, json
 
@@ -17,12 +16,10 @@ from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.processes import is_alive, this_process
 from ironcurtain_proxy.mailbox.requests import utc_now
-from ironcurtain_proxy.private_files import make_private_directory, read_beginning, write_whole
-from ironcurtain_proxy.sessions.configuration import FILE_NAME, variables_of
+from ironcurtain_proxy.private_files import make_private_directory, write_whole
+from ironcurtain_proxy.sessions.configuration import FILE_NAME, read_state, variables_of
 
 _log = logging.getLogger(__name__)
-
-_MOST_BYTES: Final = 1 << 18
 
 
 class SessionState(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -100,7 +97,7 @@ def running_sessions(sessions: Path) -> Iterator[RunningSession]:
     """
     for file in sorted(sessions.glob(f"*/{FILE_NAME}")):
         with suppress(OSError, DecodeError):
-            state = json.decode(read_beginning(file, _MOST_BYTES), type=SessionState)
+            state = json.decode(read_state(file), type=SessionState)
             if is_alive(Owner(state.pid, state.start_time)):
                 name = file.parent.name
                 waiting = Mailboxes([Path(text) for text in state.mailboxes], None)
