@@ -13,4 +13,5 @@
   `asking`, answers that ask for something.
 - `boot_moment`: a moment that no change of the clock moves.
 - `vocabulary`: long lists of words, written as text.
+- `conventions`: the names of OpenTelemetry for what a record tells of.
 """
