@@ -25,6 +25,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
     programs,
     sandbox,
     store,
+    timeline,
     user,
     without_sandbox,
 )
@@ -70,7 +71,8 @@ _MAKE_TOKEN: Final = "(umask 077; openssl rand -hex 32 > FILE)"  # noqa: S105  a
 DESCRIPTION: Final = """\
 Check this machine, and name a remedy for each missing part. The checks: the programs of a sandbox,
 the start of a sandbox, the configuration, the program of each server, the servers whose calls can
-be contained, the directories that are written to, the engine's store, and the clock. No server is
+be contained, the directories that are written to, the space for points of rollback, the engine's
+store, and the clock. No server is
 started and nothing is changed.
 
 A missing sandbox is a failure only where sandboxPolicy is "enforce" and a server is not
@@ -128,6 +130,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     yield from containment(settings, loaded, probed)
     yield from reviewers(settings, os.environ)
     yield from directories(settings)
+    yield from timeline(settings)
     yield from store(settings)
     yield from pins(settings)
     yield clock(settings, utc_now())

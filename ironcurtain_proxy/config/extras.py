@@ -83,7 +83,7 @@ def lacks(settings: Settings) -> Iterator[MissingExtra]:
 
 
 def store_extra(url: str | None) -> Extra:
-    """The extra that a store at this address needs. None: SQLite needs none."""
+    """The extra for a store at this address; None: a SQLite file of the default name."""
     return "postgres" if url is not None and url.startswith(_POSTGRESQL) else "engine"
 
 

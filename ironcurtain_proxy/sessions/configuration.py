@@ -32,6 +32,7 @@ from ironcurtain_proxy.mailbox.processes import is_alive
 from ironcurtain_proxy.mailbox.requests import PendingRequest
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.private_files import read_beginning
 from ironcurtain_proxy.strict_json import strict_json
 
 FILE_NAME: Final = "session.json"
@@ -131,10 +132,7 @@ def read_state(file: Path) -> bytes:
     Raises:
         OSError: it cannot be read.
     """
-    # Follow no link, and do not wait for a FIFO.
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as opened:
-        return opened.read(_MOST_BYTES)
+    return read_beginning(file, _MOST_BYTES)
 
 
 def state_of(one: PendingRequest, sessions: Path) -> Mapping[str, object]:

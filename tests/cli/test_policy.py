@@ -56,6 +56,34 @@ def test_an_allowed_directory_takes_nothing_from_the_questions_about_secrets(pla
     assert "escalate-read-secret-file" not in changed.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("fetch/fetch", "--path", "~/notes"), "url (fetch-url)"),
+        (("fetch/fetch", "--path", "~/notes"), "; --host limits them"),
+        (("fetch/*", "--path", "~/notes"), "no argument of a tool of fetch is a path"),
+        (("time/convert_time", "--host", "docs.rs"), "time/convert_time is a URL"),
+        (("filesystem/read_text_file", "--sql", "reads"), "; --path limits them"),
+    ],
+)
+def test_a_condition_on_an_argument_that_no_such_tool_has_is_refused(
+    place: Place, words: tuple[str, ...], said: str
+) -> None:
+    refused = place.run("allow", *words)
+    assert refused.returncode == 2
+    assert said in refused.stderr
+    assert "would never hold" in refused.stderr
+    assert not place.file.exists()
+
+
+def test_a_condition_on_a_tool_that_nobody_annotated_is_written_with_a_warning(
+    place: Place,
+) -> None:
+    done = place.run("allow", "fetch/fetched", "--path", "~/notes")
+    assert done.returncode == 0
+    assert 'warning: no annotation knows "fetched"' in done.stdout
+
+
 def test_each_of_many_allowed_tools_gets_its_rule(place: Place) -> None:
     tools = ["time/convert_time", "fetch/fetch", "time/get_current_time", "git/git_log"] * 2
     for tool in tools:

@@ -14,7 +14,7 @@ from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.events import Resize
 from textual.screen import ModalScreen, Screen
-from textual.widgets import DataTable, Footer, Input, RichLog, Static
+from textual.widgets import DataTable, Input, RichLog, Static
 
 from ironcurtain_proxy.cli.review_screen.call_screens import (
     CallScreen,
@@ -23,7 +23,7 @@ from ironcurtain_proxy.cli.review_screen.call_screens import (
     rule_screen,
 )
 from ironcurtain_proxy.cli.review_screen.history_screen import HistoryScreen
-from ironcurtain_proxy.cli.review_screen.key_names import KEYS
+from ironcurtain_proxy.cli.review_screen.key_names import KEYS, KeyLine
 from ironcurtain_proxy.cli.review_screen.review_detail import detail_of
 from ironcurtain_proxy.cli.review_screen.screen_sources import ScreenSources
 from ironcurtain_proxy.cli.review_screen.text_screen import OneLine
@@ -99,7 +99,7 @@ class ReviewScreen(App[None]):
         yield OneLine("words", "words of a call; enter keeps, escape shows all")
         yield OneLine("note", "a note to the agent; enter denies, escape goes back")
         yield Static(id="status")
-        yield Footer()
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Start to read the mailboxes."""

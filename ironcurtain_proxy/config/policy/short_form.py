@@ -26,7 +26,6 @@ from ironcurtain_proxy.config.policy.policy_file import (
     BaseName,
     PolicyFile,
     PolicyReader,
-    host_patterns,
     name_patterns,
     role,
 )
@@ -158,7 +157,7 @@ class _FileReader(Struct):
                 tool = _word(item)
                 rule = self._rule(effect, server, tool, Members(item, {}))
                 if tool == EVERY and len(listed) > 1 and effect == "allow":
-                    item.warning("allows every tool: the other names of this list say no more")
+                    item.warning("allows every tool: the other names of this list have no effect")
                 yield self._checked(rule, item), item
 
     def _entry(self, effect: Effect, server: str, item: Spot) -> Iterator[tuple[Rule, Spot]]:
@@ -206,7 +205,7 @@ class _FileReader(Struct):
             condition = NameCondition(roles=paths, matching=_patterns(names), unless=unless)
             rule = replace(rule, names=condition)
         if hosts is not None:
-            allowed = host_patterns(reader.entries(_texts(hosts)))
+            allowed = reader.hosts(_texts(hosts))
             rule = replace(rule, domains=DomainCondition(roles=urls, allowed=allowed))
         return rule
 
