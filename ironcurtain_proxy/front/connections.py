@@ -15,6 +15,9 @@ from typing import Final
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+WHOLE: Final = "ironcurtain.whole"
+"""The extension of ASGI that a request has whose whole body is one message, which is there."""
+
 _SLOWEST: Final = 10.0
 """Seconds for the head of a request, with a small body."""
 _LARGEST: Final = 1 << 16
@@ -112,6 +115,7 @@ class FrontConnection(HttpToolsProtocol):
         held, self._held = self._held, None
         if held is not None:
             self._wait_no_more()
+            self.cycle.scope["extensions"] = {WHOLE: {}}
             super()._start_asgi_task(self.cycle, held)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
