@@ -309,7 +309,7 @@ def _timestamp(moment: datetime) -> str:
     """RFC 3339 in UTC with milliseconds, as JavaScript writes it: `2026-11-21T20:30:50.799Z`."""
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
-    # To the second by orjson: `isoformat` takes five times as long.
+    # To the second by orjson: `isoformat` takes twice as long.
     return (b"%b.%03dZ" % (orjson.dumps(moment)[1:20], moment.microsecond // 1000)).decode()
 
 

@@ -299,6 +299,10 @@ class Store:
         now = self._clock.now()
         return self._database.write(lambda connection: retention.purge(connection, keep, now))
 
+    def copy_log(self) -> None:
+        """Copy what was written into the file itself. See `Database.copy_log`."""
+        self._database.copy_log()
+
     # --- for metrics and reports -----------------------------------------------------------------
 
     def read(self, work: Callable[[Connection], T]) -> T:
