@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from platform import python_version
 from typing import Final, assert_never
 
 from ironcurtain_proxy.cli.arguments import add_config, add_json
@@ -22,7 +23,6 @@ from ironcurtain_proxy.cli.doctor_checks import (
     packages,
     pins,
     programs,
-    running_python,
     sandbox,
     store,
     timeline,
@@ -36,7 +36,7 @@ from ironcurtain_proxy.config.migration.legacy_switch import COMMAND
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.review_settings import PROVIDER_KEYS
-from ironcurtain_proxy.config.settings import Settings, gather_settings, refuse_platform
+from ironcurtain_proxy.config.settings import Settings, gather_settings
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
@@ -100,12 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print all checks. 1 if something that the configuration needs is missing.
-
-    Raises:
-        ConfigurationError: this platform is not supported.
-    """
-    refuse_platform(sys.platform)
+    """Print all checks. 1 if something that the configuration needs is missing."""
     checks = list(_checks(options.config))
     if options.json:
         say_json([{k: encodable(v) for k, v in asdict(check).items()} for check in checks])
@@ -123,7 +118,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     look_at_reviewers(settings, loaded, os.environ, report)
     trouble = without_sandbox(settings)
     probed = probe(os.environ)
-    yield running_python()
+    yield CheckResult("python", "ok", python_version())
     yield from programs(os.environ, trouble)
     yield from kernel(PROC_SYS, trouble, sandbox_ran=isinstance(probed, Available))
     yield sandbox(probed, trouble)

@@ -5,7 +5,6 @@ Each function looks at one thing and says what it found. None knows how that is 
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from ironcurtain_proxy.wiring.timeline import TIMELINES
 CheckState: TypeAlias = Literal["ok", "warn", "fail"]
 """`ok`: fine. `warn`: works, but not as well as it could. `fail`: a needed part is missing."""
 
-OLDEST_PYTHON: Final = (3, 11)
 PROC_SYS: Final = Path("/proc/sys")
 
 _PROGRAMS: Final = (
@@ -62,19 +60,6 @@ def without_sandbox(settings: Settings) -> CheckState:
     """The state of a missing sandbox: a failure only where a server would be refused."""
     confined = any(spec.sandbox is not False for spec in settings.servers)
     return "fail" if settings.sandbox_policy == "enforce" and confined else "warn"
-
-
-def python_version(version: tuple[int, int, int]) -> CheckResult:
-    """Whether this Python is new enough."""
-    found = ".".join(map(str, version))
-    if version[:2] >= OLDEST_PYTHON:
-        return CheckResult("python", "ok", found)
-    return CheckResult("python", "fail", f"{found} is too old", "uv python install 3.11")
-
-
-def running_python() -> CheckResult:
-    """Whether the Python that runs this is new enough."""
-    return python_version(sys.version_info[:3])
 
 
 def programs(environ: Mapping[str, str], trouble: CheckState) -> Iterator[CheckResult]:

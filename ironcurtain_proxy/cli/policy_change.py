@@ -11,6 +11,7 @@ from typing import Final
 from ironcurtain_proxy.cli.explain_names import about_unknown_tool, tool_meant
 from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.cli.policy_show import about
+from ironcurtain_proxy.config.migration.rewriting import create, exchange
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_candidate, load_policy
 from ironcurtain_proxy.config.policy.short_form import EVERY, SECRETS, SHORT_NAME, VERBS
@@ -19,6 +20,8 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.policy import Rule
+
+WRITTEN: Final = "written; running sessions take it within two seconds"
 
 _CATEGORIES: Final[Mapping[str, str]] = {"path": "path", "host": "url", "sql": "sql"}
 """The options that limit a rule, each with the category of the arguments that it is about."""
@@ -57,7 +60,8 @@ def change(verb: str, options: argparse.Namespace) -> int:
     if options.dry_run:
         say("nothing was written (--dry-run)")
         return 0
-    write_policy(file, new)
+    write_policy(file, old, new)
+    say(WRITTEN)
     return 0
 
 
@@ -99,7 +103,7 @@ def own_file(settings: Settings) -> Path:
 
 def text_of(file: Path) -> str:
     """The text of a file; empty: the file does not exist."""
-    return file.read_text("utf-8") if file.exists() else ""
+    return file.read_bytes().decode() if file.exists() else ""
 
 
 def changed_lines(file: Path, old: str, new: str) -> Iterator[str]:
@@ -169,22 +173,17 @@ def checked(settings: Settings, file: Path, text: str) -> LoadedPolicy:
     return after
 
 
-def write_policy(file: Path, text: str) -> None:
-    """Write the file, and report it."""
-    replace_policy(file, text)
-    say("written; running sessions take it within two seconds")
+def write_policy(file: Path, old: str, new: str) -> None:
+    """Write the file in one step.
 
-
-def replace_policy(file: Path, text: str) -> None:
-    """Replace the file in one step, readable by its owner alone."""
+    Raises:
+        ConfigurationError: it cannot be written, or no longer has its old text; it is as it was.
+    """
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        target = file.resolve()
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{file.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        Path(name).replace(target)
+        if file.exists():
+            exchange(file, old.encode(), new.encode())
+        else:
+            create(file, new.encode())
     except OSError as error:
-        raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
+        why = f"cannot be written: {error.strerror}"
+        raise ConfigurationError(f"{file}: {why}; nothing was written") from None

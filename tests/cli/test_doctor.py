@@ -15,7 +15,6 @@ from ironcurtain_proxy.cli.doctor_checks import (
     CheckResult,
     clock_against_file,
     kernel,
-    python_version,
     sandbox,
     user,
 )
@@ -365,11 +364,6 @@ def test_why_a_sandbox_did_not_run_comes_before_what_was_not_installed() -> None
     missing = (Missing("node", "not found", "a"), Missing("user namespaces", "off", "b"))
     assert sandbox(Unavailable(missing), "warn") == CheckResult("sandbox", "warn", "off", "b")
     assert sandbox(Available(("srt",)), "warn").state == "ok"
-
-
-def test_an_old_python_fails() -> None:
-    assert python_version((3, 10, 14)).state == "fail"
-    assert python_version((3, 11, 0)) == CheckResult("python", "ok", "3.11.0")
 
 
 def test_a_clock_that_differs_from_the_file_systems_is_a_warning() -> None:

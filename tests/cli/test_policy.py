@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.cli.policy_change import write_policy
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.errors import ConfigurationError
 from tests import program
@@ -174,3 +175,13 @@ def test_the_shipped_files_are_exported_and_nothing_is_overwritten(place: Place)
     again = place.run("export", str(target))
     assert again.returncode == 2
     assert "file exists" in again.stderr
+
+
+def test_a_policy_that_was_changed_since_it_was_read_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("deny a: b\n")
+    with pytest.raises(ConfigurationError, match="changed meanwhile"):
+        write_policy(file, "", "allow a: b\n")
+    assert file.read_text() == "deny a: b\n"
+    write_policy(file, "deny a: b\n", "ask a: b\n")
+    assert file.read_text() == "ask a: b\n"
