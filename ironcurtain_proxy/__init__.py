@@ -13,7 +13,7 @@ The life of a call:
 - `downstream`: the servers. `sandbox`: their confinement. `audit`: the log of all calls.
 
 What all share: `model`, `errors`, `ports`, `jsonrpc`, `private_directory`, `private_files`,
-`strict_json`, `snapshots`.
+`strict_json`, `snapshots`, `inotify`.
 
 Off by default, and skipped by a reader of the default product: `auto_confirm`, the engine;
 `auto_approver`, the LLM approver; `llm`, the one way to a language model; `telemetry`, spans and

@@ -8,10 +8,12 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.errors import ConfigurationError
 
@@ -19,6 +21,7 @@ PRIVATE: Final = 0o600
 _LOCK_PAUSE: Final = 0.005
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 Stamp: TypeAlias = tuple[int, ...]
 """A value that changes when a file is replaced or written; empty: there is no file."""
@@ -101,7 +104,10 @@ def read_private(path: Path, most: int, kind: str) -> bytes:
     except OSError as error:
         raise ConfigurationError(f"{kind} {path} {_why_not_opened(error)}") from None
     try:
-        problem = _problem(os.fstat(descriptor))
+        found = os.fstat(descriptor)
+        problem = _problem(found)
+        if not problem and found.st_mode & _OTHERS:
+            problem = "can be used by others: run `chmod 600` on it"
         if problem:
             raise ConfigurationError(f"{kind} {path} {problem}")
         return os.read(descriptor, most)
@@ -111,13 +117,21 @@ def read_private(path: Path, most: int, kind: str) -> bytes:
         os.close(descriptor)
 
 
+def read_beginning(path: Path, most: int) -> bytes:
+    """The first bytes of a file. Follows no link, and does not wait for a pipe.
+
+    Raises:
+        OSError: it is not there, is a link, or cannot be read.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | _SAFE), "rb") as file:
+        return file.read(most)
+
+
 def _problem(found: os.stat_result) -> str:
     if not stat.S_ISREG(found.st_mode):
         return "is not a regular file"
     if found.st_uid != os.geteuid():
         return "belongs to another user"
-    if found.st_mode & _OTHERS:
-        return "can be used by others: run `chmod 600` on it"
     return ""
 
 
@@ -170,6 +184,63 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, locked: bool = False) -
         temporary.unlink(missing_ok=True)
     if locked:
         sync_directory(path.parent)
+
+
+class KeptFile(Struct, frozen=True):
+    """A file that several processes of this user read, and replace under a lock."""
+
+    path: Path
+    most: int
+    """Bytes."""
+    fault: Callable[[str], Exception]
+    """Makes the error that says what is wrong with the file: `is a symbolic link`."""
+
+    def stamp(self) -> Stamp:
+        """The current stamp, read in microseconds; `fault`: the disk does not answer."""
+        try:
+            return stamp_of(self.path.lstat())
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise self.fault(_why_not_opened(error)) from None
+
+    def read(self) -> tuple[bytes, Stamp] | None:
+        """The content and its stamp; None: there is no file. `fault`: it is not trustworthy."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | _SAFE)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self.fault(_why_not_opened(error)) from None
+        try:
+            found = os.fstat(descriptor)
+            problem = _problem(found)
+            if problem or found.st_mode & _OTHERS_WRITE:
+                raise self.fault(problem or "can be written by other users")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                raw = file.read(self.most + 1)
+        except OSError as error:
+            raise self.fault(_why_not_opened(error)) from None
+        finally:
+            os.close(descriptor)
+        if len(raw) > self.most:
+            raise self.fault(f"is larger than {self.most} bytes")
+        return raw, stamp_of(found)
+
+    def locked(self, lock: Path, seconds: float) -> AbstractContextManager[None]:
+        """Keep the other processes from changing it; see `held_lock`."""
+        return held_lock(lock, seconds, self.fault("is in use by another process"))
+
+    def replace(self, raw: bytes) -> Stamp:
+        """Write it, under the lock. Returns its new stamp; `fault`: it would be too large.
+
+        Raises:
+            OSError: it cannot be written, and is as it was.
+        """
+        if len(raw) > self.most:
+            raise self.fault(f"would be larger than {self.most} bytes")
+        write_whole(self.path, raw, locked=True)
+        return self.stamp()
 
 
 def append_line(path: Path, line: bytes, most: int) -> None:

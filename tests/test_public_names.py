@@ -57,14 +57,14 @@ def test_the_package_alone_imports_its_version_and_no_other_module_or_library() 
     assert [name for name in loaded if name.startswith("ironcurtain_proxy.")] == [
         "ironcurtain_proxy.version"
     ]
-    installed = {"anyio", "mcp", "mcp_types", "orjson", "pydantic", "watchfiles", "litellm"}
+    installed = {"anyio", "mcp", "mcp_types", "orjson", "pydantic", "litellm"}
     assert installed.isdisjoint(loaded)
 
 
 @pytest.mark.parametrize("name", ["Approved", "IronCurtainError", "Settings"])
 def test_a_value_type_loads_no_transport(name: str) -> None:
     loaded = child(f"import sys\nfrom ironcurtain_proxy import {name}\nprint(*sys.modules)").split()
-    assert {"mcp", "anyio", "watchfiles", "litellm", "sqlalchemy"}.isdisjoint(loaded)
+    assert {"mcp", "anyio", "litellm", "sqlalchemy"}.isdisjoint(loaded)
 
 
 def test_a_type_checker_is_told_that_the_names_are_typed() -> None:

@@ -12,6 +12,7 @@ from ahocorasick_rs import BytesAhoCorasick, MatchKind
 from ironcurtain_proxy.audit.keys import holds_key
 from ironcurtain_proxy.audit.numbers import holds_number, redact_numbers
 from ironcurtain_proxy.audit.secrets import redact_secrets, without_unfinished
+from ironcurtain_proxy.model.vocabulary import word_list
 
 MARGIN: Final = 4096
 """Characters read beyond a cut, so that a secret across the cut is recognised."""
@@ -97,47 +98,17 @@ def _digits_in(raw: bytes, squeezed: bytes) -> tuple[int, int]:
 
 _NINE_DIGITS: Final = b"0" * 9
 _QUERY: Final = re.compile(rb"[?&;][a-z-]{2,16}=[\w%+/=.~-]{16}", re.IGNORECASE | re.ASCII)
-_TELLING_WORDS: Final = (
-    *("passw", "passphrase", "passcode", "pass=", 'pass"', "pass:", "pwd", "secret", "token"),
-    *("apikey", "accesskey", "privatekey", "accountkey", "sharedkey", "signingkey"),
-    *("cryptionkey", "masterkey", "licensekey", "licencekey", "servicekey", "sessionkey"),
-    *(
-        "subscriptionkey",
-        "authkey",
-        "sshkey",
-        "deploykey",
-        "appkey",
-        "applicationkey",
-        "storagekey",
-    ),
-    *(
-        "adminkey",
-        "functionkey",
-        "writekey",
-        "ingestkey",
-        "integrationkey",
-        "hmac",
-        "aeskey",
-        "csrf",
-    ),
-    *("xsrf", "rootkey", "serverkey", "webhookkey", "userpass", 'pass"', "samlresponse", "sshpass"),
-    *("clientassertion", "passkey", "xprv", "xauth", 'pat"', 'pw"', 'wif"', 'tfa"'),
-    *("authorization", "auth=", "auth:", 'auth"', "credential", "cred", "bearer", "basic", "jwt"),
-    *(
-        "cookie",
-        "sessionid",
-        "sessid",
-        "otp",
-        'code"',
-        'codes"',
-        "mfacode",
-        "verificationcode",
-        "cvv",
-        "cvc",
-        "dsn",
-    ),
-    *("mnemonic", "phrase", "seed", "connectionstr", "connstr", "sid=", 'sid"', "sid:"),
-    *("pin=", 'pin"', "pin:", "webhook", "hooks.", "curl"),
+_TELLING_WORDS: Final = word_list(
+    """
+    passw passphrase passcode pass= pass" pass: pwd secret token apikey accesskey privatekey
+    accountkey sharedkey signingkey cryptionkey masterkey licensekey licencekey servicekey
+    sessionkey subscriptionkey authkey sshkey deploykey appkey applicationkey storagekey
+    adminkey functionkey writekey ingestkey integrationkey hmac aeskey csrf xsrf rootkey
+    serverkey webhookkey userpass pass" samlresponse sshpass clientassertion passkey xprv xauth
+    pat" pw" wif" tfa" authorization auth= auth: auth" credential cred bearer basic jwt cookie
+    sessionid sessid otp code" codes" mfacode verificationcode cvv cvc dsn mnemonic phrase seed
+    connectionstr connstr sid= sid" sid: pin= pin" pin: webhook hooks. curl
+    """
 )
 """Words that tell of a secret, in lower case, without blanks, hyphens and underscores, digits as 0.
 """

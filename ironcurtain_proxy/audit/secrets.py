@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.audit.keys import redact_keys
+from ironcurtain_proxy.model.vocabulary import word_list, words
 
 MASK: Final = "[redacted]"
 MASKED_PRIVATE_KEY: Final = "[redacted private key]"
@@ -95,45 +96,39 @@ _NAME_TAIL: Final = 128
 _SEPARATORS: Final = str.maketrans("", "", " -_")
 TELLING_ENDINGS: Final = (
     # What a person types.
-    *("password", "passwords", "passwd", "passphrase", "passcode", "passcodes", "passkey", "pwd"),
-    *("dbpass", "userpass", "smtppass", "mailpass", "redispass", "adminpass", "rootpass"),
-    *("otp", "otpcode", "totpseed", "mfacode", "twofactorcode", "verificationcode", "pincode"),
-    *("recoverycode", "recoverycodes", "backupcode", "backupcodes", "securitycode"),
-    *("mnemonic", "mnemonicphrase", "seedphrase", "recoveryphrase", "seedwords"),
-    # What a service gives.
-    *("secret", "secrets", "token", "apitokens", "accesstokens", "refreshtokens", "authtokens"),
-    *("apikey", "apikeys", "secretkey", "secretkeys", "privatekey", "accesskey", "accesskeys"),
-    *("accountkey", "sharedkey", "signingkey", "encryptionkey", "decryptionkey", "masterkey"),
-    *("authkey", "licensekey", "servicekey", "subscriptionkey", "functionkey", "sshkey"),
-    *("deploykey", "appkey", "applicationkey", "adminkey", "storagekey", "sessionkey", "writekey"),
-    *("ingestkey", "integrationkey", "hmackey", "aeskey", "rootkey", "serverkey", "webhookkey"),
-    *("secretkeybase", "authorization", "auth", "credential", "credentials", "creds", "jwt"),
-    *(
-        "clientassertion",
-        "cookie",
-        "cookies",
-        "sessionid",
-        "sessid",
-        "csrf",
-        "xsrf",
-        "authcode",
+    *word_list(
+        """
+        password passwords passwd passphrase passcode passcodes passkey pwd dbpass userpass smtppass
+        mailpass redispass adminpass rootpass otp otpcode totpseed mfacode twofactorcode
+        verificationcode pincode recoverycode recoverycodes backupcode backupcodes securitycode
+        mnemonic mnemonicphrase seedphrase recoveryphrase seedwords
+        """
     ),
-    *("dsn", "connectionstring", "connstring", "connstr", "webhookurl", "samlresponse", "hmac"),
+    # What a service gives.
+    *word_list(
+        """
+        secret secrets token apitokens accesstokens refreshtokens authtokens apikey apikeys
+        secretkey secretkeys privatekey accesskey accesskeys accountkey sharedkey signingkey
+        encryptionkey decryptionkey masterkey authkey licensekey servicekey subscriptionkey
+        functionkey sshkey deploykey appkey applicationkey adminkey storagekey sessionkey writekey
+        ingestkey integrationkey hmackey aeskey rootkey serverkey webhookkey secretkeybase
+        authorization auth credential credentials creds jwt clientassertion cookie cookies sessionid
+        sessid csrf xsrf authcode dsn connectionstring connstring connstr webhookurl samlresponse
+        hmac
+        """
+    ),
 )
-TELLING_NAMES: Final = frozenset(
-    {
-        *("pass", "pw", "pin", "cvv", "cvc", "cvv2", "sid", "connect.sid", "pat", "cred", "bearer"),
-        *("githubpat", "gitlabpat", "totp", "seedhex", "xprv", "wif", "xauth", "proxyauth", "tfa"),
-    }
+TELLING_NAMES: Final = words(
+    """
+    pass pw pin cvv cvc cvv2 sid connect.sid pat cred bearer githubpat gitlabpat totp seedhex
+    xprv wif xauth proxyauth tfa
+    """
 )
 """Names that say so as a whole; as an ending they are parts of other words."""
-_HARMLESS_ENDINGS: Final = (
-    "pagetoken",
-    "nexttoken",
-    "continuationtoken",
-    "progresstoken",
-    "synctoken",
-    "canceltoken",
+_HARMLESS_ENDINGS: Final = word_list(
+    """
+    pagetoken nexttoken continuationtoken progresstoken synctoken canceltoken
+    """
 )
 _NO_LETTERS: Final = re.compile(r"[^a-z0-9]", re.ASCII)
 _MORE: Final = re.compile(
@@ -211,8 +206,8 @@ def _is_named(text: str, at: int) -> bool:
     before = text[max(0, at - _NAME_REACH) : at].rstrip(_AROUND_NAMES).lower()
     if before[-1:] not in _LAST_LETTERS:
         return False
-    words = _NAME.search(before)
-    return words is not None and is_telling(words[0])
+    name = _NAME.search(before)
+    return name is not None and is_telling(name[0])
 
 
 def _start_of_value(match: re.Match[str]) -> int | None:

@@ -38,9 +38,6 @@ MAX_VALUES: Final = 1_000
 
 MAX_NAME: Final = 200
 
-_NOTHING_KNOWN: Final = 50
-_USUAL_PRIORITY: Final = 9
-
 REVIEW_BY_REQUESTER: Final = "review by the requester is refused"
 
 
@@ -49,37 +46,6 @@ class PassedOn(Unreachable):
     """The reason why this reviewer gives no answer; the next one is asked."""
 
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Briefing:
-    """The engine's findings on a call. Scores in hundredths."""
-
-    operation: str = "unknown"
-    risk: int = _NOTHING_KNOWN
-    confidence: int = 0
-    factors: tuple[tuple[str, int], ...] = ()
-    """The parts of the risk."""
-    reason: str = ""
-    """The reason why the call was not approved."""
-    priority: int = _USUAL_PRIORITY
-    """8 to 10; higher is more urgent."""
-
-
-UNBRIEFED: Final = Briefing()
-"""The briefing of a question without an engine decision."""
-
-
-def briefing_of(decision: EngineDecision) -> Briefing:
-    """The briefing of a decision, for its reviewers."""
-    return Briefing(
-        operation=decision.operation,
-        risk=decision.risk,
-        confidence=decision.confidence,
-        factors=decision.factors,
-        reason=decision.reason,
-        priority=decision.priority or _USUAL_PRIORITY,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +60,14 @@ class View:
     """Whether nothing was cut."""
 
 
-def view_of(escalation: Escalation, briefing: Briefing, redact: Redact) -> View:
+def view_of(escalation: Escalation, decision: EngineDecision, redact: Redact) -> View:
     """The view of a question.
 
     Raises:
         Exception: whatever `redact` raises. The question cannot be shown then.
     """
     grounds = [reason.ground.reason for reason in escalation.reasons]
-    reasons = dict.fromkeys([briefing.reason, *(grounds or [escalation.ground.reason])])
+    reasons = dict.fromkeys([decision.reason, *(grounds or [escalation.ground.reason])])
     # Apart from the arguments, which therefore cannot change how the rest is redacted.
     words = redact({"scope": _scope(escalation), "reasons": [text for text in reasons if text]})
     redacted = redact(escalation.arguments)

@@ -1,9 +1,8 @@
 """The ways on which notices leave, as the operator configures them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +14,6 @@ class CommandChannel:
     """
 
     argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    kind: Literal["command"] = field(default="command", init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +22,6 @@ class WebhookChannel:
 
     url: str = field(repr=False)
     """Never logged: to know the address is often enough to post there."""
-    kind: Literal["webhook"] = field(default="webhook", init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +29,6 @@ class FileChannel:
     """Appends a JSON line."""
 
     path: Path
-    kind: Literal["file"] = field(default="file", init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +39,6 @@ class TmuxChannel:
     """The pane, by its name in tmux."""
     socket: Path | None = None
     """The socket of the tmux server; None: its default."""
-    kind: Literal["tmux"] = field(default="tmux", init=False)
 
 
 NoticeChannel: TypeAlias = CommandChannel | WebhookChannel | FileChannel | TmuxChannel

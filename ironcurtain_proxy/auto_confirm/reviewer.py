@@ -13,8 +13,12 @@ from typing import Final, Protocol
 import anyio
 import anyio.lowlevel
 
-from ironcurtain_proxy.auto_confirm.engine.context_score import ContextMatch, WorkContext
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.context_score import (
+    ContextScore,
+    WorkContext,
+    context_score,
+)
+from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
 from ironcurtain_proxy.auto_confirm.engine.final_table import is_policy_critical, on_timeout
@@ -140,10 +144,10 @@ class SessionSituation:
     provider_mismatch: bool = False
     """The session's provider is another than the one that the operator registered."""
 
-    def context(self, branch: str | None) -> ContextMatch:
-        """The required and the actual context."""
+    def context(self, branch: str | None) -> ContextScore:
+        """The score of the actual context against the required one."""
         actual = WorkContext(directory=self.workspace, environment=self.environment, branch=branch)
-        return ContextMatch(required=self.required, actual=actual)
+        return context_score(required=self.required, actual=actual)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -341,19 +345,3 @@ def _details(decision: EngineDecision) -> tuple[tuple[str, Json], ...]:
 
 
 WITHDRAWN: Final = Declined(by="timeout", kind="withdrawn")
-
-UNDECIDED: Final = EngineDecision(
-    action="held",
-    check="default",
-    reason="The engine could not decide",
-    target="human",
-    priority=9,
-    operation="unknown",
-    risk=50,
-    band="MEDIUM",
-    confidence=0,
-    context_score=0,
-    factors=(),
-    confidence_factors=(),
-)
-"""The decision for a question outside of the engine: a person is asked."""

@@ -10,6 +10,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
+from ironcurtain_proxy.auto_confirm.notify.notices import lost_notice
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm
 from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain
@@ -35,7 +36,7 @@ class AbandonedReviewers:
     def note(self, reviewer: str) -> None:
         """Report an abandoned reviewer on all channels."""
         self._names.append(reviewer)
-        self.notifier.lost(reviewer)
+        self.notifier.notify(lost_notice(reviewer))
         try:
             note_given_up(self.session_directory, self._names)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Upkeep of the store by a session: it ends abandoned rows, and removes old ones.
+"""Upkeep of the store by a session: it ends abandoned rows, removes old ones, and copies the log.
 
 Each step is a transaction in the background, because the session may end in between.
 """
@@ -33,6 +33,9 @@ PAUSE: Final = 0.25
 AGAIN: Final = 3600.0
 """Seconds between two checks whether a purge is due."""
 
+COPY: Final = 5.0
+"""Seconds between two looks at the log of an SQLite store, once there was a question."""
+
 LOOK: Final = 60.0
 """Seconds between two searches for rows of killed proxies."""
 
@@ -61,6 +64,7 @@ class Upkeep:
         async with anyio.create_task_group() as tasks:
             if self.keep is not None:
                 tasks.start_soon(self._remove_old, self.keep)
+            tasks.start_soon(self._copy_log)
             while True:
                 await self._tried("what killed proxies left open stays so", self._end_abandoned)
                 await anyio.sleep(LOOK)
@@ -71,6 +75,15 @@ class Upkeep:
         while True:
             await self._tried("old interactions are not removed", lambda: self._purge(keep))
             await anyio.sleep(AGAIN)
+
+    async def _copy_log(self) -> None:
+        await self.used.wait()
+        while True:
+            await anyio.sleep(COPY)
+            await self._tried("the store's log is not copied into its file", self._copy)
+
+    async def _copy(self) -> None:
+        await self.in_thread(lambda: self.store.get().copy_log())
 
     async def _tried(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         try:

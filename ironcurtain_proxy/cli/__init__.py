@@ -31,12 +31,7 @@ GROUPS: Final = MappingProxyType(
             "logout": "forget the login to a server",
             "serve": "serve MCP on stdin and stdout (the default), or over HTTP",
         },
-        "watch": {
-            "audit": "read, follow and verify the audit log",
-            "report": "write a page with plots: calls, questions, refusals",
-            "containment": "list the sessions whose containment has ended, and resume it",
-        },
-        "decide": {
+        "answer": {
             "review": "answer calls that wait for an approval, on a live screen",
             "web": "answer calls, and read the audit log, in a browser",
             "pending": "list the calls that wait for an approval",
@@ -44,20 +39,27 @@ GROUPS: Final = MappingProxyType(
             "deny": "refuse a call that waits, with a note to the agent",
             "grants": "list, revoke or clear remembered approvals",
             "pins": "show, accept or reset servers' descriptions of themselves",
+            "containment": "list the sessions whose containment has ended, and resume it",
+        },
+        "take back": {
             "rollback": "undo the changes of a call, or all changes since it",
         },
-        "prove": {
+        "look": {
+            "audit": "read, follow and verify the audit log",
+            "report": "write a page with plots: calls, questions, refusals",
+        },
+        "try out": {
             "policy": "show, change, test and replay the policy",
             "explain": "show step by step why a call is allowed, escalated or denied",
             "decide": "decide calls from JSON lines, without any server",
             "shell": "show what a shell command can do, and what an approval of it covers",
             "rehearse": "count the questions that recorded sessions would have met",
-            "auto-approve": "measure the auto-approver on labelled scenarios",
         },
-        "engine": {
+        "engine and auto-approver": {
             "metrics": "show the auto-confirm engine's metrics",
             "patterns": "propose, list, promote or disable approval patterns",
             "window": "open or close a testing window or a deployment",
+            "auto-approve": "measure the auto-approver on labelled scenarios",
         },
     }
 )

@@ -3,6 +3,7 @@
 import argparse
 from typing import Final
 
+from ironcurtain_proxy.cli.arguments import whole
 from ironcurtain_proxy.cli.reviewing import add_references, answer_those
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 
@@ -32,16 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kind",
-        type=_place,
+        type=whole(1),
         metavar="N",
         help="remember the N-th candidate that `pending` lists (default: the first)",
     )
-
-
-def _place(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of a candidate: the first is 1")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """The arguments that many commands share, and their sub-commands."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -43,3 +44,20 @@ def add_subcommand(
     """
     sentence = f"{help_line[0].upper()}{help_line[1:]}."
     return commands.add_parser(name, help=help_line, description=sentence, epilog=epilog)
+
+
+def whole(least: int, most: int = 1_000_000) -> Callable[[str], int]:
+    """The type of an argument that is a whole number, from `least` to `most`."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is no number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def add_log(parser: argparse.ArgumentParser, default: str = "all of yours") -> None:
+    """Add `--log`."""
+    about = f"one audit log (default: {default})"
+    parser.add_argument("--log", type=Path, metavar="PATH", help=about)

@@ -21,7 +21,7 @@ from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.audit.rows import CallTable
 from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.audit.tailing import LogFollower, last_calls, last_records
-from ironcurtain_proxy.cli.arguments import add_json, add_subcommand
+from ironcurtain_proxy.cli.arguments import add_json, add_subcommand, whole
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,
@@ -138,7 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tail", "show the last calls", "example:\n  ironcurtain-proxy audit tail -n 50 -f"
     )
     tail.add_argument(
-        "-n", type=_count, default=20, metavar="N", help="the number of calls (default 20)"
+        "-n", type=whole(0), default=20, metavar="N", help="the number of calls (default 20)"
     )
     tail.add_argument("-f", action="store_true", dest="follow", help="go on with each new call")
     add_selection(tail)
@@ -177,7 +177,8 @@ def run(options: argparse.Namespace) -> int:
         raise
     except FileNotFoundError as error:
         raise ConfigurationError(
-            f"there is no audit log {log}; name another with --log or AUDIT_LOG_PATH"
+            f"there is no audit log {log}: no call was made yet; or name another with --log or "
+            "AUDIT_LOG_PATH"
         ) from error
     except OSError as error:
         why = error.strerror or str(error)
@@ -215,13 +216,6 @@ def _configured_log() -> Path | None:
     except IronCurtainError:
         # `check` says what is wrong with it. The record can be read all the same.
         return None
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
-    return number
 
 
 # --- tail ----------------------------------------------------------------------------------------

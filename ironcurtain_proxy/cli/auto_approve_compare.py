@@ -9,7 +9,7 @@ from typing import Final
 
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.known_logs import all_logs
-from ironcurtain_proxy.cli.arguments import add_json
+from ironcurtain_proxy.cli.arguments import add_json, add_log
 from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.cli.audit_whole import parsed_lines
 from ironcurtain_proxy.cli.output import say, say_json
@@ -76,12 +76,7 @@ def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         description=DESCRIPTION,
         epilog="example:\n  ironcurtain-proxy auto-approve compare",
     )
-    parser.add_argument(
-        "--log",
-        type=Path,
-        metavar="PATH",
-        help="the log (default: AUDIT_LOG_PATH, else ~/.ironcurtain/audit.jsonl)",
-    )
+    add_log(parser)
     add_json(parser)
 
 
@@ -93,7 +88,8 @@ def compare_log(options: argparse.Namespace) -> int:
         found = agreements(parsed_lines(members))
     except FileNotFoundError as error:
         raise ConfigurationError(
-            f"there is no audit log {log}; name another with --log or AUDIT_LOG_PATH"
+            f"there is no audit log {log}: no call was made yet; or name another with --log or "
+            "AUDIT_LOG_PATH"
         ) from error
     if options.json:
         tools = {tool: _described(one) for tool, one in sorted(found.items())}

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.arguments import add_json, add_subcommand
+from ironcurtain_proxy.cli.arguments import add_json, add_subcommand, whole
 from ironcurtain_proxy.cli.grants_trying import add_trying, try_families
 from ironcurtain_proxy.cli.grants_void import Validity
 from ironcurtain_proxy.cli.output import complain, counted, say, say_json
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(listing)
     listing.add_argument(
         "--unused",
-        type=_days,
+        type=whole(0),
         metavar="DAYS",
         help="only grants that were not used for this many days",
     )
@@ -86,12 +86,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (listing, revoking, clearing):
         add_directories(action)
     add_trying(actions)
-
-
-def _days(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
+from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.init_after import look_after
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
@@ -291,11 +292,8 @@ def _write(
         journal = read_undo_record(wish.state)
         if not write_files(files, talk.say, force=wish.force, own=journal.written):
             return False
-        journal = UndoRecord(
-            entries=journal.entries,
-            written=digests(files, journal.written),
-            origins={**origins, **journal.origins},
-        )
+        named = {**origins, **journal.origins}
+        journal = replace(journal, written=digests(files, journal.written), origins=named)
         try:
             write_undo_record(wish.state, journal)
             done = _change_files(talk, wish, journal, changed)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.cli.arguments import add_config, add_json, add_subcommand
+from ironcurtain_proxy.cli.arguments import add_config, add_json, add_subcommand, whole
 from ironcurtain_proxy.cli.output import complain, counted, say, say_json
 from ironcurtain_proxy.cli.stored import opened_store
 from ironcurtain_proxy.mailbox.display import visible
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (proposing, promoting):
         action.add_argument(
             "--min",
-            type=_count,
+            type=whole(1),
             default=_EVIDENCE,
             dest="evidence",
             metavar="N",
@@ -148,10 +148,3 @@ def _done(options: argparse.Namespace, what: str) -> int:
     else:
         say(f"{what} {visible(options.name)}")
     return 0
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number

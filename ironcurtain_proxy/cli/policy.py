@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.cli.arguments import add_config, add_json, add_subcommand
+from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log, add_subcommand
 from ironcurtain_proxy.cli.policy_change import change
 from ironcurtain_proxy.cli.policy_judging import replay, test
 from ironcurtain_proxy.cli.policy_show import export, show
@@ -106,12 +106,10 @@ def _add_judging(command: Callable[[str, str], argparse.ArgumentParser]) -> None
     replayed.add_argument(
         "--candidate", type=Path, required=True, metavar="FILE", help="the other rules"
     )
-    replayed.add_argument("--log", type=Path, metavar="PATH", help="the audit log (default: yours)")
+    add_log(replayed, "yours")
     add_json(replayed)
     suggested = command("suggest", "propose rules that would have avoided questions")
-    suggested.add_argument(
-        "--log", type=Path, metavar="PATH", help="an audit log (default: all of yours)"
-    )
+    add_log(suggested)
     least = "the fewest questions that a rule spares (default 2)"
     suggested.add_argument("--least", type=int, default=2, metavar="N", help=least)
     add_json(suggested)

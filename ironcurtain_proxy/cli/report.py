@@ -10,7 +10,7 @@ from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
-from ironcurtain_proxy.cli.arguments import add_config
+from ironcurtain_proxy.cli.arguments import add_config, add_log
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain, say
@@ -50,9 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the file to write (default: ironcurtain-report.html)",
     )
-    parser.add_argument(
-        "--log", type=Path, metavar="PATH", help="one audit log (default: all of yours)"
-    )
+    add_log(parser)
     add_since(parser)
     add_config(parser)
 

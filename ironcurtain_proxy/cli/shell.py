@@ -3,16 +3,19 @@
 import argparse
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.arguments import add_json, add_lines
 from ironcurtain_proxy.cli.output import answer_lines, complain, say, say_line
+from ironcurtain_proxy.facts.commands import has_repository, strays_among
+from ironcurtain_proxy.facts.git_credentials import shows_credentials
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
-from ironcurtain_proxy.shell.families import covers, families_of
+from ironcurtain_proxy.shell.families import families_of, sought
 from ironcurtain_proxy.shell.parse import parse_command
 from ironcurtain_proxy.shell.targets import targets_of
 
@@ -28,10 +31,9 @@ reaches a host, a registry, a cluster).
 EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy shell 'go test ./... 2>&1 | tail -5'
-  ironcurtain-proxy shell 'git push origin feature/x' --then 'git push origin main'
   ironcurtain-proxy shell --jsonl < commands.jsonl      # {"command": "..."} on each line
 
-exit status: 0; 1 if a line could not be read, or if --then is not covered
+exit status: 0; 1 if a line could not be read
 """
 
 _UNREAD: Final[dict[str, Json]] = {
@@ -48,11 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("command_line", nargs="?", metavar="COMMAND", help="the command")
     add_json(parser)
-    parser.add_argument(
-        "--then",
-        metavar="COMMAND",
-        help="a second command: show whether an approval of the first covers it",
-    )
     add_lines(parser)
 
 
@@ -65,8 +62,7 @@ def run(options: argparse.Namespace) -> int:
         complain("shell: name a COMMAND, or --jsonl")
         return 2
     parsed = parse_command(options.command_line)
-    if options.then is not None:
-        return _then(parsed, parse_command(options.then), place)
+    place = looked_at(parsed, place)
     if options.json:
         say_line(described(parsed, place))
         return 0
@@ -81,8 +77,16 @@ def place_at(workspace: Path) -> Place:
         workspace=directory,
         directory=directory,
         home=os.environ.get("HOME"),
-        has_repository=(workspace / ".git").exists(),
+        has_repository=has_repository(directory, directory),
+        shows_credentials=shows_credentials(directory),
     )
+
+
+def looked_at(parsed: ParsedCommand, place: Place) -> Place:
+    """The place, with the links among the command's files that lead out of the workspace."""
+    named = sought(parsed, place)
+    workspace = place.workspace or "/"
+    return replace(place, strays=strays_among(named.paths, workspace, globs=named.globs))
 
 
 def described(parsed: ParsedCommand, place: Place) -> dict[str, Json]:
@@ -107,15 +111,8 @@ def _described_line(row: dict[str, Json], place: Place) -> dict[str, Json]:
     text = row["command"]
     if not isinstance(text, str):
         raise TypeError("a command is a text")
-    return described(parse_command(text), place)
-
-
-def _then(approved: ParsedCommand, following: ParsedCommand, place: Place) -> int:
-    granted = families_of(approved, place) or ()
-    covered = covers(granted, following, place)
-    shown = ", ".join(family.words() for family in granted) or "nothing"
-    say(f"{'covered' if covered else 'asked'}: an approval covers {shown}")
-    return 0 if covered else 1
+    parsed = parse_command(text)
+    return described(parsed, looked_at(parsed, place))
 
 
 def _as_text(parsed: ParsedCommand, place: Place) -> Iterator[str]:

@@ -149,8 +149,8 @@ def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
     """The reviewers that running sessions no longer ask."""
     found = list(given_up(settings.sessions_dir))
     warnings += [
-        f'session {visible(one.session)}: reviewer "{visible(one.reviewer)}" was given up: it '
-        "ended again and again; when it is mended, start the session anew"
+        f'session {visible(one.session)}: reviewer "{visible(one.reviewer)}" was given up, '
+        "because it ended again and again: repair it, then restart the session"
         for one in found
     ]
     return [{"session": one.session, "reviewer": one.reviewer} for one in found]
@@ -172,13 +172,13 @@ def _sessions(settings: Settings) -> list[Json]:
     return [
         {
             "session": one.session,
-            "pid": one.pid,
-            "workspace": one.workspace,
-            "client": one.client,
-            "servers": list(one.servers),
-            "config": one.config,
-            "policyVersion": one.policy_version,
-            "policyProblem": one.policy_problem,
+            "pid": one.state.pid,
+            "workspace": one.state.workspace,
+            "client": one.state.client,
+            "servers": list(one.state.servers),
+            "config": one.state.config,
+            "policyVersion": one.state.policy_version,
+            "policyProblem": one.state.policy_problem,
             "openQuestions": one.open_questions,
         }
         for one in running_sessions(settings.sessions_dir)

@@ -4,6 +4,8 @@ import argparse
 import sys
 from typing import Final
 
+from ironcurtain_proxy.audit.history import CallHistory
+from ironcurtain_proxy.cli.arguments import whole
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain
@@ -34,9 +36,8 @@ exit status: 0; 2 if the port is taken, or a directory cannot be used
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument(
-        "--port", type=_port, default=0, metavar="N", help="the port (default: any free one)"
-    )
+    about = "the port (default: any free one)"
+    parser.add_argument("--port", type=whole(0, 65535), default=0, metavar="N", help=about)
     parser.add_argument(
         "--public-name",
         action="append",
@@ -54,7 +55,6 @@ def run(options: argparse.Namespace) -> int:
     # Only this command needs a web server.
     from ironcurtain_proxy.web.app import PageSources, ReviewPage  # noqa: PLC0415
     from ironcurtain_proxy.web.guard import Access  # noqa: PLC0415
-    from ironcurtain_proxy.web.record import UserLogs  # noqa: PLC0415
     from ironcurtain_proxy.web.server import loopback_socket, origins_of, serve_page  # noqa: PLC0415
 
     credential = credential_of(options)
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
         page = ReviewPage(
             mailboxes,
-            UserLogs(logs.members, local_time),
+            CallHistory(logs.members, local_time),
             access,
             credential,
             PageSources(
@@ -86,9 +86,3 @@ def run(options: argparse.Namespace) -> int:
         finally:
             mailboxes.stop_listening()
     return 0
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:  # noqa: PLR2004  ports
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
-    return int(text)

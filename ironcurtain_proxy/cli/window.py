@@ -1,13 +1,13 @@
 """`ironcurtain-proxy window`: the testing and deployment windows of the auto-confirm engine."""
 
 import argparse
-import re
 from datetime import timedelta
 from typing import Final
 
 from ironcurtain_proxy.auto_confirm.windows import NAMES, Windows
 from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.cli.reviewing import state_directory
+from ironcurtain_proxy.cli.selecting import span
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.mailbox.requests import utc_now
 
@@ -27,9 +27,6 @@ examples:
 exit status: 0; 1 if it could not be written
 """
 
-_SPAN: Final = re.compile(r"([1-9][0-9]{0,3})([mh])", re.ASCII)
-_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1)}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
@@ -38,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="span",
-        type=_span,
+        type=span,
         default=timedelta(hours=1),
         metavar="SPAN",
         help="the length of the window, such as 30m or 2h (default 1h)",
@@ -66,10 +63,3 @@ def run(options: argparse.Namespace) -> int:
     else:
         say(f"{name}: closed")
     return 0
-
-
-def _span(text: str) -> timedelta:
-    found = _SPAN.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a span such as 30m or 2h")
-    return int(found[1]) * _UNITS[found[2]]

@@ -22,7 +22,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "llm": ("litellm", "openai", "httpx"),
         "engine": ("sqlalchemy",),
         "postgres": ("sqlalchemy", "psycopg"),
-        "http": ("httpx", "mcp", "httpx2", "httpcore2", "httptools", "starlette", "uvicorn"),
+        "http": ("httpx", "mcp", "httpx2", "httptools", "starlette", "uvicorn"),
         "web": ("starlette", "uvicorn"),
         "otel": ("opentelemetry",),
     }
@@ -83,7 +83,7 @@ def lacks(settings: Settings) -> Iterator[MissingExtra]:
 
 
 def store_extra(url: str | None) -> Extra:
-    """The extra that a store at this address needs. None: SQLite needs none."""
+    """The extra for a store at this address; None: a SQLite file of the default name."""
     return "postgres" if url is not None and url.startswith(_POSTGRESQL) else "engine"
 
 
@@ -95,8 +95,6 @@ def _of_engine(settings: Settings) -> Iterator[tuple[str, Extra]]:
     for spec in config.reviewers:
         if spec.kind == "model":
             yield f'auto_confirm.reviewers: "{spec.name}"', "llm"
-    if any(one.kind == "webhook" for one in config.notifications.channels):
-        yield "auto_confirm.notifications: webhook", "http"
 
 
 def _absent(extra: Extra) -> tuple[str, ...]:

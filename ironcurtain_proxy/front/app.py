@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from ironcurtain_proxy.agent.handshake import VERSIONS
 from ironcurtain_proxy.agent.messages import ErrorReply, read
+from ironcurtain_proxy.front.connections import WHOLE
 from ironcurtain_proxy.front.events import MEDIA_TYPE, accepts, event_place, event_stream
 from ironcurtain_proxy.front.guard import JSON, RefusalError, RequestGuard
 from ironcurtain_proxy.front.messages import SESSION, deliver, initialize
@@ -89,7 +90,10 @@ class Front:
         if not (accepts(headers, JSON) and accepts(headers, MEDIA_TYPE)):
             raise RefusalError(406, f"Accept must name {JSON} and {MEDIA_TYPE}")
         large = self._first_large if session is None else session.reading_large
-        body = await read_body(request, self._limit, large)
+        if WHOLE in request.scope.get("extensions", {}):
+            body = await _whole_body(request, self._limit)
+        else:
+            body = await read_body(request, self._limit, large)
         found = read(body)
         if isinstance(found, ErrorReply):
             raise RefusalError(400, found.text, code=found.code, request_id=found.id)
@@ -110,6 +114,17 @@ def _stream(headers: Headers, session: AgentSession) -> Response:
         raise RefusalError(409, "this stream is open already")
     follower = stream.follow(stream.sent if place[1] is None else place[1])
     return event_stream(stream, follower, session.version, {SESSION: session.name})
+
+
+async def _whole_body(request: Request, limit: int) -> bytes:
+    """The body that is there already: it needs no deadline."""
+    message = await request.receive()
+    if message["type"] != "http.request":
+        raise ClientDisconnect
+    body: bytes = message["body"]
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
 
 
 _SMALL: Final = 64 * 1024

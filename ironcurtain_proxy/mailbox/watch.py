@@ -1,50 +1,42 @@
 """File system events of a directory.
 
 On Linux the event loop waits for the kernel's own queue, which tells at once and costs nothing
-while nothing happens. A library that looks every few milliseconds does the same elsewhere.
+while nothing happens. Elsewhere the readers look by themselves.
 """
 
+import errno
 import logging
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.to_thread
 
 from ironcurtain_proxy.sandbox.inotify import Inotify
 
 _log = logging.getLogger(__name__)
-# At INFO it writes a line for every change.
-logging.getLogger("watchfiles").setLevel(logging.WARNING)
 
 _SECONDS: Final = 1.0
 """Seconds without a change after which an empty set is returned."""
 _PAUSE: Final = 0.001
 """Seconds between two looks, where changes go on, as those of a log beside the mailbox do."""
-_STEP_MS: Final = 4
-"""Milliseconds for which the library waits for more changes; its own default is 50."""
-_DEBOUNCE_MS: Final = 8
-"""Milliseconds after which the library reports even if changes go on."""
 _RETRY_SECONDS: Final = 0.25
 
 
 async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
     """The names of made or changed files in the directory; an empty set every second.
 
-    Where it cannot be watched (no more watches left, a strange file system), only the empty sets
-    come: whoever reads this looks for himself then. Ends when `stop` is set.
+    Where it cannot be watched (no more watches left, a strange file system), only an empty set
+    comes: whoever reads this looks for himself then. Ends when `stop` is set.
     """
-    events = _by_kernel if sys.platform == "linux" else _by_library
     try:
-        async with aclosing(events(path, stop)) as found:
+        async with aclosing(_by_kernel(path, stop)) as found:
             async for names in found:
                 yield names
-    except (OSError, RuntimeError) as error:
-        _log.warning("%s cannot be watched and is polled: %s", path, error)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            _log.warning("%s cannot be watched and is polled: %s", path, error)
         with anyio.move_on_after(_RETRY_SECONDS):
             await stop.wait()
         yield set()
@@ -74,19 +66,3 @@ async def _until_something_happens(descriptor: int, stop: anyio.Event) -> None:
         with anyio.move_on_after(_SECONDS):
             await anyio.wait_readable(descriptor)
         tasks.cancel_scope.cancel()
-
-
-async def _by_library(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
-    # Imported for the first question, and not by the event loop: calls go on meanwhile.
-    watchfiles = await anyio.to_thread.run_sync(import_module, "watchfiles")
-    async for changes in watchfiles.awatch(
-        path,
-        step=_STEP_MS,
-        debounce=_DEBOUNCE_MS,
-        rust_timeout=int(_SECONDS * 1000),
-        yield_on_timeout=True,
-        recursive=False,
-        watch_filter=None,
-        stop_event=stop,
-    ):
-        yield {changed.rpartition("/")[2] for _, changed in changes}

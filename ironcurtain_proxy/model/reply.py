@@ -33,14 +33,6 @@ call waited. `held`: its question is still open, and the call may be repeated. `
 asked, because too many questions of the session are open. `breaker`: the same call was repeated too
 often. `busy`: other calls on its repository did not end. `audit`: the call could not be recorded.
 `kernel`: a defect of the proxy.
-
-`unknown-tool` and `arguments`: the call could not be read. `policy`: the kernel denied it.
-`no-reviewer`: it needed a reviewer and none can be reached. `declined`: a reviewer said no, or
-what came back was no answer. `expired`: no answer came in time. `lapsed`: something that was
-approved before ended while the call waited. `held`: it waits for its answer and may be made again.
-`limit`: nobody was asked, too much of the session is open. `breaker`: the same call again and
-again. `busy`: other calls on its repository did not end. `audit`: it could not be recorded.
-`kernel`: a defect of ours.
 """
 
 

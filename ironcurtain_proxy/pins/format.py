@@ -4,12 +4,22 @@ import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which 
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.model.json import Json
+from msgspec import Struct, ValidationError, convert, to_builtins
+
 from ironcurtain_proxy.model.pinning import SECTIONS, Section
 from ironcurtain_proxy.pins.pinned import Parts, PinnedPart, ServerPins
 
 _VERSION: Final = 1
-_KEYS: Final = frozenset({"version", "server", "launch", "trusted", "offered"})
+
+
+class _PinsFile(Struct, forbid_unknown_fields=True):
+    """The form of the file. Every member is there: what is missing was not trusted."""
+
+    version: int
+    server: str
+    launch: str
+    trusted: dict[Section, dict[str, PinnedPart]]
+    offered: dict[Section, dict[str, PinnedPart]]
 
 
 class PinsFormatError(ValueError):
@@ -18,13 +28,7 @@ class PinsFormatError(ValueError):
 
 def pins_bytes(pins: ServerPins) -> bytes:
     """The content of the file."""
-    document = {
-        "version": _VERSION,
-        "server": pins.server,
-        "launch": pins.launch,
-        "trusted": _written(pins.trusted),
-        "offered": _written(pins.offered),
-    }
+    document = {"version": _VERSION, **to_builtins(pins)}
     return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
 
 
@@ -42,45 +46,16 @@ def read_pins(raw: bytes) -> ServerPins:
         raise PinsFormatError("is no file of pins")
     if found["version"] != _VERSION:
         raise PinsFormatError("was written by another version")
-    server, launch = found.get("server"), found.get("launch")
-    if found.keys() != _KEYS or not isinstance(server, str) or not isinstance(launch, str):
-        raise PinsFormatError("is damaged")
-    return ServerPins(
-        server=server,
-        launch=launch,
-        trusted=_sections(found["trusted"]),
-        offered=_sections(found["offered"]),
-    )
+    try:
+        read = convert(found, _PinsFile)
+    except ValidationError:
+        raise PinsFormatError("is damaged") from None
+    trusted, offered = _in_order(read.trusted), _in_order(read.offered)
+    return ServerPins(server=read.server, launch=read.launch, trusted=trusted, offered=offered)
 
 
-def _written(sections: Mapping[Section, Parts]) -> Json:
-    return {
-        section: {
-            name: {"digest": part.digest, "value": part.value} for name, part in parts.items()
-        }
-        for section, parts in sections.items()
-    }
-
-
-def _sections(found: object) -> Mapping[Section, Parts]:
-    if not isinstance(found, dict) or not found.keys() <= set(SECTIONS):
-        raise PinsFormatError("is damaged")
-    return {section: _parts(found[section]) for section in SECTIONS if section in found}
-
-
-def _parts(found: object) -> Parts:
-    if not isinstance(found, dict):
-        raise PinsFormatError("is damaged")
-    return {name: _part(part) for name, part in found.items()}
-
-
-def _part(found: object) -> PinnedPart:
-    if not isinstance(found, dict) or found.keys() != {"digest", "value"}:
-        raise PinsFormatError("is damaged")
-    digest = found["digest"]
-    if not isinstance(digest, str):
-        raise PinsFormatError("is damaged")
-    return PinnedPart(digest, found["value"])
+def _in_order(sections: Mapping[Section, Parts]) -> Mapping[Section, Parts]:
+    return {section: sections[section] for section in SECTIONS if section in sections}
 
 
 def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -7,12 +7,12 @@ there are is data, which changes as files do: a new one of a known scheme is no 
 
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import Section
@@ -34,13 +34,12 @@ MOST_OFFERED: Final = 1000
 """The most offers of one section that are kept, because a server may invent names without end."""
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedPart:
+class PinnedPart(Struct, frozen=True, forbid_unknown_fields=True):
     """One part of a server's description."""
 
     digest: str
     """SHA-256 of its JSON, whatever the order of keys."""
-    value: Json = None
+    value: Any
     """The part; None: it is too large to be kept."""
 
     @staticmethod
@@ -49,7 +48,7 @@ class PinnedPart:
         try:
             text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         except RecursionError:
-            return PinnedPart("")  # what cannot be compared is never the same
+            return PinnedPart("", None)  # what cannot be compared is never the same
         raw = text.encode()
         return PinnedPart(sha256(raw).hexdigest(), value if len(raw) <= MOST_KEPT else None)
 
@@ -76,7 +75,7 @@ class ServerPins(Struct, frozen=True, kw_only=True):
     def with_first(self, section: Section, parts: Parts) -> "ServerPins":
         """The pins with parts trusted at first sight."""
         known = self.trusted.get(section, {})
-        return _replaced(self, trusted={**self.trusted, section: {**parts, **known}})
+        return replace(self, trusted={**self.trusted, section: {**parts, **known}})
 
     def with_offers(self, section: Section, parts: Parts) -> "ServerPins":
         """The pins after the server has listed these parts.
@@ -92,7 +91,7 @@ class ServerPins(Struct, frozen=True, kw_only=True):
         }
         offers = dict(islice(offers.items(), MOST_OFFERED))
         others = {key: value for key, value in self.offered.items() if key != section}
-        return _replaced(self, offered={**others, section: offers} if offers else others)
+        return replace(self, offered={**others, section: offers} if offers else others)
 
     def accepted(self, names: frozenset[tuple[Section, str]] | None = None) -> "ServerPins":
         """The pins with the named offers trusted, or with all offers."""
@@ -102,7 +101,7 @@ class ServerPins(Struct, frozen=True, kw_only=True):
             for name, part in parts.items():
                 is_taken = names is None or (section, name) in names
                 (trusted if is_taken else left).setdefault(section, {})[name] = part
-        return _replaced(self, trusted=trusted, offered=left)
+        return replace(self, trusted=trusted, offered=left)
 
 
 def new_data(section: Section, parts: Parts, trusted: Mapping[Section, Parts]) -> Parts:
@@ -124,17 +123,3 @@ def new_data(section: Section, parts: Parts, trusted: Mapping[Section, Parts]) -
 
 def _scheme(uri: str) -> str:
     return uri.partition(":")[0].lower()
-
-
-def _replaced(
-    pins: ServerPins,
-    *,
-    trusted: Mapping[Section, Parts] | None = None,
-    offered: Mapping[Section, Parts] | None = None,
-) -> ServerPins:
-    return ServerPins(
-        server=pins.server,
-        launch=pins.launch,
-        trusted=pins.trusted if trusted is None else trusted,
-        offered=pins.offered if offered is None else offered,
-    )

@@ -4,10 +4,9 @@ One file for each way that a server is started, so that a damaged one costs no o
 proxies of this user share them.
 """
 
-import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,20 +15,11 @@ from msgspec import Struct
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.pins.format import PinsFormatError, pins_bytes, read_pins
 from ironcurtain_proxy.pins.pinned import ServerPins
-from ironcurtain_proxy.private_directory import UnacceptableFileError, content
-from ironcurtain_proxy.private_files import (
-    Stamp,
-    held_lock,
-    make_private_directory,
-    stamp_of,
-    write_whole,
-)
+from ironcurtain_proxy.private_files import KeptFile, Stamp, make_private_directory
 
 PINS_NAME: Final = "pins"
 """The name of the directory in the state directory."""
 MOST_BYTES: Final = 32 * 1024 * 1024
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-_SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOCK_SECONDS: Final = 2.0
 _SUFFIX: Final = ".json"
 
@@ -61,13 +51,7 @@ class PinStore(Struct, frozen=True):
         Raises:
             PinsFileError: the disk does not answer.
         """
-        path = self._path(launch)
-        try:
-            return stamp_of(path.lstat())
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise _unusable(path, f"cannot be read: {error.strerror}") from None
+        return _file(self._path(launch)).stamp()
 
     def read(self, launch: str, server: str) -> StoredPins:
         """The pins of a server; empty pins if there is no file.
@@ -106,16 +90,12 @@ class PinStore(Struct, frozen=True):
         path = self._path(launch)
         try:
             make_private_directory(self.directory)
-            with self._locked(path):
+            with _locked(path):
                 before = self.read(launch, server)
                 after = change(before.pins)
                 if after == before.pins and before.stamp:
                     return before
-                raw = pins_bytes(after)
-                if len(raw) > MOST_BYTES:
-                    raise _unusable(path, f"would be larger than {MOST_BYTES} bytes")
-                write_whole(path, raw, locked=True)
-                return StoredPins(after, stamp_of(path.lstat()))
+                return StoredPins(after, _file(path).replace(pins_bytes(after)))
         except OSError as error:
             raise _unusable(path, f"cannot be written: {error.strerror}") from None
 
@@ -127,7 +107,7 @@ class PinStore(Struct, frozen=True):
         """
         path = self._path(launch)
         try:
-            with self._locked(path):
+            with _locked(path):
                 path.unlink(missing_ok=True)
         except FileNotFoundError:
             return
@@ -143,7 +123,7 @@ class PinStore(Struct, frozen=True):
         path = self._path(launch)
         aside = path.with_suffix(".damaged")
         try:
-            with self._locked(path):
+            with _locked(path):
                 path.replace(aside)
         except OSError as error:
             raise _unusable(path, f"cannot be moved: {error.strerror}") from None
@@ -153,36 +133,20 @@ class PinStore(Struct, frozen=True):
         return self.directory / f"{launch}{_SUFFIX}"
 
     def _read(self, path: Path) -> StoredPins | None:
+        found = _file(path).read()
         try:
-            descriptor = os.open(path, os.O_RDONLY | _SAFE)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            link = path.is_symlink()
-            what = "is a symbolic link" if link else f"cannot be read: {error.strerror}"
-            raise _unusable(path, what) from None
-        try:
-            found = os.fstat(descriptor)
-            _refuse_what_is_not_ours(path, found)
-            return StoredPins(read_pins(content(descriptor, MOST_BYTES)), stamp_of(found))
-        except OSError as error:
-            raise _unusable(path, f"cannot be read: {error.strerror}") from None
-        except (UnacceptableFileError, PinsFormatError) as error:
+            return None if found is None else StoredPins(read_pins(found[0]), found[1])
+        except PinsFormatError as error:
             raise _unusable(path, str(error)) from None
-        finally:
-            os.close(descriptor)
-
-    def _locked(self, path: Path) -> AbstractContextManager[None]:
-        """Hold the lock of all proxies."""
-        busy = _unusable(path, "is in use by another process")
-        return held_lock(path.with_suffix(".lock"), _LOCK_SECONDS, busy)
 
 
-def _refuse_what_is_not_ours(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise _unusable(path, "is not a regular file")
-    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
-        raise _unusable(path, "is another user's, or can be written by others")
+def _file(path: Path) -> KeptFile:
+    return KeptFile(path, MOST_BYTES, partial(_unusable, path))
+
+
+def _locked(path: Path) -> AbstractContextManager[None]:
+    """Hold the lock of all proxies."""
+    return _file(path).locked(path.with_suffix(".lock"), _LOCK_SECONDS)
 
 
 def _unusable(path: Path, what: str) -> PinsFileError:

@@ -1,6 +1,5 @@
 """A recorded call, and the result of reading transcripts."""
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from ironcurtain_proxy.model.json import Arguments
@@ -34,5 +33,3 @@ class Recording:
     """Files, each with the reason."""
     other_files: int = 0
     """Files in which no line was of a known format."""
-    passed_over: Counter[str] = field(default_factory=Counter)
-    """Calls of tools that no server of a preset has, by tool."""

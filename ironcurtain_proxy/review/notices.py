@@ -6,7 +6,7 @@ the tool and the reason, and no argument: arguments may hold secrets, and it lea
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from shutil import which
 from subprocess import DEVNULL
 from typing import Final, TypeAlias
@@ -96,7 +96,7 @@ def webhook(url: str) -> NoticeWay:
             "text": f"{notice.title}: {notice.reason}",
         }
         headers = {"Content-Type": "application/json"}
-        await _post(url, orjson.dumps(document), headers)
+        await post_once(url, orjson.dumps(document), headers)
 
     return post
 
@@ -108,17 +108,21 @@ def ntfy(url: str, token: str = "") -> NoticeWay:
         headers = {"Title": notice.title.encode("ascii", "replace").decode(), "Priority": "high"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        await _post(url, notice.reason.encode(), headers)
+        await post_once(url, notice.reason.encode(), headers)
 
     return post
 
 
-async def _post(url: str, body: bytes, headers: dict[str, str]) -> None:
+async def post_once(url: str, body: bytes, headers: Mapping[str, str]) -> None:
+    """Post without redirects, and without settings of the environment.
+
+    Raises:
+        OSError: it was not taken. The message does not name the address.
+    """
     await anyio.to_thread.run_sync(_post_now, url, body, headers, abandon_on_cancel=True)
 
 
-def _post_now(url: str, body: bytes, headers: dict[str, str]) -> None:
-    """Post once. No redirect is followed, and no setting of the environment counts."""
+def _post_now(url: str, body: bytes, headers: Mapping[str, str]) -> None:
     # Only for who wants notices: it takes a fortieth of the start.
     from http.client import HTTPConnection, HTTPException, HTTPSConnection  # noqa: PLC0415
 
@@ -128,7 +132,7 @@ def _post_now(url: str, body: bytes, headers: dict[str, str]) -> None:
     try:
         target = parts.path or "/"
         connection.request(
-            "POST", f"{target}?{parts.query}" if parts.query else target, body, headers
+            "POST", f"{target}?{parts.query}" if parts.query else target, body, dict(headers)
         )
         status = connection.getresponse().status
     except HTTPException as error:

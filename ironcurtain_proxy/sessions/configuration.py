@@ -30,9 +30,9 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.processes import is_alive
 from ironcurtain_proxy.mailbox.requests import PendingRequest
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.private_files import read_beginning
 from ironcurtain_proxy.strict_json import strict_json
 
 FILE_NAME: Final = "session.json"
@@ -67,7 +67,7 @@ def command_prefix(asking: SessionConfiguration, environ: Mapping[str, str]) -> 
     return f"env {' '.join(words)} " if words else ""
 
 
-def variables_of(settings: Settings) -> dict[str, Json]:
+def variables_of(settings: Settings) -> dict[str, str]:
     """The variables that give another process of this user these settings. No secret is one."""
     said = {
         CONFIG_VARIABLE: settings.config_file,
@@ -78,7 +78,7 @@ def variables_of(settings: Settings) -> dict[str, Json]:
         "UNKNOWN_TOOLS": settings.unknown_tools,
         ISOLATION_VARIABLE: settings.inherited.get(ISOLATION_VARIABLE),
     }
-    found: dict[str, Json] = {name: str(value) for name, value in said.items() if value}
+    found = {name: str(value) for name, value in said.items() if value}
     if settings.protected_paths:
         paths = [str(path) for path in settings.protected_paths]
         found["PROTECTED_PATHS"] = orjson.dumps(paths).decode()
@@ -124,6 +124,15 @@ def _servers(settings: Settings, known_as: Mapping[str, str]) -> tuple[ServerSpe
             for name, annotations in known_as.items()
         ]
     )
+
+
+def read_state(file: Path) -> bytes:
+    """The content of a state file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return read_beginning(file, _MOST_BYTES)
 
 
 def state_of(one: PendingRequest, sessions: Path) -> Mapping[str, object]:

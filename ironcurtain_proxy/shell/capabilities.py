@@ -1,7 +1,7 @@
 """The capabilities that a shell command may need.
 
-Coarse, and on the careful side: a profile may deny a capability, so nothing that a command may do
-is left out. Only of a command that is shown to read is it known that it needs no more.
+The answer is coarse and errs to more: a profile may deny a capability, so each one that a command
+may need is named. Only for a command that is shown to read is the answer exact.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,11 @@ from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.effects import CommandEffect
 from ironcurtain_proxy.shell.family_table import Task, hoisted, task_of
 from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_outward
-from ironcurtain_proxy.shell.secrets import names_a_secret, shows_git_configuration
+from ironcurtain_proxy.shell.secrets import (
+    is_in_git_data,
+    names_a_secret,
+    shows_git_configuration,
+)
 from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
 
 _READS: Final[frozenset[Capability]] = frozenset({"fs.read"})
@@ -52,10 +56,10 @@ def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capabilit
     if any(map(_deletes, (*inner, *loose))):
         needed.add(_DELETES)
     spoken = (*without_messages(inner), *loose)
-    is_shown = any(part.place.shows_credentials for part in found.parts)
-    if any(map(_touches_secrets, spoken)) or (
-        is_shown and any(shows_git_configuration(_every_word(one)) for one in spoken)
-    ):
+    shown = [part.place for part in found.parts if part.place.shows_credentials]
+    if any(map(_touches_secrets, spoken)) or any(is_in_git_data(one.directory) for one in shown):
+        needed.add(_SECRETS)
+    if shown and any(shows_git_configuration(_every_word(one)) for one in spoken):
         needed.add(_SECRETS)
     return frozenset(needed)
 

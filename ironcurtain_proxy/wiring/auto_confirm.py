@@ -18,12 +18,7 @@ from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notifier import ApprovalTally, Notifier, Summaries
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, SessionSituation
-from ironcurtain_proxy.auto_confirm.reviewer_chain import (
-    ReviewerChain,
-    Seat,
-    Step,
-    without_briefing,
-)
+from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat, without_briefing
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import MakeDialect
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
 from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import CallDialect
@@ -89,10 +84,6 @@ def assemble_engine(
         summaries=_summaries(config, clock),
     )
 
-    async def noted(step: Step) -> None:
-        if step.target is not None:
-            await ledger.passed_on(step.escalation, step.source, step.target, step.reason)
-
     given_up = AbandonedReviewers(notifier, settings.session_dir)
     person = Seat(ask=without_briefing(around.people), is_reachable=around.people.is_reachable)
     seats: dict[str, Seat] = {HUMAN: person}
@@ -110,7 +101,7 @@ def assemble_engine(
         seats=seats,
         clock=clock,
         step_seconds=minutes * 60.0,
-        on_step=noted,
+        on_step=ledger.passed_on,
         notify=notifier.notify,
     )
     return EngineParts(
@@ -191,8 +182,6 @@ def _seat(
                     name=spec.name,
                     command=spec.command,
                     env=spec.env,
-                    session=session,
-                    may_deny=may_deny,
                     dialect=_dialect(spec),
                 ),
                 clock=around.clock,
@@ -208,7 +197,7 @@ def _seat(
                 may_deny=may_deny,
             ), process
         case "model":
-            model = _model(spec, settings, around, may_deny=may_deny)
+            model = _model(spec, settings, around)
             return Seat(
                 ask=model.ask,
                 is_reachable=model.is_reachable,
@@ -253,9 +242,7 @@ def _mailbox(
     )
 
 
-def _model(
-    spec: ReviewerSpec, settings: Settings, around: EngineSurroundings, *, may_deny: bool
-) -> ModelReviewer:
+def _model(spec: ReviewerSpec, settings: Settings, around: EngineSurroundings) -> ModelReviewer:
     said = settings.auto_approve
     access = model_access(spec, settings)
     return ModelReviewer(
@@ -268,7 +255,6 @@ def _model(
         ),
         clock=around.clock,
         redact=redact,
-        may_deny=may_deny,
         log=None if said.llm_log is None else LlmLog(said.llm_log),
     )
 

@@ -9,7 +9,6 @@ from uuid import UUID
 import anyio
 import sqlalchemy as sa
 
-from ironcurtain_proxy.auto_confirm.briefing import Briefing
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.settings import (
@@ -64,7 +63,7 @@ class Manager:
     """What happens elsewhere while it is asked."""
     _news: anyio.Event = field(default_factory=anyio.Event)
 
-    async def ask(self, question: Escalation, briefing: Briefing) -> Ruling:
+    async def ask(self, question: Escalation, briefing: EngineDecision) -> Ruling:
         self.happened.append("asked")
         self.asked.append(question.id)
         await anyio.lowlevel.checkpoint()

@@ -9,11 +9,11 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, Briefing, PassedOn
+from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
-from ironcurtain_proxy.auto_confirm.notify.notifier import Notification
-from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, OnStep, ReviewerChain, Seat, Step
+from ironcurtain_proxy.auto_confirm.notify.notices import ReviewNotice
+from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, OnStep, ReviewerChain, Seat
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from tests.auto_confirm.notify.listeners import HANGING, notifying
 from tests.fakes import FakeClock
@@ -49,11 +49,11 @@ class Scripted:
 
     ruling: Ruling | Exception | None
     """None: it never answers."""
-    asked: list[tuple[Escalation, Briefing]] = field(default_factory=list)
+    asked: list[tuple[Escalation, EngineDecision]] = field(default_factory=list)
     withdrawn: int = 0
     meanwhile: Callable[[], None] = lambda: None
 
-    async def ask(self, question: Escalation, briefing: Briefing) -> Ruling:
+    async def ask(self, question: Escalation, briefing: EngineDecision) -> Ruling:
         self.asked.append((question, briefing))
         await anyio.lowlevel.checkpoint()
         self.meanwhile()
@@ -74,8 +74,8 @@ class Table:
 
     target: Scripted
     fallback: Scripted = field(default_factory=lambda: Scripted(BY_FALLBACK))
-    steps: list[tuple[str, str | None, str]] = field(default_factory=list)
-    told: list[Notification] = field(default_factory=list)
+    steps: list[tuple[str, str, str]] = field(default_factory=list)
+    told: list[ReviewNotice] = field(default_factory=list)
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
@@ -84,8 +84,8 @@ class Table:
             "claude_code_high_level": Seat(ask=self.fallback.ask, session="high-1"),
         }
 
-    async def note(self, step: Step) -> None:
-        self.steps.append((step.source, step.target, step.reason))
+    async def note(self, _: Escalation, source: str, target: str, reason: str) -> None:
+        self.steps.append((source, target, reason))
 
     async def ask(
         self, question: Escalation | None = None, decision: EngineDecision = DECISION
@@ -129,10 +129,7 @@ async def test_without_an_answer_the_next_one_is_asked_and_that_is_recorded(
 async def test_when_nobody_answers_the_question_has_expired() -> None:
     table = Table(Scripted(EXPIRED), Scripted(Unreachable()))
     assert await table.ask() == EXPIRED
-    assert table.steps == [
-        ("architect_manager", "claude_code_high_level", SILENCE),
-        ("claude_code_high_level", None, "it could not be asked"),
-    ]
+    assert table.steps == [("architect_manager", "claude_code_high_level", SILENCE)]
 
 
 async def test_when_nobody_could_be_asked_the_caller_may_know_another_way() -> None:
@@ -238,7 +235,7 @@ async def test_a_person_is_not_kept_from_reviewing_by_a_sessions_name() -> None:
 
 
 async def test_a_step_that_cannot_be_written_stops_nobody() -> None:
-    async def failing(step: Step) -> None:
+    async def failing(*_: object) -> None:
         raise OSError("no space left on device")
 
     on_step: OnStep = failing
@@ -281,15 +278,7 @@ async def test_all_who_take_part_hear_of_it_and_nobody_waits_until_they_have(
 async def test_a_reviewer_is_told_what_the_engine_found() -> None:
     table = Table(Scripted(BY_TARGET))
     await table.ask()
-    [(_, briefing)] = table.target.asked
-    assert briefing == Briefing(
-        operation="delete",
-        risk=80,
-        confidence=50,
-        factors=(("HIGH", 80),),
-        reason="High risk",
-        priority=9,
-    )
+    assert [decision for _, decision in table.target.asked] == [DECISION]
 
 
 def test_a_chain_is_reachable_while_somebody_is() -> None:

@@ -190,15 +190,6 @@ SETTINGS: Mapping[str, tuple[dict[str, object], str]] = {
         },
         LLM,
     ),
-    "webhook": (
-        {
-            "auto_confirm": {
-                "enabled": True,
-                "notifications": {"kind": "webhook", "url": "https://example.org/x"},
-            }
-        },
-        "pip install 'ironcurtain-proxy[http]'",
-    ),
     "server over HTTP": (
         {"mcpServers": {"far": {"url": "https://mcp.example/mcp"}}},
         "pip install 'ironcurtain-proxy[http]'",

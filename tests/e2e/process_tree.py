@@ -17,8 +17,21 @@ MARK: Final = "E2E_MARK"
 """A variable in the environment of every scripted server, and so of all that it starts."""
 
 
+def children(pid: int) -> set[int]:
+    """Every process that one has started itself."""
+    return {child for child, parent in _parents().items() if parent == pid}
+
+
 def descendants(pid: int) -> set[int]:
     """Every process below one, however deep."""
+    parents = _parents()
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def _parents() -> dict[int, int]:
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -26,10 +39,7 @@ def descendants(pid: int) -> set[int]:
                 # After the last `)`: state, then the parent. The name before it may hold anything.
                 stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
                 parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
+    return parents
 
 
 def marked(mark: str) -> set[int]:

@@ -89,10 +89,15 @@ def whole(installation: Installation) -> Installation:
 
 
 class Steps:
-    """The functions of the package that this task enters, in their order."""
+    """The functions of the package that this task enters, in their order.
+
+    A coroutine counts where it begins. Where it goes on after a wait depends on the disk: a slow
+    one has a thread write the record.
+    """
 
     def __init__(self) -> None:
         self.taken: list[str] = []
+        self._begun: set[FrameType] = set()
         self._task = asyncio.current_task()
 
     def __enter__(self) -> list[str]:
@@ -105,8 +110,11 @@ class Steps:
     def _note(self, frame: FrameType, event: str, _: object) -> None:
         if asyncio.current_task() is not self._task:
             return
+        if event != "call" or frame in self._begun:
+            return
+        self._begun.add(frame)
         file = frame.f_code.co_filename
-        if event == "call" and file.startswith(PACKAGE) and not file.startswith(LOG):
+        if file.startswith(PACKAGE) and not file.startswith(LOG):
             self.taken.append(f"{file.removeprefix(PACKAGE)}:{frame.f_code.co_qualname}")
 
 

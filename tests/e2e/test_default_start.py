@@ -10,7 +10,7 @@ OFF = {"auto_confirm", "auto_approver", "llm"}
 HEAVY = {
     *("mcp", "mcp_types", "pydantic", "pydantic_core", "starlette", "uvicorn", "httpx"),
     *("litellm", "openai", "sqlalchemy", "alembic", "textual", "rich", "tree_sitter", "yaml"),
-    *("multiprocessing", "watchfiles", "concurrent.futures.process"),
+    *("multiprocessing", "concurrent.futures.process"),
 }
 """Modules that take milliseconds each, and that no call of a default installation needs."""
 

@@ -271,9 +271,8 @@ SESSIONS: Final = {
     [
         pytest.param("modules", True, False, id="modules in sandboxes"),
         pytest.param("modules", False, False, id="modules without a sandbox"),
-        # Without one, each note that is exported is asked about: it names another thing.
-        pytest.param("tables", True, False, id="tables in sandboxes"),
-        # A sandbox holds a server that a launcher fetches only because `init` has installed it.
+        # Without one, each note that is exported is asked about: it names another thing. A sandbox
+        # holds a server that a launcher fetches only because `init` has installed it.
         pytest.param("tables", True, True, id="tables by launchers"),
     ],
 )

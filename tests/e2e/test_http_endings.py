@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.http_front import TOKENS, HttpAgent, an_http_front, events
 from tests.e2e.installation import Installation
-from tests.e2e.process_tree import descendants
+from tests.e2e.process_tree import children, descendants
 from tests.e2e.raw_client import Message, at, text
 
 STREAM = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
@@ -88,7 +88,7 @@ def test_a_session_whose_proxy_dies_is_gone_and_others_go_on(scripted: Installat
     with an_http_front(scripted) as front:
         one, other = front.agent("alice"), front.agent("bob")
         one.initialize()
-        proxies = descendants(front.client.process.pid)
+        [proxy] = children(front.client.process.pid)
         other.initialize()
         _, body = held(one)
         with (
@@ -97,7 +97,7 @@ def test_a_session_whose_proxy_dies_is_gone_and_others_go_on(scripted: Installat
         ):
             said = stream.iter_text()
             first = next(said)
-            os.kill(min(proxies), signal.SIGKILL)
+            os.kill(proxy, signal.SIGKILL)
             last = events(first + rest_of(said))[-1][1]
         assert at(last, "error", "message") == "the session ended before the answer"
         assert one.post(one.message("ping")).status_code == 404

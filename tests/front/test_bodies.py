@@ -90,3 +90,15 @@ async def test_a_client_that_goes_in_the_middle_is_noticed() -> None:
     request = Request({"type": "http", "method": "POST", "headers": []}, receive)
     with pytest.raises(ClientDisconnect):
         await read_body(request, LIMIT, anyio.Lock())
+
+
+async def test_a_body_that_is_there_is_held_to_the_limit_and_may_have_lost_its_sender() -> None:
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    assert await app._whole_body(a_request(b"a"), LIMIT) == b"a"
+    with pytest.raises(RefusalError) as refused:
+        await app._whole_body(a_request(bytes(LIMIT + 1)), LIMIT)
+    assert status_of(refused.value) == 413
+    with pytest.raises(ClientDisconnect):
+        await app._whole_body(Request({"type": "http", "headers": []}, gone), LIMIT)

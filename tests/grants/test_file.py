@@ -170,11 +170,12 @@ def test_a_directory_that_cannot_be_made_is_one_error_with_its_place(tmp_path: P
 
 
 def test_what_would_be_too_large_is_not_written(
-    file: GrantsFile, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file.update(adding(a_kept("g1")))
     size = len(grants_file_bytes([a_kept("g1")]))
     monkeypatch.setattr(grants_file, "MAX_KEPT_BYTES", size)
+    file = GrantsFile(path)
+    file.update(adding(a_kept("g1")))
     with pytest.raises(GrantsFileError, match="would be larger than"):
         file.update(adding(a_kept("g2")))
     assert ids(file) == ["g1"]

@@ -11,7 +11,7 @@ import pytest
 
 from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig
 from ironcurtain_proxy.auto_approver.scenarios import AROUND, shipped_scenarios
-from ironcurtain_proxy.auto_confirm.briefing import Briefing
+from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.model import ModelReviewer
 from ironcurtain_proxy.llm.litellm_model import Completion
 from ironcurtain_proxy.mailbox.user_message import UserMessage
@@ -70,7 +70,7 @@ async def test_loading_is_not_counted_against_a_reviewing_model() -> None:
     reviewer = ModelReviewer(
         name="wrapper_claude", model=model, clock=CLOCK, redact=redact, deadline_seconds=1.0
     )
-    briefing = Briefing(operation="read", risk=10, factors=(), reason="asked")
+    briefing = replace(UNDECIDED, operation="read", risk=10, factors=(), reason="asked")
     assert isinstance(await reviewer.ask(escalation(), briefing), Approved)
 
 

@@ -1,26 +1,21 @@
 """Files of a directory are told of as they come."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
 import anyio
 import pytest
 
-from ironcurtain_proxy.mailbox import watch
 from ironcurtain_proxy.mailbox.watch import watch_directory
 
 pytestmark = pytest.mark.anyio
 
-Source = Callable[[Path, anyio.Event], AsyncGenerator[set[str], None]]
 
-
-async def names_after(
-    change: Callable[[], object], directory: Path, source: Source = watch_directory
-) -> set[str]:
+async def names_after(change: Callable[[], object], directory: Path) -> set[str]:
     """What is told between a change and the next silence."""
     found: set[str] = set()
-    async with aclosing(source(directory, anyio.Event())) as told:
+    async with aclosing(watch_directory(directory, anyio.Event())) as told:
         async for names in told:
             if not names:
                 # Watched by now.
@@ -31,12 +26,11 @@ async def names_after(
     raise AssertionError
 
 
-@pytest.mark.parametrize("source", [watch_directory, watch._by_library])
-async def test_a_file_that_is_renamed_into_place_is_told_of(tmp_path: Path, source: Source) -> None:
+async def test_a_file_that_is_renamed_into_place_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "box").mkdir()
     (tmp_path / "new").touch()
     found = await names_after(
-        lambda: (tmp_path / "new").rename(tmp_path / "box" / "answer"), tmp_path / "box", source
+        lambda: (tmp_path / "new").rename(tmp_path / "box" / "answer"), tmp_path / "box"
     )
     assert found == {"answer"}
 

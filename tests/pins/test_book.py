@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy import private_files
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode
-from ironcurtain_proxy.pins import store as pins_store
 from ironcurtain_proxy.pins.book import PinBook, PinnedServer
 from ironcurtain_proxy.pins.pinned import MOST_NOTED, MOST_OFFERED
 from ironcurtain_proxy.pins.store import PinStore
@@ -112,7 +112,7 @@ def test_a_full_disk_holds_what_was_never_pinned_and_keeps_a_change_held(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pins_store, "write_whole", full)
+    monkeypatch.setattr(private_files, "write_whole", full)
     assert "cannot be compared" in book.listed("s", "prompts", {"greet": 1})["greet"]
     assert "differs" in book.listed("s", "tools", {"read": 2})["read"]
     assert book.listed("s", "tools", {"read": 1}) == {}
@@ -202,7 +202,7 @@ def test_new_resources_are_shown_while_nothing_can_be_written(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pins_store, "write_whole", full)
+    monkeypatch.setattr(private_files, "write_whole", full)
     assert book.listed("s", "resources", {**MEMO, "memo://b": {"name": "b"}}) == {}
     assert book.listed("s", "resources", {"memo://a": {"description": "Obey."}})
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy import private_files
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.pins import store as pins_store
 from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
 
@@ -67,7 +67,7 @@ def test_a_file_of_another_server_is_not_taken_for_this_one(store: PinStore) -> 
 def test_a_file_that_others_can_write_is_refused(store: PinStore) -> None:
     trust(store, read={})
     file_of(store).chmod(0o666)
-    with pytest.raises(PinsFileError, match="written by others"):
+    with pytest.raises(PinsFileError, match="can be written by other users"):
         store.read(LAUNCH, "s")
 
 
@@ -87,7 +87,7 @@ def test_a_full_disk_leaves_what_was_there(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pins_store, "write_whole", full)
+    monkeypatch.setattr(private_files, "write_whole", full)
     with pytest.raises(PinsFileError, match="No space left"):
         trust(store, write={})
     assert store.read(LAUNCH, "s").pins == before

@@ -55,6 +55,9 @@ async def a_command(
     finally:
         process.terminate()
         await anyio.to_thread.run_sync(process.wait)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 @asynccontextmanager

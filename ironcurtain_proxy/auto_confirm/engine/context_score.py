@@ -44,26 +44,23 @@ class ContextScore:
         return self.earned * 100 // self.possible if self.possible > 0 else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextMatch:
-    """The requirements of a task, and the state of its session."""
+NO_CONTEXT: Final = ContextScore()
+"""The score where nothing is required."""
 
-    required: WorkContext
-    actual: WorkContext
 
-    def score(self) -> ContextScore:
-        """An exact directory 100, above it 50, below it 25; each variable 20; the branch 30."""
-        earned = possible = 0
-        if self.required.directory is not None:
-            possible += _DIRECTORY
-            earned += _directory_points(self.required.directory, self.actual.directory)
-        for name, value in self.required.environment.items():
-            possible += _VARIABLE
-            earned += _VARIABLE if self.actual.environment.get(name) == value else 0
-        if self.required.branch is not None:
-            possible += _BRANCH
-            earned += _BRANCH if self.actual.branch == self.required.branch else 0
-        return ContextScore(earned, possible)
+def context_score(*, required: WorkContext, actual: WorkContext) -> ContextScore:
+    """An exact directory 100, above it 50, below it 25; each variable 20; the branch 30."""
+    earned = possible = 0
+    if required.directory is not None:
+        possible += _DIRECTORY
+        earned += _directory_points(required.directory, actual.directory)
+    for name, value in required.environment.items():
+        possible += _VARIABLE
+        earned += _VARIABLE if actual.environment.get(name) == value else 0
+    if required.branch is not None:
+        possible += _BRANCH
+        earned += _BRANCH if actual.branch == required.branch else 0
+    return ContextScore(earned, possible)
 
 
 def _directory_points(required: RealPath, actual: RealPath | None) -> int:
@@ -74,7 +71,3 @@ def _directory_points(required: RealPath, actual: RealPath | None) -> int:
     if required.is_within(actual):
         return _PARENT
     return _CHILD if actual.is_within(required) else 0
-
-
-NO_CONTEXT: Final = ContextMatch(required=WorkContext(), actual=WorkContext())
-"""The score where nothing is required."""

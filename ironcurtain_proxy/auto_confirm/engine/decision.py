@@ -65,6 +65,11 @@ class EngineDecision:
         return self.action in _APPROVALS
 
     @property
+    def urgency(self) -> Priority:
+        """The priority of its review, where there is one."""
+        return self.priority or 9
+
+    @property
     def decided_by(self) -> str:
         """The decider in the words of the record."""
         return f"engine:{self.check}"
@@ -93,6 +98,23 @@ class EngineDecision:
         if self.approves:
             record["auto"] = True
         return record
+
+
+UNDECIDED: Final = EngineDecision(
+    action="held",
+    check="default",
+    reason="The engine could not decide",
+    target="human",
+    priority=9,
+    operation="unknown",
+    risk=50,
+    band="MEDIUM",
+    confidence=0,
+    context_score=0,
+    factors=(),
+    confidence_factors=(),
+)
+"""The decision for a question outside of the engine: a person is asked."""
 
 
 def _written(factors: tuple[Factor, ...]) -> list[Json]:

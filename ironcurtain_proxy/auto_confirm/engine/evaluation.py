@@ -98,7 +98,7 @@ def assess(
         verdict=verdict_of(interaction, subject, rows, settings),
         risk=risk,
         confidence=confidence_of(interaction, subject, risk, knowledge),
-        context=interaction.context.score(),
+        context=interaction.context,
         is_night=settings.night_mode.is_on(knowledge.moment),
     )
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.engine.context_score import NO_CONTEXT, ContextMatch
+from ironcurtain_proxy.auto_confirm.engine.context_score import NO_CONTEXT, ContextScore
 from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern
 from ironcurtain_proxy.auto_confirm.engine.places import SafePath, SessionPlaces
 from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
@@ -51,7 +51,8 @@ class Interaction:
     home: RealPath | None = None
     branch: str | None = None
     """The current branch of the repository that the call works in; None: not known."""
-    context: ContextMatch = NO_CONTEXT
+    context: ContextScore = NO_CONTEXT
+    """The score of the session's place against the requirements of its task."""
     provider_mismatch: bool = False
     """The session's model or provider is not the one the operator registered."""
     unusual: bool = False

@@ -87,39 +87,30 @@ MATRIX: Final[tuple[Row, ...]] = (
     Row("test_execution", "Test execution", _ALL, "LOW", "Auto-approve"),
     Row("deploy_prod", "Deploy to prod", _SENIOR, "CRITICAL", "Escalate + Alert"),
 )
-"""The document's table."""
+"""The fifteen rows of the table."""
 
 GIT_PUSH_MAIN: Final = Row("git_push_main", "Git push to main", _SENIOR, "HIGH", "Escalate")
-"""Stands in the document's decision tree, not in its table; it is as a commit to main."""
+"""A row beside the table: a push to main is judged as a commit to main is."""
 
 ROWS: Final[Mapping[RowKey, Row]] = MappingProxyType(
     {row.key: row for row in (*MATRIX, GIT_PUSH_MAIN)}
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixContext:
-    """The context that, with the call, selects its row."""
+def key_of(
+    touch: Touch, subject: CallSubject, places: SessionPlaces, feature_branches: tuple[str, ...]
+) -> RowKey | None:
+    """The row for one thing that a call does; None: the matrix does not speak of it.
 
-    places: SessionPlaces
-    feature_branches: tuple[str, ...]
-    """Prefixes of branches that are nobody else's."""
-
-
-def row_of(touch: Touch, subject: CallSubject, ground: MatrixContext) -> Row | None:
-    """The row for one thing that a call does; None: the matrix does not speak of it."""
-    key = _key_of(touch, subject, ground)
-    return None if key is None else ROWS[key]
-
-
-def _key_of(touch: Touch, subject: CallSubject, ground: MatrixContext) -> RowKey | None:
+    `feature_branches` are prefixes of branches that are nobody else's.
+    """
     match touch.operation:
         case "edit":
-            return _edit(touch, ground.places)
+            return _edit(touch, places)
         case "read" | "list":
-            return _read(touch, subject, ground.places)
+            return _read(touch, subject, places)
         case "git-commit" | "git-push":
-            feature = are_feature_branches(subject.branches, ground.feature_branches)
+            feature = are_feature_branches(subject.branches, feature_branches)
             return _BRANCH_ROWS[(touch.operation, feature)]
         case "unknown" | "database" | "network":
             return None

@@ -11,7 +11,7 @@ from typing import Final
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixContext, MatrixWord, Row, row_of
+from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS, MatrixWord, Row, key_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
 
 _STRICTNESS: Final[Mapping[MatrixWord, int]] = MappingProxyType(
@@ -42,8 +42,9 @@ def rows_of(
     interaction: Interaction, subject: CallSubject, settings: AutoConfirmSettings
 ) -> tuple[Row | None, ...]:
     """The row for each thing that a call does, in the order of `subject.touches`."""
-    ground = MatrixContext(places=interaction.places, feature_branches=settings.feature_branches)
-    return tuple([row_of(touch, subject, ground) for touch in subject.touches])
+    places, features = interaction.places, settings.feature_branches
+    keys = [key_of(touch, subject, places, features) for touch in subject.touches]
+    return tuple([None if key is None else ROWS[key] for key in keys])
 
 
 def verdict_of(

@@ -4,14 +4,13 @@
 a shell.
 """
 
-import logging
 import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from subprocess import DEVNULL
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 import anyio
 import anyio.to_thread
@@ -27,14 +26,13 @@ from ironcurtain_proxy.auto_confirm.notice_channels import (
 from ironcurtain_proxy.auto_confirm.notify.notices import EngineNotice
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import BASE
 from ironcurtain_proxy.private_files import append_line
-
-if TYPE_CHECKING:
-    import httpx
+from ironcurtain_proxy.review.notices import post_once
 
 MAX_FILE: Final = 16 << 20
 """The most bytes of the file."""
 
 _DISPLAY_MILLISECONDS: Final = "5000"
+_JSON: Final = {"Content-Type": "application/json"}
 _TMUX_VARIABLES: Final = ("TMUX", "TMUX_TMPDIR")
 
 
@@ -44,19 +42,15 @@ class NoticeSender:
     def __init__(self, environ: Mapping[str, str]) -> None:
         """Take the proxy's own environment: commands get the base of it."""
         self._environ = environ
-        self._client: httpx.AsyncClient | None = None
-        self._loading = anyio.Lock()
 
     async def carry(self, channel: NoticeChannel, notice: EngineNotice) -> None:
         """Send one notice."""
         match channel:
             case CommandChannel():
                 argv = (*channel.argv, *notice.as_arguments())
-                await _run(argv, {**self._base(), **channel.env})
+                await _run(argv, self._base())
             case WebhookChannel():
-                client = await self._loaded()
-                response = await client.post(channel.url, json=notice.as_json())
-                response.raise_for_status()
+                await post_once(channel.url, orjson.dumps(notice.as_json()), _JSON)
             case FileChannel():
                 line = orjson.dumps(notice.as_json(), option=orjson.OPT_APPEND_NEWLINE)
                 # Abandoned where a disk hangs.
@@ -67,12 +61,6 @@ class NoticeSender:
             case _:
                 assert_never(channel)
 
-    async def aclose(self) -> None:
-        """Close the webhook's connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
     def _base(self, *further: str) -> dict[str, str]:
         wanted = BASE.union(further)
         return {
@@ -80,21 +68,6 @@ class NoticeSender:
             for name, value in self._environ.items()
             if name in wanted or name.startswith("LC_")
         }
-
-    async def _loaded(self) -> "httpx.AsyncClient":
-        async with self._loading:
-            if self._client is None:
-                self._client = await anyio.to_thread.run_sync(_client, abandon_on_cancel=True)
-            return self._client
-
-
-def _client() -> "httpx.AsyncClient":
-    """Load the library, which takes a while: in a thread, and only where there is a webhook."""
-    from ironcurtain_proxy.llm.http import plain_client  # noqa: PLC0415
-
-    # It logs every address that it requests.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    return plain_client()
 
 
 def _tmux(channel: TmuxChannel, notice: EngineNotice) -> tuple[str, ...]:

@@ -22,9 +22,8 @@ from ironcurtain_proxy.auto_confirm.notice_channels import NoticeChannel
 from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notices import (
     EngineNotice,
+    ReviewNotice,
     SummaryNotice,
-    lost_notice,
-    review_notice,
     summary_notice,
 )
 from ironcurtain_proxy.ports import Clock
@@ -81,18 +80,7 @@ LAST_DEADLINE: Final = 1.0
 _WORKERS: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notification:
-    """A review is wanted."""
-
-    interaction_id: str
-    operation: str
-    target: str
-    """The reviewer, by the operator's name."""
-    priority: int
-
-
-Notify: TypeAlias = Callable[[Notification], None]
+Notify: TypeAlias = Callable[[ReviewNotice], None]
 """`Notifier.notify`."""
 
 Wait: TypeAlias = Callable[[float], Awaitable[None]]
@@ -107,12 +95,6 @@ class Summaries:
     seconds: float
     """The time between two summaries, if anything was approved; above 0."""
     wait: Wait = anyio.sleep
-
-
-@dataclass(slots=True, eq=False)
-class _Queue:
-    send: MemoryObjectSendStream[EngineNotice]
-    receive: MemoryObjectReceiveStream[EngineNotice]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,26 +113,13 @@ class Notifier:
     failed: int = field(default=0, init=False)
     """Notices that a channel failed to send."""
     delivered: int = field(default=0, init=False)
-    _queue: _Queue | None = field(default=None, init=False)
+    _queue: MemoryObjectSendStream[EngineNotice] | None = field(default=None, init=False)
 
-    def notify(self, notification: Notification) -> None:
+    def notify(self, notice: EngineNotice) -> None:
         """Queue a notice. Returns at once; never raises."""
-        if not self.channels:
-            return
-        notice = review_notice(
-            interaction_id=notification.interaction_id,
-            operation=notification.operation,
-            target=notification.target,
-            priority=notification.priority,
-        )
-        if not self._put(notice):
+        if self.channels and not self._put(notice):
             self.dropped += 1
             _log.debug("a notification is dropped: too many wait")
-
-    def lost(self, reviewer: str) -> None:
-        """Queue a notice that a reviewer is abandoned. Returns at once; never raises."""
-        if self.channels and not self._put(lost_notice(reviewer)):
-            self.dropped += 1
 
     def approved(self, decision: EngineDecision) -> None:
         """Count an approval of the engine for the next summary. Never raises."""
@@ -161,7 +130,7 @@ class Notifier:
         if self._queue is None:
             return False
         try:
-            self._queue.send.send_nowait(notice)
+            self._queue.send_nowait(notice)
         except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             return False
         return True
@@ -173,7 +142,7 @@ class Notifier:
         """
         send, receive = anyio.create_memory_object_stream[EngineNotice](self.at_most)
         with send, receive:
-            self._queue = _Queue(send, receive)
+            self._queue = send
             try:
                 async with anyio.create_task_group() as tasks:
                     for _ in range(_WORKERS):
@@ -183,11 +152,9 @@ class Notifier:
                     task_status.started()
             finally:
                 self._queue = None
-                with anyio.CancelScope(shield=True):
-                    if self.summaries is not None:
-                        with anyio.move_on_after(LAST_DEADLINE):
-                            await self._tell_summary(self.summaries.tally)
-                    await self.transport.aclose()
+                if self.summaries is not None:
+                    with anyio.move_on_after(LAST_DEADLINE, shield=True):
+                        await self._tell_summary(self.summaries.tally)
 
     async def _summarise(self, summaries: Summaries) -> None:
         while True:
@@ -215,6 +182,8 @@ class Notifier:
         except Exception as error:  # noqa: BLE001  a notice is no reason for anything to fail
             self.failed += 1
             # Its message may hold a secret of the channel, such as the webhook's address.
-            _log.debug("a notification failed: %s: %s", channel.kind, type(error).__name__)
+            _log.debug(
+                "a notification failed: %s: %s", type(channel).__name__, type(error).__name__
+            )
         else:
             self.delivered += 1

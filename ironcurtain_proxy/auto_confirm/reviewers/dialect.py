@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.briefing import Briefing, View
+from ironcurtain_proxy.auto_confirm.briefing import View
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.model.escalation import Escalation
 
@@ -68,7 +69,7 @@ class Dialect(Protocol):
     def hello(self) -> bytes:
         """The first lines to send; empty: none."""
 
-    def question(self, escalation: Escalation, briefing: Briefing, view: View) -> bytes:
+    def question(self, escalation: Escalation, decision: EngineDecision, view: View) -> bytes:
         """A question as a line. The deadline in it is the escalation's."""
 
     def release(self, identifier: str) -> bytes:

@@ -9,7 +9,8 @@ The process is untrusted. Sampling, elicitation and roots are not offered to it.
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.auto_confirm.briefing import Briefing, View
+from ironcurtain_proxy.auto_confirm.briefing import View
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     MAX_ANSWER,
     NOTHING_OPEN,
@@ -84,9 +85,9 @@ class CallDialect:
         }
         return self._next_step("initialize", params)
 
-    def question(self, escalation: Escalation, briefing: Briefing, view: View) -> bytes:
+    def question(self, escalation: Escalation, decision: EngineDecision, view: View) -> bytes:
         """`tools/call`, with the fields of a question as its arguments."""
-        fields = review_fields(escalation, briefing, view)
+        fields = review_fields(escalation, decision, view)
         line = self._request("tools/call", {"name": self._tool, "arguments": fields})
         self._calls[self._last_id] = escalation.id
         return line

@@ -14,16 +14,13 @@ import anyio
 
 from ironcurtain_proxy.auto_confirm.briefing import (
     MAX_NAME,
-    REVIEW_BY_REQUESTER,
-    UNBRIEFED,
-    Briefing,
     PassedOn,
     Redact,
     View,
     cut,
-    is_same_party,
     view_of,
 )
+from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import read_object
 from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
 from ironcurtain_proxy.llm.litellm_model import Completion, Model, usage_of, warm_within
@@ -103,18 +100,18 @@ def read_answer(text: str | None) -> ModelAnswer | None:
     return ModelAnswer(word, clean_line(reason.encode("utf-8", "replace").decode())[:_MAX_REASON])
 
 
-def review_prompt(escalation: Escalation, briefing: Briefing, view: View) -> str:
+def review_prompt(escalation: Escalation, decision: EngineDecision, view: View) -> str:
     """The prompt. Only its fenced lines hold words of the agent."""
     # The id was made after the arguments, so that they cannot end the fence. And every
     # line break in them is an escape by now.
     fence = f"===== written by the agent {escalation.id} ====="
-    factors = ", ".join([f"{name} {value:+d}%" for name, value in briefing.factors]) or "none"
+    factors = ", ".join([f"{name} {value:+d}%" for name, value in decision.factors]) or "none"
     lines = [
         f"Tool: {visible(escalation.server)}/{cut(escalation.tool, MAX_NAME)}",
-        f"Operation: {briefing.operation}",
-        f"Risk: {briefing.risk}% ({factors})",
-        f"Confidence: {briefing.confidence}%",
-        f"Priority: {briefing.priority}",
+        f"Operation: {decision.operation}",
+        f"Risk: {decision.risk}% ({factors})",
+        f"Confidence: {decision.confidence}%",
+        f"Priority: {decision.urgency}",
         f"What asks for the review: {', '.join(escalation.origins)}",
         f"Arguments are shown completely: {'yes' if view.complete else 'NO'}",
         fence,
@@ -136,7 +133,6 @@ class ModelReviewer:
     model: Model
     clock: Clock
     redact: Redact
-    may_deny: bool = True
     deadline_seconds: float = 60.0
     """Seconds for one answer. The import of the model's library has its own deadline."""
     at_once: int = 4
@@ -164,20 +160,18 @@ class ModelReviewer:
         """Close the model's connections."""
         await self.model.aclose()
 
-    async def ask(self, escalation: Escalation, briefing: Briefing = UNBRIEFED) -> Ruling:
+    async def ask(self, escalation: Escalation, decision: EngineDecision = UNDECIDED) -> Ruling:
         """Ask, and wait at most until the escalation's deadline."""
-        if is_same_party(self.name, escalation.session):
-            return PassedOn(REVIEW_BY_REQUESTER)
         try:
-            view = view_of(escalation, briefing, self.redact)
-            prompt = review_prompt(escalation, briefing, view)
+            view = view_of(escalation, decision, self.redact)
+            prompt = review_prompt(escalation, decision, view)
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self.name)
             return PassedOn("the call cannot be shown")
         seconds = (escalation.deadline - self.clock.steady()).total_seconds()
         ruling: Ruling = _EXPIRED
         with anyio.move_on_after(max(seconds, 0.0)):
-            async with self._queue.turn(briefing.priority, escalation.created):
+            async with self._queue.turn(decision.urgency, escalation.created):
                 await warm_within(self.model, seconds)
                 ruling = await self._consult(prompt)
         if self.clock.steady() > escalation.deadline:
@@ -213,7 +207,7 @@ class ModelReviewer:
         match answer.decision:
             case "approve":
                 return Approved(by=by, reasoning=answer.reason, details=(BY_MODEL,))
-            case "deny" if self.may_deny:
+            case "deny":
                 return Declined(
                     by=by,
                     kind="denied",
@@ -221,8 +215,6 @@ class ModelReviewer:
                     note=answer.reason,
                     details=(BY_MODEL,),
                 )
-            case "deny":
-                return PassedOn("it may not deny")
             case "pass":
                 return PassedOn("its model passed")
 

@@ -19,13 +19,12 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from ironcurtain_proxy.auto_confirm.briefing import (
     REVIEW_BY_REQUESTER,
-    UNBRIEFED,
-    Briefing,
     PassedOn,
     Redact,
     is_same_party,
     view_of,
 )
+from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     NOTHING_OPEN,
     Dialect,
@@ -139,15 +138,13 @@ class ProcessReviewer:
         if self._may_start():
             self._tasks.start_soon(self._started)
 
-    async def ask(self, escalation: Escalation, briefing: Briefing = UNBRIEFED) -> Ruling:
+    async def ask(self, escalation: Escalation, decision: EngineDecision = UNDECIDED) -> Ruling:
         """Ask, and wait at most until the escalation's deadline."""
-        if self._is_requester(escalation):
-            return PassedOn(REVIEW_BY_REQUESTER)
         seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         ruling: Ruling = _EXPIRED
         with anyio.move_on_after(max(seconds, 0.0)):
-            async with self._queue.turn(briefing.priority, escalation.created):
-                ruling = await self._ask(escalation, briefing)
+            async with self._queue.turn(decision.urgency, escalation.created):
+                ruling = await self._ask(escalation, decision)
         return ruling
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -160,14 +157,9 @@ class ProcessReviewer:
         finally:
             self._tasks = None
 
-    def _is_requester(self, escalation: Escalation) -> bool:
-        return any(
-            is_same_party(name, escalation.session) for name in (self._spec.name, self._spec.party)
-        )
-
     # --- asking ----------------------------------------------------------------------------------
 
-    async def _ask(self, escalation: Escalation, briefing: Briefing) -> Ruling:
+    async def _ask(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
         running = await self._started()
         if isinstance(running, PassedOn):
             return running
@@ -177,10 +169,10 @@ class ProcessReviewer:
         if escalation.id in running.open:
             return PassedOn("it is already being asked about this")
         try:
-            view = view_of(escalation, briefing, self._redact)
+            view = view_of(escalation, decision, self._redact)
             deadline = on_the_wall(escalation.deadline, self._clock)
             shown = replace(escalation, deadline=deadline)
-            line = running.dialect.question(shown, briefing, view)
+            line = running.dialect.question(shown, decision, view)
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self._spec.name)
             return PassedOn("the call cannot be shown")
@@ -257,10 +249,8 @@ class ProcessReviewer:
         match answer.decision:
             case "approve":
                 return Approved(by=by, note=answer.note)
-            case "deny" if self._spec.may_deny:
-                return Declined(by=by, kind="denied", note=answer.note)
             case "deny":
-                return PassedOn("it may not deny")
+                return Declined(by=by, kind="denied", note=answer.note)
 
     def _warn(self, running: _Running, reason: str) -> None:
         running.strange += 1

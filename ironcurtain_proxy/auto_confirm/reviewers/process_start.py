@@ -56,9 +56,6 @@ class ProcessSpec:
     """A program and its arguments. No shell."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Added to the base. May hold secrets, such as a model's key."""
-    session: str | None = None
-    """The session that it reviews from; None: its name."""
-    may_deny: bool = True
     dialect: MakeDialect = LineDialect
     """The protocol of the process."""
     ready_seconds: float = 30.0
@@ -75,11 +72,6 @@ class ProcessSpec:
             raise ConfigurationError("a reviewer has no name that can be shown")
         if self.at_once < 1 or self.restarts < 0:
             raise ConfigurationError(f"reviewer {self.name!r}: a number is too small")
-
-    @property
-    def party(self) -> str:
-        """The session that it reviews from."""
-        return self.session or self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from typing import Final
 
 from msgspec import structs
 
-from ironcurtain_proxy.auto_confirm.briefing import Briefing, Redact, View, view_of
+from ironcurtain_proxy.auto_confirm.briefing import Redact, View, view_of
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, Ruling
 from ironcurtain_proxy.ports import Reviewer
@@ -27,22 +28,22 @@ class SessionReviewer:
     mailbox: Reviewer
     redact: Redact
 
-    async def ask(self, escalation: Escalation, briefing: Briefing) -> Ruling:
+    async def ask(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
         """Ask, and wait at most until the escalation's deadline.
 
         Raises:
             Exception: what `redact` raises: the call cannot be shown, and so not be reviewed.
         """
-        view = view_of(escalation, briefing, self.redact)
-        return await self.mailbox.ask(self._as_shown(escalation, briefing, view))
+        view = view_of(escalation, decision, self.redact)
+        return await self.mailbox.ask(self._as_shown(escalation, decision, view))
 
-    def _as_shown(self, escalation: Escalation, briefing: Briefing, view: View) -> Escalation:
+    def _as_shown(self, escalation: Escalation, decision: EngineDecision, view: View) -> Escalation:
         """The question with the view for programs. Its fingerprint stays the call's."""
         context = {
             **self._redacted(dict(escalation.context)),
-            "Operation": briefing.operation,
-            "Risk": f"{briefing.risk / _HUNDRED:.2f}",
-            "Reviewed because": self._redacted({"reason": briefing.reason})["reason"],
+            "Operation": decision.operation,
+            "Risk": f"{decision.risk / _HUNDRED:.2f}",
+            "Reviewed because": self._redacted({"reason": decision.reason})["reason"],
             "Arguments": _UNTRUSTED if view.complete else f"{_UNTRUSTED}; {_INCOMPLETE}",
         }
         return replace(

@@ -41,6 +41,10 @@ _SQLITE_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _SQLITE_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _CANCELLED: Final = "57014"
 """SQLSTATE: the statement took too long."""
+_COPY_AFTER: Final = 50
+"""Writes of this process after which it copies the write-ahead log into the file."""
+_MOST_PAGES: Final = 20_000
+"""Pages of the log from which on a commit copies it after all: 80 MiB."""
 _LOG: Final = "ironcurtain_log"
 """The key of the write-ahead log in a connection's `info`."""
 
@@ -63,6 +67,8 @@ class Database:
         self._engine = engine
         self._is_closed = False
         event.listen(engine, "checkin", self._when_given_back)
+        self._uncopied = 0
+        """Writes since this process last copied the log."""
         self._turn = threading.Lock()
         """Serialises the writing threads of this process: SQLite has one writer."""
         self._writer = engine.execution_options(writes=True)
@@ -101,11 +107,36 @@ class Database:
             raise StoreError(f"{self.where}: database is locked")
         try:
             done = self._run(self._writer, work)
+            self._uncopied += 1
         finally:
             self._turn.release()
         # Replaced meanwhile: the write went to a file without a name.
         self._see_that_it_is_in_place()
         return done
+
+    def copy_log(self) -> None:
+        """Copy the write-ahead log into an SQLite file, beside readers and writers.
+
+        SQLite would do it within a commit: two syncs of the disk, for which everyone waits who has
+        something to write. Does nothing while there is little to copy.
+
+        Raises:
+            StoreError: it cannot be copied.
+        """
+        if self.file is None or self._uncopied < _COPY_AFTER:
+            return
+        self._uncopied = 0
+        self._see_that_it_is_in_place()
+        if self.file.was_overwritten():
+            self._look_through(self.file)
+        try:
+            connection = self._engine.raw_connection()
+            try:
+                connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+            finally:
+                connection.close()
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            raise self._fault(error) from error
 
     def look_for_damage(self) -> None:
         """Check a whole SQLite file; PostgreSQL checks itself.
@@ -274,6 +305,8 @@ def _prepare_sqlite(file: OpenFile, connection: DBAPIConnection, record: object)
     # A file system that cannot do this keeps its own mode, which is slower and as safe.
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = NORMAL")
+    # `copy_log` does it where nobody waits.
+    cursor.execute(f"PRAGMA wal_autocheckpoint = {_MOST_PAGES}")
     cursor.execute("PRAGMA foreign_keys = ON")
     # Functions in another program's schema are not run.
     cursor.execute("PRAGMA trusted_schema = OFF")

@@ -7,9 +7,8 @@ is `unknown`: every preset asks about it or denies it.
 - `described`: a server with a proposal for each tool, and its entry in the annotation file.
 - `known`: tools that the shipped annotations describe, recognised by name and schema.
 - `propose`, `texts`, `proposal`: proposals for a tool, an argument, a member of an object.
-- `argument_roles`, `words`: roles of single arguments, and the words that indicate them.
-- `members`: paths inside objects and lists of objects.
-- `documents`: arguments that name parts of a file, such as a sheet.
+- `words`, `words.toml`: the words that indicate arguments and effects.
+- `schema_types`: the types of a schema.
 - `shell_tools`: tools that run commands.
 - `read_tool`: a tool as annotated from its list.
 """

@@ -1,35 +1,33 @@
 """Annotations of a server's tools: the roles of their arguments, and their kind."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Final, cast
+from typing import Final, Literal, TypeAlias
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.argument_roles import Meaning, meaning_of, members_of
-from ironcurtain_proxy.config.annotating.documents import parts_of
 from ironcurtain_proxy.config.annotating.known import (
     KnownTool,
     fits,
     known_server,
     known_servers,
     properties_of,
+    roles_in,
 )
+from ironcurtain_proxy.config.annotating.proposal import LOCAL_PATHS, Proposed, ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.annotating.shell_tools import runs
 from ironcurtain_proxy.config.annotating.words import (
-    BEYOND,
     DESTROYS,
     FETCHES,
     READS,
+    WORDS,
     WRITES,
-    speaks_of_change,
-    speaks_of_destroying,
     speaks_of_leaving,
     words_of,
 )
 from ironcurtain_proxy.config.packs.pack import Pack
+from ironcurtain_proxy.model.annotation import Roles
 from ironcurtain_proxy.model.json import Json
 
 WORKING_DIRECTORIES: Final = frozenset(
@@ -45,11 +43,9 @@ _MOST_SCHEMA: Final = 1 << 16
 _SETTLED: Final = frozenset({"filesystem", "git"})
 """Servers whose paths in the workspace are settled before any rule. Unknown tools never get their
 names."""
-LOCAL_ROLES: Final = frozenset(
-    {"read-path", "write-path", "delete-path", "write-history", "delete-history", "command"}
-)
-"""Roles that name something of this machine, and nothing of a server on another one."""
-_EVERY_USE: Final[tuple[Json, ...]] = ("read-path", "write-path", "delete-path")
+
+Meaning: TypeAlias = Literal["path", "url", "part", "plain", "unclear"]
+"""The meaning of a text. `part`: a part of a file. `plain`: an option or content."""
 
 
 def annotate(
@@ -136,17 +132,6 @@ def _command_of(arguments: Mapping[str, Json]) -> str | None:
     return next((name for name, one in arguments.items() if "command" in roles_in(one)), None)
 
 
-def roles_in(spec: Json) -> frozenset[str]:
-    """Every role of an argument as `tool-annotations.json` writes it."""
-    if isinstance(spec, list):
-        return frozenset([str(role) for role in spec])
-    if not isinstance(spec, dict):
-        return frozenset()
-    inside = spec.get("inside")
-    members = inside.values() if isinstance(inside, dict) else ()
-    return roles_in(spec.get("default")).union(*[roles_in(one) for one in members])
-
-
 def can_be_written(tool: Mapping[str, Json]) -> bool:
     """Whether a tool can be named in a configuration, and its schema stored in it.
 
@@ -200,43 +185,18 @@ def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) ->
     command = runs(tool, properties)
     if command is not None:
         return _runner(name, schema, properties, command.argument if command.is_shell else None)
-    roles = _roles_of_paths(tool, name)
-    meanings = {one: meaning_of(one, inner) for one, inner in properties.items()}
-    inside: dict[str, Json] = {
-        one: spec
-        for one, meaning in meanings.items()
-        if meaning == "unclear" and (spec := members_of(one, properties[one], roles)) is not None
-    }
-    told: dict[str, Meaning] = {**meanings, **dict.fromkeys(inside, "path")}
-    if "path" in told.values():
-        unclear = [one for one, meaning in told.items() if meaning == "unclear"]
-        for one, spec in (parts_of(tool, unclear, roles) or {}).items():
-            inside[one], told[one] = spec, "plain"
-    kind, why = _kind(tool, name, told)
+    proposal = propose(tool)
+    kind, why = _kind(tool, proposal)
     if kind == "unknown":
-        return _proposed(tool, name, schema, why)
-    paths = roles if kind == "files" else _EVERY_USE
+        return _proposed(proposal, schema, why)
+    paths = tuple([role for role in proposal.paths if not role.endswith("-history")])
     return ReadTool(
         name=name,
         kind=kind,
-        arguments={one: inside.get(one) or _roles(said, paths) for one, said in meanings.items()},
+        arguments={one: _settled(one, said, paths) for one, said in proposal.arguments.items()},
         schema=schema,
-        changes=kind == "files" and len(roles) > 1,
+        changes=kind == "files" and len(paths) > 1,
         why=why,
-    )
-
-
-def _proposed(tool: Mapping[str, Json], name: str, schema: dict[str, Json], why: str) -> ReadTool:
-    """An unexamined tool, which is asked about, with the roles that its names indicate."""
-    proposal = propose(tool)
-    return ReadTool(
-        name=name,
-        kind="unknown",
-        arguments={one: proposed.as_json() for one, proposed in proposal.arguments.items()},
-        schema=schema,
-        why=why,
-        # What is said to read may write: containment makes a point before each call.
-        effect="writes" if proposal.effect == "reads" else proposal.effect,
     )
 
 
@@ -244,16 +204,20 @@ def _elsewhere(tool: Mapping[str, Json]) -> ReadTool:
     """A tool of a server on another machine, to which all arguments leave."""
     schema = tool.get("inputSchema")
     why = "what it is given leaves this machine"
-    found = _proposed(tool, str(tool.get("name")), schema if isinstance(schema, dict) else {}, why)
-    return replace(found, arguments={name: _no_place(one) for name, one in found.arguments.items()})
+    return _proposed(propose(tool).elsewhere(), schema if isinstance(schema, dict) else {}, why)
 
 
-def _no_place(spec: Json) -> Json:
-    """The roles with each path and command of this machine replaced by `unclear`."""
-    if isinstance(spec, dict):
-        return {key: _no_place(one) for key, one in spec.items()}
-    local = isinstance(spec, list) and any(one in LOCAL_ROLES for one in spec)
-    return ["unclear"] if local else spec
+def _proposed(proposal: ProposedTool, schema: dict[str, Json], why: str) -> ReadTool:
+    """An unexamined tool, which is asked about, with the roles that its names indicate."""
+    return ReadTool(
+        name=proposal.name,
+        kind="unknown",
+        arguments={one: proposed.as_json() for one, proposed in proposal.arguments.items()},
+        schema=schema,
+        why=why,
+        # What is said to read may write: containment makes a point before each call.
+        effect="writes" if proposal.effect == "reads" else proposal.effect,
+    )
 
 
 def _runner(
@@ -279,48 +243,67 @@ def _runner(
     )
 
 
-def _kind(
-    tool: Mapping[str, Json], name: str, meanings: Mapping[str, Meaning]
-) -> tuple[ToolKind, str]:
-    unclear = [one for one, meaning in meanings.items() if meaning == "unclear"]
+def _kind(tool: Mapping[str, Json], proposal: ProposedTool) -> tuple[ToolKind, str]:
+    told = [(one, _meanings(one, said)) for one, said in proposal.arguments.items()]
+    kinds = frozenset[Meaning]().union(*[meanings for _, meanings in told])
+    # Beside a path, a sheet is a part of that file. Without one it is the server's own.
+    doubts = {"unclear"} if "path" in kinds else {"unclear", "part"}
+    unclear = [one for one, meanings in told if meanings & doubts]
     if unclear:
         return "unknown", f"what {_listed(unclear)} names is not clear"
-    kinds = frozenset(meanings.values()) - {"plain"}
-    words = frozenset(words_of(name))
+    words = frozenset(words_of(proposal.name))
     text = str(tool.get("description", ""))
-    if not kinds:
+    if kinds <= {"plain"}:
         return "unknown", "no argument says what it reaches"
-    if kinds == {"url"}:
-        plain = words <= words - (WRITES | DESTROYS | BEYOND) and words & (FETCHES | READS)
-        return (
-            ("fetches", "") if plain else ("unknown", "what it does with the address is not clear")
-        )
-    if "url" in kinds or words & (BEYOND | FETCHES) or speaks_of_leaving(text):
-        return "unknown", "it may do more with a path than read or write it"
-    if not words & (READS | WRITES | DESTROYS):
-        return "unknown", "its name does not say what it does with a path"
-    return "files", ""
+    if kinds <= {"plain", "url"}:
+        if words & (FETCHES | READS) and not words & (WRITES | DESTROYS | WORDS["beyond"]):
+            return "fetches", ""
+        why = "what it does with the address is not clear"
+    elif "url" in kinds or words & (WORDS["beyond"] | FETCHES) or speaks_of_leaving(text):
+        why = "it may do more with a path than read or write it"
+    elif not words & (READS | WRITES | DESTROYS):
+        why = "its name does not say what it does with a path"
+    else:
+        return "files", ""
+    return "unknown", why
 
 
-def _roles_of_paths(tool: Mapping[str, Json], name: str) -> tuple[Json, ...]:
-    """All roles that the paths of a tool may have, by its name and description."""
-    words = frozenset(words_of(name))
-    text = str(tool.get("description", ""))
-    hints = tool.get("annotations")
-    hinted = hints if isinstance(hints, Mapping) else {}
-    if words & DESTROYS or hinted.get("destructiveHint") is True or speaks_of_destroying(text):
-        return _EVERY_USE
-    writes = words & WRITES or hinted.get("readOnlyHint") is False or speaks_of_change(text)
-    return _EVERY_USE[:2] if writes else _EVERY_USE[:1]
+def _meanings(name: str, proposed: Proposed) -> frozenset[Meaning]:
+    """The meanings of an argument and of its members."""
+    if not proposed.inside:
+        return frozenset({_meaning(name, proposed)})
+    # What the agent adds to the members that are listed counts as a path.
+    is_open = proposed.certain and LOCAL_PATHS.union(("none", "unclear")).issuperset(proposed.roles)
+    own: Meaning = "path" if is_open else "unclear"
+    return frozenset({own}).union(*[_meanings(*one) for one in proposed.inside.items()])
 
 
-def _roles(meaning: Meaning, paths: Sequence[Json]) -> Json:
-    match meaning:
+def _meaning(name: str, proposed: Proposed) -> Meaning:
+    words = [word for word in words_of(name) if word not in {"name", "names"}]
+    last = words[-1] if words else ""
+    if not proposed.certain:
+        return "plain" if proposed.likely == "option" else proposed.likely or "unclear"
+    match proposed.roles:
+        case ("fetch-url",):
+            return "url"
+        case ("none",) | ("message",) if last not in WORDS["targets"]:
+            return "plain"
+        case ("identifier",) if last in WORDS["parts"]:
+            return "part"
+    return "path" if LOCAL_PATHS.issuperset(proposed.roles) else "unclear"
+
+
+def _settled(name: str, proposed: Proposed, paths: Roles) -> Json:
+    """The roles of an argument of a tool in which nothing is unclear."""
+    if proposed.inside:
+        inside = {one: _settled(one, inner, paths) for one, inner in proposed.inside.items()}
+        return {"default": [*paths], "inside": inside}
+    match _meaning(name, proposed):
         case "path":
             return [*paths]
         case "url":
             return ["fetch-url"]
-        case "plain" | "unclear":
+        case _:
             return ["none"]
 
 
@@ -335,14 +318,16 @@ def as_annotations(servers: Sequence[ReadServer]) -> dict[str, Json]:
         tools = document.setdefault(server.annotations, {})
         for tool in server.tools:
             if not tool.is_denied:
-                entry: dict[str, Json] = {
-                    "toolName": tool.name,
-                    "args": dict(tool.arguments),
-                    "inputSchema": dict(tool.schema),
-                }
-                if tool.effect is not None:
-                    entry["effect"] = tool.effect
-                tools.setdefault(tool.name, cast("Json", entry))
+                entry = entry_of(tool.name, tool.arguments, tool.schema, tool.effect)
+                tools.setdefault(tool.name, entry)
     return {
         "servers": {name: {"tools": [*tools.values()]} for name, tools in document.items() if tools}
     }
+
+
+def entry_of(
+    name: str, arguments: Mapping[str, Json], schema: Mapping[str, Json], effect: str | None
+) -> dict[str, Json]:
+    """A tool in `tool-annotations.json`."""
+    entry: dict[str, Json] = {"toolName": name, "args": {**arguments}, "inputSchema": {**schema}}
+    return entry if effect is None else {**entry, "effect": effect}

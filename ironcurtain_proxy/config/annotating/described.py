@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.annotate import LOCAL_ROLES, can_be_written
+from ironcurtain_proxy.config.annotating.annotate import can_be_written, entry_of
 from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.config.packs.pack import Pack, schema_digest
@@ -84,7 +84,9 @@ def described(
         if proposal.name not in seen:
             seen.add(proposal.name)
             one = _by_pack(tool, proposal, pack)
-            found.append(_of_another_machine(one) if is_remote else one)
+            if is_remote:
+                one = replace(one, proposal=one.proposal.elsewhere())
+            found.append(one)
     return DescribedServer(
         name=name,
         annotations=annotations,
@@ -119,19 +121,6 @@ def described_prompts(
                 proposal.name, DescribedTool(raw=tool, proposal=proposal, is_prompt=True)
             )
     return tuple(found.values()), len(prompts) - len(found)
-
-
-def _of_another_machine(tool: DescribedTool) -> DescribedTool:
-    arguments = {name: _no_place(one) for name, one in tool.proposal.arguments.items()}
-    return replace(tool, proposal=replace(tool.proposal, arguments=arguments))
-
-
-def _no_place(proposed: Proposed) -> Proposed:
-    inside = {name: _no_place(one) for name, one in proposed.inside.items()}
-    if not LOCAL_ROLES.isdisjoint(proposed.roles):
-        why = "the server runs on another machine"
-        return Proposed(roles=("unclear",), certain=False, why=why, inside=inside)
-    return replace(proposed, inside=inside)
 
 
 def _by_pack(tool: Mapping[str, Json], proposal: ProposedTool, pack: Pack | None) -> DescribedTool:
@@ -205,13 +194,9 @@ def _entry(server: DescribedServer) -> dict[str, Json]:
     tools: list[Json] = []
     for tool in server.tools:
         schema = tool.raw.get("inputSchema")
-        entry: dict[str, Json] = {
-            "toolName": tool.name,
-            "args": {name: one.as_json() for name, one in tool.proposal.arguments.items()},
-            "inputSchema": schema if isinstance(schema, dict) else {},
-        }
-        if tool.proposal.effect is not None:
-            entry["effect"] = tool.proposal.effect
+        roles = {name: one.as_json() for name, one in tool.proposal.arguments.items()}
+        held = schema if isinstance(schema, dict) else {}
+        entry = entry_of(tool.name, roles, held, tool.proposal.effect)
         doubts = tool.proposal.uncertain()
         if doubts:
             entry["comment"] = f"Not certain: {', '.join(doubts)[:500]}"

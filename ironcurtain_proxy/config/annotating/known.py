@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.argument_roles import meaning_of, types_of
 from ironcurtain_proxy.config.annotating.read_tool import ToolKind
+from ironcurtain_proxy.config.annotating.schema_types import NO_TEXT, is_closed_choice, types_of
 from ironcurtain_proxy.config.annotating.words import READS, words_of
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
 from ironcurtain_proxy.model.json import Json
@@ -35,7 +35,7 @@ class KnownTool:
     @property
     def roles(self) -> frozenset[str]:
         """Every role that an argument may have."""
-        return frozenset(_roles_in([*self.arguments.values()]))
+        return frozenset[str]().union(*map(roles_in, self.arguments.values()))
 
     def kind(self, name: str) -> ToolKind:
         """The kind of the tool for presets."""
@@ -101,11 +101,11 @@ def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
     for name, schema in theirs.items():
         mine = ours.get(name)
         if mine is None:
-            if name not in known.arguments and not _only_says_how(name, schema):
+            if name not in known.arguments and not _only_says_how(schema):
                 return False
         elif not _same_type(schema, mine):
             return False
-    named = {name for name, roles in known.arguments.items() if set(_roles_in([roles])) - {"none"}}
+    named = {name for name, roles in known.arguments.items() if roles_in(roles) - {"none"}}
     return named | _asked_of(known.arguments) <= theirs.keys()
 
 
@@ -131,11 +131,11 @@ def properties_of(schema: Json) -> Mapping[str, Json] | None:
     return found if isinstance(found, dict) and odd.isdisjoint(schema) else None
 
 
-def _only_says_how(name: str, schema: Json) -> bool:
-    types = types_of(schema) if isinstance(schema, Mapping) else frozenset()
-    closed = isinstance(schema, Mapping) and "enum" in schema
-    plain = types <= {"boolean", "number", "integer", "null"} or closed
-    return bool(types) and plain and meaning_of(name, schema) == "plain"
+def _only_says_how(schema: Json) -> bool:
+    """Whether an argument has no text of its own to name something with."""
+    if not isinstance(schema, Mapping) or not (types := types_of(schema)):
+        return False
+    return types <= NO_TEXT or is_closed_choice(schema)
 
 
 def _same_type(left: Json, right: Json) -> bool:
@@ -144,12 +144,14 @@ def _same_type(left: Json, right: Json) -> bool:
     return types_of(left) - {"null"} == types_of(right) - {"null"}
 
 
-def _roles_in(specs: Sequence[Json]) -> Iterable[str]:
-    for spec in specs:
-        if isinstance(spec, list):
-            yield from [str(role) for role in spec]
-        elif isinstance(spec, Mapping):
-            yield from _roles_in([spec.get("default")])
-            cases = spec.get("when")
-            for case in cases if isinstance(cases, list) else ():
-                yield from _roles_in([case.get("roles")] if isinstance(case, Mapping) else [])
+def roles_in(spec: Json) -> frozenset[str]:
+    """Every role of an argument as `tool-annotations.json` writes it."""
+    if isinstance(spec, list):
+        return frozenset([str(role) for role in spec])
+    if not isinstance(spec, dict):
+        return frozenset()
+    cases, inside = spec.get("when"), spec.get("inside")
+    listed = cases if isinstance(cases, list) else []
+    roles = [case.get("roles") for case in listed if isinstance(case, dict)]
+    members = inside.values() if isinstance(inside, dict) else ()
+    return roles_in(spec.get("default")).union(*map(roles_in, (*roles, *members)))

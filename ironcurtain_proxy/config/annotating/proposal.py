@@ -1,10 +1,20 @@
 """The proposal for a tool: the roles of its arguments, and its effect."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
+
+LOCAL_PATHS: Final = frozenset(
+    {"read-path", "write-path", "delete-path", "write-history", "delete-history"}
+)
+LOCAL_ROLES: Final = LOCAL_PATHS | {"command"}
+"""Roles that name something of this machine, and nothing of a server on another one."""
+
+LikelyMeaning: TypeAlias = Literal["", "path", "option"]
+"""The probable meaning of a text; empty: none is more probable than others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,15 +27,25 @@ class Proposed:
     """
     why: str = ""
     """The evidence, in a few words."""
+    likely: LikelyMeaning = ""
+    """The probable meaning of an unclear text. `init` relies on it; the roles do not."""
     inside: Mapping[str, "Proposed"] = field(default_factory=dict)
     """The members of an object, or of objects in a list. `roles` are for all other members."""
 
     def as_json(self) -> Json:
         """The entry in `tool-annotations.json`."""
-        if not self.inside:
-            return [*self.roles]
         inside: dict[str, Json] = {name: one.as_json() for name, one in self.inside.items()}
+        if all(one == [*self.roles] == ["none"] for one in inside.values()):
+            return [*self.roles]
         return {"default": [*self.roles], "inside": inside}
+
+    def elsewhere(self) -> "Proposed":
+        """The proposal for a server on another machine: no role names a path or a command."""
+        inside = {name: one.elsewhere() for name, one in self.inside.items()}
+        if LOCAL_ROLES.isdisjoint(self.roles):
+            return replace(self, inside=inside)
+        why = "the server runs on another machine"
+        return Proposed(roles=("unclear",), certain=False, why=why, inside=inside)
 
     def each(self, name: str) -> Iterator[tuple[str, "Proposed"]]:
         """The proposals for an argument and all its members, by name: `files`, `files.path`."""
@@ -44,6 +64,13 @@ class ProposedTool:
     """The effect; None: it is not known, so containment never settles a call."""
     why: str = ""
     """The evidence."""
+    paths: Roles = ()
+    """The roles that a path of the tool has."""
+
+    def elsewhere(self) -> "ProposedTool":
+        """The proposal for a server on another machine."""
+        arguments = {name: one.elsewhere() for name, one in self.arguments.items()}
+        return replace(self, arguments=arguments)
 
     def uncertain(self) -> tuple[str, ...]:
         """The names of arguments and members that are not certain."""

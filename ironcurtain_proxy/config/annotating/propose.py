@@ -6,17 +6,18 @@ nothing read-only, `destructiveHint` and `openWorldHint` make a change more grav
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from ironcurtain_proxy.config.annotating.argument_roles import is_closed_choice, types_of
 from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
+from ironcurtain_proxy.config.annotating.schema_types import NO_TEXT, is_closed_choice, types_of
 from ironcurtain_proxy.config.annotating.shell_tools import runs
 from ironcurtain_proxy.config.annotating.texts import ArgumentContext, proposed_for
 from ironcurtain_proxy.config.annotating.words import (
     DESTROYS,
     FETCHES,
     READS,
+    WORDS,
     WRITES,
     speaks_of_change,
     speaks_of_destroying,
@@ -24,60 +25,20 @@ from ironcurtain_proxy.config.annotating.words import (
 )
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.vocabulary import words
 
 _MOST_DEPTH: Final = 12
 _MOST_NODES: Final = 3_000
 """The most nodes of a tool's schema: a hostile schema could take for ever."""
 _MOST_TEXT: Final = 10_000
-_NO_TEXT: Final = frozenset({"boolean", "number", "integer", "null"})
 _NONE: Final[Roles] = ("none",)
 _UNCLEAR: Final[Roles] = ("unclear",)
-_SAYS: Final = frozenset(
-    {"comment", "dm", "email", "invite", "mail", "message", "note", "notify", "post", "publish"}
-    | {"reply", "review", "send", "share", "submit", "tweet", "chat", "announce", "discussion"}
-)
-_SENDS: Final = _SAYS | {"deploy", "forward", "merge", "push", "trigger", "upload", "webhook"}
-_RUNS: Final = frozenset(
-    {"bash", "call", "cmd", "command", "eval", "evaluate", "exec", "execute", "install", "invoke"}
-    | {"launch", "process", "python", "run", "script", "shell", "spawn", "terminal"}
-)
-_CHANGES: Final = WRITES | words(
-    """
-    approve archive assign attach authorize book buy cancel checkout click close commit complete
-    configure connect convert drag duplicate enable disable fill fork generate grant handle hover
-    import init label link lock mark navigate pay press publish rate record register reopen request
-    resolve restart restore retry rollback scale schedule select start stop store subscribe switch
-    sync tag transfer transition type unassign unlink unlock upsert wait
-    """
-)
-_LOOKS: Final = (
-    READS
-    | FETCHES
-    | words(
-        """
-        analyze available calculate compare context download explain export extract history log logs
-        query recommend resolve retrieve screenshot snapshot status summarize validate verify
-        version whoami
-        """
-    )
-)
-_REMOVES: Final = DESTROYS | words(
-    """
-    cleanup delete destroy discard expire flush kill revoke terminate uninstall unset void wipe
-    """
-)
-
-
-_KEEPS: Final = frozenset({"save", "store"})
-_NOUNS: Final = words(
-    """
-    book branch call comment commit discussion document email export form fork import label link log
-    mail mark merge message note order post process pull rate record release reply request review
-    run schedule script share start stop tag thread type webhook
-    """
-)
-"""Words that are nouns behind another verb, such as `pull` in `get_pull_request`."""
+_SAYS: Final = WORDS["says"]
+_SENDS: Final = _SAYS | WORDS["sends"]
+_RUNS: Final = WORDS["runs"]
+_CHANGES: Final = WRITES | WORDS["changes"]
+_LOOKS: Final = READS | FETCHES | WORDS["looks"]
+_REMOVES: Final = DESTROYS | WORDS["removes"]
+_NOUNS: Final = WORDS["nouns"]
 
 
 def _acting(words: Sequence[str]) -> frozenset[str]:
@@ -87,7 +48,7 @@ def _acting(words: Sequence[str]) -> frozenset[str]:
     """
     verbs = _LOOKS | _CHANGES | _REMOVES | _SENDS | _RUNS
     first = next((word for word in words if word in verbs), "")
-    if first not in (_LOOKS - _NOUNS) | _KEEPS:
+    if first not in (_LOOKS - _NOUNS) | WORDS["keeps"]:
         return frozenset(words)
     return frozenset([word for word in words if word not in _NOUNS])
 
@@ -113,10 +74,11 @@ class _Walk:
         if is_closed_choice(schema):
             return Proposed(roles=_NONE, why="a choice of a list")
         types = types_of(schema)
-        if types and types <= _NO_TEXT:
+        if types and types <= NO_TEXT:
             return Proposed(roles=_NONE, why="no text")
         text = proposed_for(name, schema, self.about)
-        found = [text] if not types or "string" in types else []
+        found = [text] if "string" in types else []
+        found += [] if types else [replace(text, certain=False)]
         found += [self._items(name, one, depth) for one in _lists_in(schema)]
         found += [self._object(one, depth) for one in _objects_in(schema)]
         if "array" in types and not any("items" in one for one in _variants(schema)):
@@ -139,18 +101,16 @@ class _Walk:
         return self.argument(name, cast("Json", inner), depth - 1)
 
     def _object(self, schema: Mapping[str, Json], depth: int) -> Proposed:
-        properties = schema.get("properties")
+        properties, patterns = schema.get("properties"), schema.get("patternProperties")
         members = {
             name: self.argument(name, one, depth - 1)
             for name, one in (properties.items() if isinstance(properties, Mapping) else ())
         }
-        if schema.get("additionalProperties", False) is False:
+        if schema.get("additionalProperties", False) is False and not patterns:
             rest = Proposed(roles=_NONE, why="it lists its members")
         else:
-            rest = Proposed(roles=_UNCLEAR, certain=bool(members), why="it may have other members")
-        told = [one for one in members.values() if one.inside or one.roles != _NONE]
-        if rest.roles == _NONE and not told:
-            return rest
+            is_known = bool(members) and not patterns
+            rest = Proposed(roles=_UNCLEAR, certain=is_known, why="it may have other members")
         return Proposed(roles=rest.roles, certain=rest.certain, why="an object", inside=members)
 
 
@@ -181,7 +141,7 @@ def propose(tool: Mapping[str, Json], *, is_github: bool = False) -> ProposedToo
     walk = _Walk(about, root)
     arguments = {one: walk.argument(one, inner) for one, inner in properties.items()}
     effect, why = _effect(words, text, tool, arguments)
-    return ProposedTool(name=name, arguments=arguments, effect=effect, why=why)
+    return ProposedTool(name=name, arguments=arguments, effect=effect, why=why, paths=about.paths)
 
 
 def works_on_github(tools: Sequence[Mapping[str, Json]], name: str) -> bool:
@@ -247,7 +207,7 @@ def _roles_of_paths(words: frozenset[str], text: str, tool: Mapping[str, Json]) 
     found: list[str] = ["read-path"]
     if removes or writes or not looks or speaks_of_change(text):
         found.append("write-path")
-    if removes or (writes and speaks_of_destroying(text)) or not (looks or writes):
+    if removes or speaks_of_destroying(text) or not (looks or writes):
         found.append("delete-path")
     if "repositor" in text.lower() or "git" in words:
         found += ["write-history"] if len(found) > 1 else []
@@ -328,8 +288,11 @@ def _joined(found: Sequence[Proposed]) -> Proposed:
     graver = [one for one in calm if max(_CARE.get(role, 9) for role in one) == 9]  # noqa: PLR2004
     chosen = calm[-1] if len(graver) < 2 else _UNCLEAR  # noqa: PLR2004  two kinds of resource
     best = next((one for one in plain if one.roles == chosen), None)
+    if not told and best is not None:
+        is_one = len({(one.roles, one.likely) for one in plain} - {(_NONE, "")}) == 1
+        return best if is_one else replace(best, likely="")
     if not told:
-        return best or Proposed(roles=chosen, certain=False, why="several forms")
+        return Proposed(roles=chosen, certain=False, why="several forms")
     rest = [one.roles for one in told]
     default = _UNCLEAR if _UNCLEAR in rest or chosen == _UNCLEAR else chosen
     members: dict[str, Proposed] = {}

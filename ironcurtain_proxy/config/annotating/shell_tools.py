@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.config.annotating.argument_roles import types_of
-from ironcurtain_proxy.config.annotating.words import words_of
+from ironcurtain_proxy.config.annotating.schema_types import types_of
+from ironcurtain_proxy.config.annotating.words import WORDS, words_of
 from ironcurtain_proxy.model.json import Json
 
-COMMAND_ARGUMENTS: Final = frozenset({"bash", "cmd", "command", "commandline", "shellcommand"})
+COMMAND_ARGUMENTS: Final = WORDS["shell_commands"]
 """Names of arguments that hold a shell command, without their capitals and underscores."""
-_TEXTS: Final = frozenset({"args", "argv", "code", "input", "script", "snippet"})
 _RUNS: Final = re.compile(
     r"\b(?:run|runs|running|exec|execs|execute|executes|executing|execution|invoke|invokes|launch"
     r"|spawn|spawns|start|starts)\b",
@@ -36,15 +35,7 @@ _ELSEWHERE: Final = re.compile(
 )
 """Words for machines other than the local one. A program named only as an example does not count.
 """
-_OTHERS: Final = frozenset(
-    {"adb", "applescript", "aws", "browser", "cluster", "container", "database", "deno", "docker"}
-    | {"editor", "gcloud", "git", "graphql", "ide", "java", "javascript", "js", "julia", "jupyter"}
-    | {"k8s", "kubectl", "kubernetes", "lisp", "lua", "matlab", "mysql", "node", "notebook", "npm"}
-    | {"perl", "php", "pod", "powershell", "psql", "pwsh", "python", "python3", "query", "redis"}
-    | {"remote", "ruby", "rust", "slash", "sql", "ssh", "typescript", "vim", "vm", "windows"}
-)
-"""Words for interpreters other than the local shell. They count in the name of a tool; in its
-description only if that does not mention the shell."""
+_OTHERS: Final = WORDS["interpreters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +60,7 @@ def runs(tool: Mapping[str, Json], properties: Mapping[str, Json]) -> RunArgumen
     )
     for argument, schema in properties.items():
         plain = "".join(words_of(argument))
-        if plain not in COMMAND_ARGUMENTS | _TEXTS or not isinstance(schema, Mapping):
+        if plain not in COMMAND_ARGUMENTS | WORDS["run_texts"] or not isinstance(schema, Mapping):
             continue
         types = types_of(schema)
         if not types or not types <= {"string", "array", "null"}:

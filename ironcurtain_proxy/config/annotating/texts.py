@@ -11,92 +11,20 @@ unchanged. A role of paths would rewrite a text that may be no path.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.config.annotating.proposal import Proposed
-from ironcurtain_proxy.config.annotating.words import PATH_FORMATS, URL_FORMATS, words_of
+from ironcurtain_proxy.config.annotating.proposal import LikelyMeaning, Proposed
+from ironcurtain_proxy.config.annotating.words import PATH_FORMATS, URL_FORMATS, WORDS, words_of
 from ironcurtain_proxy.model.annotation import Roles
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.vocabulary import words
 
-_PATHS: Final = words(
-    """
-    cwd dir directories directory dirname dirpath dirs file filename filenames filepath filepaths
-    files folder folders path paths pathname pathnames workdir worktree outfile infile logfile
-    """
-)
-_MAYBE_PATHS: Final = words(
-    """
-    archive artifact attachment attachments config dest destination document documents home image
-    images input kubeconfig location log manifest media notebook output pdf photo root roots
-    screenshot source sources spreadsheet src target targets template upload values vault video
-    audio workbook workspace
-    """
-)
-"""Names of arguments whose content may lie in a file."""
-_URLS: Final = words(
-    """
-    endpoint endpoints feed host hostname hosts href hyperlink link links origin permalink proxy
-    remote uri dsn uris url urls webhook webhooks webpage website address connectionstring
-    """
-)
-_REMOTES: Final = frozenset({"remote", "remoteurl", "remotename"})
-_COMMANDS: Final = frozenset(
-    {"argv", "bash", "cmd", "cmdline", "command", "commandline", "commands", "exec", "executable"}
-    | {"powershell", "program", "shell", "shellcommand"}
-)
-_CODE: Final = frozenset(
-    {"applescript", "code", "eval", "expression", "function", "javascript", "js", "jscode", "lua"}
-    | {"predicate", "python", "script", "scripts", "snippet"}
-)
-_SQL: Final = frozenset({"sql", "sqls", "ddl", "dml"})
-_QUERIES: Final = frozenset({"queries", "query", "statement", "statements"})
-_PEOPLE: Final = frozenset(
-    {"attendee", "attendees", "bcc", "cc", "email", "emails", "mailto", "recipient", "recipients"}
-)
-_IDENTIFIERS: Final = words(
-    """
-    account actor agent app assignee author base commitish company deal board branch bucket calendar
-    campaign channel channels cluster collection column columns commit container contact context
-    conversation customer cycle dashboard database dataset db deployment domain domains entity
-    entities environment epic event field function_name group groups guid head id identifier ids iid
-    index instance issue issues job key keys milestone model name names namespace node nodes object
-    org organisation organization owner owners package page parent pipeline pod product profile
-    project projects pull queue ref region release repo repos repositories repository resource role
-    room schema schemas secret server service session sha sheet slug space sprint stack stream
-    subject symbol table tables tag team tenant thread ticket token topic uid user userid username
-    users uuid variable version view volume workflow zone
-    """
-)
-"""Last words of names that identify an object of the server."""
-_TEXTS: Final = words(
-    """
-    body comment comments content contents description html markdown message messages note notes
-    post reply text title summary subject
-    """
-)
-_OPTIONS: Final = words(
-    """
-    after align analysis answer at before button by case category categories city clause color
-    colour confidence country cql currency cursor data date dates day depth direction duration edits
-    effort emoji encoding end exclude expand explanation extension extensions fields filter filters
-    flags font format formats formula freshness glob goal height hour icon include indent
-    instructions jql kind label labels lang language languages lat latitude level limit line lines
-    lng locale longitude max metric mime mimetype min minute mode month newline number offset old
-    new operator order orderby pattern patterns percent position prefix price priority progress
-    prompt purpose query queries question range rationale reason regex replacement reply search
-    selector separator severity since size sort start state states status str string style suffix
-    term terms theme thought time timeframe timestamp timezone tone type types unit units until
-    value visibility width year keyword hint tail ago from to sorts account_type attribute find
-    candidate counter criteria csv delimiter display environment feedback checksum etag hash header
-    heading intent interval json layout lib log_level match merged message_type method nomerged onto
-    option param parameter q quantity rating reference response row sample score seed shape
-    startpoint strategy tick trigger update upstream viewport weight why
-    """
-)
-"""Last words of names of options and contents."""
+_PATHS: Final = WORDS["paths"]
+_COMMANDS: Final = WORDS["commands"]
+_ENDS: Final = WORDS["ends"]
+_TEXTS: Final = WORDS["texts"]
+_QUERIES: Final = WORDS["queries"]
 
 _FILE: Final = r"(?:paths?|director(?:y|ies)|folders?|file ?names?|file ?paths?|working directory)"
 _LEADING: Final = (
@@ -212,25 +140,25 @@ def _by_name(name: str, about: ArgumentContext) -> Proposed:
         found = read(words, last, about)
         if found is not None:
             return found
-    if not (_OPTIONS | _TEXTS).isdisjoint((last, last.removesuffix("s"), "".join(words))):
+    if not (WORDS["options"] | _TEXTS).isdisjoint((last, last.removesuffix("s"), "".join(words))):
         return Proposed(roles=_NONE, why=f"the word {last}")
     return Proposed(roles=_UNCLEAR, certain=False, why="its name says nothing")
 
 
 def _of_programs(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
     whole = "".join(words)
-    if not _SQL.isdisjoint(words) or (last in _QUERIES and _speaks_of_sql(about)):
+    if not WORDS["sql"].isdisjoint(words) or (last in _QUERIES and _speaks_of_sql(about)):
         return Proposed(roles=("sql",), why="SQL")
     if not _COMMANDS.isdisjoint((whole, last)) or (whole == "args" and _RUNS.search(about.text)):
         return Proposed(roles=_UNCLEAR, certain=False, why="a command, but not of the local shell")
     runs = about.words & {"run", "execute", "exec", "eval", "evaluate", "script", "code", "command"}
-    if last in _CODE and (runs or last in {"script", "javascript", "js", "function"}):
+    if last in WORDS["code"] and (runs or last in {"script", "javascript", "js", "function"}):
         return Proposed(roles=_UNCLEAR, certain=False, why="a program, but not of the local shell")
     return None
 
 
 def _of_people(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
-    if last in _PEOPLE or (words in {("to",), ("from",)} and about.says):
+    if last in WORDS["people"] or (words in {("to",), ("from",)} and about.says):
         return Proposed(roles=("email-address",), why=f"the word {last}")
     if last in _TEXTS and about.says:
         return Proposed(roles=("message",), why="a text for other people")
@@ -247,15 +175,15 @@ def _is_sql(text: str) -> bool:
 
 def _of_places(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
     whole = "".join(words)
-    if whole in _REMOTES and _is_of_git(about):
+    if whole in WORDS["git_remotes"] and _is_of_git(about):
         return Proposed(roles=("git-remote-url",), why="a remote of git")
-    if not _URLS.isdisjoint((last, whole, *words[:1])):
+    if not WORDS["urls"].isdisjoint((last, whole, *words[:1])):
         return Proposed(roles=("fetch-url",), why=f"the word {last}")
     if not _PATHS.isdisjoint((last, whole)) or whole.endswith(("path", "filename", "directory")):
         if about.is_remote and last not in {"cwd", "localpath"} and "local" not in words:
             return Proposed(roles=_UNCLEAR, certain=False, why="a path, perhaps of the service")
         return Proposed(roles=about.paths, why=f"the word {last}")
-    if last in _MAYBE_PATHS:
+    if last in WORDS["maybe_paths"]:
         return Proposed(roles=_UNCLEAR, certain=False, why=f"the word {last} may name a file")
     return None
 
@@ -270,7 +198,7 @@ def _of_service(words: tuple[str, ...], last: str, about: ArgumentContext) -> Pr
         return Proposed(roles=("github-owner",), why=f"the word {last}")
     if about.is_github and whole in {"repo", "repository"} and "owner" in about.names:
         return Proposed(roles=("github-repo",), why=f"the word {last}")
-    named = not _IDENTIFIERS.isdisjoint((last, last.removesuffix("s")))
+    named = not WORDS["identifiers"].isdisjoint((last, last.removesuffix("s")))
     if not named and not whole.endswith(("id", "ids", "key", "uuid")):
         return None
     if last == "token" and whole.startswith(("page", "next", "continuation")):
@@ -278,8 +206,6 @@ def _of_service(words: tuple[str, ...], last: str, about: ArgumentContext) -> Pr
     return Proposed(roles=("identifier",), why=f"the word {last}")
 
 
-_NUMBERS: Final = frozenset({"guid", "id", "iid", "number", "sha", "uid", "uuid"})
-"""Last words of names of ids, whose descriptions name the object itself: "the file to read"."""
 _PATH_OR_URL: Final = re.compile(r"\bpaths?\b|\bUR[LI]s?\b|(?:^|\s)~?/\w", re.IGNORECASE)
 _CALM: Final = frozenset({"none", "message", "identifier", "email-address"})
 
@@ -289,7 +215,7 @@ def _raised(
 ) -> Proposed:
     """The proposal, raised by a description, a default or an example. Nothing lowers it."""
     words = words_of(name)
-    if words and words[-1].removesuffix("s") in _NUMBERS and not _PATH_OR_URL.search(text):
+    if words and words[-1].removesuffix("s") in WORDS["numbers"] and not _PATH_OR_URL.search(text):
         return said
     is_text = bool(words) and words[-1] in _TEXTS
     path, url = _spoken_of(text, schema, is_text=is_text)
@@ -297,15 +223,21 @@ def _raised(
         is_both = (said.roles == ("fetch-url",) and path and not _URL_SUBJECT.match(text)) or (
             said.roles == about.paths and url and not _PATH_SUBJECT.match(text)
         )
-        why = "a URL or a path"
-        return Proposed(roles=_UNCLEAR, certain=False, why=why) if is_both else said
+        if is_both:
+            return Proposed(roles=_UNCLEAR, certain=False, why="a URL or a path")
+        is_path = said.roles == _UNCLEAR and not url and (path or not _ENDS.isdisjoint(words[-1:]))
+        return replace(said, likely="path") if is_path else said
     what = ["a path"] if path else ["a URL"] if url else []
     if _RUNS.search(text) and not is_text:
         what = ["a command"]
     if not what:
         asks = bool(words) and words[-1] in _QUERIES and said.roles == _NONE
         return Proposed(roles=("sql",), why="SQL") if asks and _is_sql(text) else said
-    return Proposed(roles=_UNCLEAR, certain=False, why=f"its description speaks of {what[0]}")
+    likely: LikelyMeaning = "" if what != ["a path"] else "path"
+    if likely and said.roles in {_NONE, ("message",)}:
+        likely = "option"  # the description of a pattern or a content may speak of its file
+    why = f"its description speaks of {what[0]}"
+    return Proposed(roles=_UNCLEAR, certain=False, why=why, likely=likely)
 
 
 def _spoken_of(text: str, schema: Mapping[str, Json], *, is_text: bool) -> tuple[bool, bool]:

@@ -113,9 +113,9 @@ def _why_left(client: KnownClient, name: str, entry: Mapping[str, Json]) -> str:
 def _reasons(client: KnownClient, name: str, entry: Mapping[str, Json]) -> Iterator[str]:
     if entry.get("disabled") is True or entry.get("enabled") is False:
         yield "it is switched off there"
-    if client.form == "goose" and entry.get("type") != "stdio" and not is_network(entry):
+    if client.id == "goose" and entry.get("type") != "stdio" and not is_network(entry):
         yield f"it is a part of {client.name}"
-    if client.form == "zed" and entry.get("command") is None and not is_network(entry):
+    if client.id == "zed" and entry.get("command") is None and not is_network(entry):
         yield "an extension of Zed starts it"
     yield from [f'"{key}" limits its tools there' for key in _LIMITS if entry.get(key)]
     for key in _FROM_ELSEWHERE:
@@ -169,7 +169,7 @@ def _taken(
     cwd = entry.get("cwd")
     where = filled(cwd, client, places) if isinstance(cwd, str) else None
     if unclear := [word for word in (*line, where or "") if is_open(word, client)]:
-        found = client.variables.search(unclear[0])
+        found = client.pattern.search(unclear[0])
         what = "" if found is None else found[0]
         return UnmovableServer(
             name=name, why=f"only {client.name} can fill in {what} of its command line"

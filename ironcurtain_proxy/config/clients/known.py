@@ -5,10 +5,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
+
+from msgspec import Struct
+from msgspec.json import decode
 
 from ironcurtain_proxy.config.clients.json_text import JsonText
 from ironcurtain_proxy.config.clients.text_format import TablePath, TextFormat
@@ -22,120 +24,49 @@ FORMATS: Final[Mapping[FormatName, TextFormat]] = MappingProxyType(
     {"json": JsonText(), "toml": TomlText(), "yaml": YamlText()}
 )
 
-EntryForm: TypeAlias = Literal["plain", "typed", "zed", "codex", "goose"]
-"""The form of an entry. `plain`: `command`, `args`, `env`. `typed`: the same with `"type":
-"stdio"`. The others are each that of one client."""
+VariableForm: TypeAlias = Literal["none", "braced", "shell"]
+"""The variables that a client replaces in an entry's texts: `${…}`, and for `shell` `$NAME`."""
 
-NO_VARIABLES: Final = re.compile(r"(?!)")
-_BRACED: Final = re.compile(r"\$\{[^}]*\}")
-_SHELL: Final = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*")
+_VARIABLES: Final[Mapping[VariableForm, re.Pattern[str]]] = MappingProxyType(
+    {
+        "none": re.compile(r"(?!)"),
+        "braced": re.compile(r"\$\{[^}]*\}"),
+        "shell": re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*"),
+    }
+)
 
-_APPROVAL_SECONDS: Final = 600
-"""Seconds that a client waits for an answer, if it has such a setting: a person may be asked."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownClient:
-    """One client."""
+class KnownClient(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One client, as `known.json` describes it."""
 
     id: str
     name: str
+    format: FormatName
     key: str
     """The table of servers in its files."""
+    projects_key: str = ""
+    """A table by project in the user's file, each with a table of servers."""
     user_files: tuple[str, ...] = ()
     """Paths below the home directory."""
     project_files: tuple[str, ...] = ()
     """Paths below the workspace."""
-    projects_key: str = ""
-    """A table by project in the user's file, each with a table of servers."""
-    form: EntryForm = "plain"
-    format: FormatName = "json"
-    variables: re.Pattern[str] = NO_VARIABLES
-    """The variables that the client replaces in the texts of an entry."""
+    variables: VariableForm = "none"
+    command_key: str = "command"
+    env_key: str = "env"
+    before: dict[str, Any] = {}
+    """Keys of an entry that stand before its command."""
+    after: dict[str, Any] = {}
+    """Keys of an entry that stand after its variables. Where a client waits only so long for an
+    answer, that is ten minutes: a person may be asked."""
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """One variable in a text."""
+        return _VARIABLES[self.variables]
 
 
-CLIENTS: Final = (
-    KnownClient(
-        id="claude-desktop",
-        name="Claude Desktop",
-        key="mcpServers",
-        user_files=(
-            ".config/Claude/claude_desktop_config.json",
-            "Library/Application Support/Claude/claude_desktop_config.json",
-        ),
-    ),
-    KnownClient(
-        id="claude-code",
-        name="Claude Code",
-        key="mcpServers",
-        user_files=(".claude.json",),
-        project_files=(".mcp.json",),
-        projects_key="projects",
-        form="typed",
-        variables=_BRACED,
-    ),
-    KnownClient(
-        id="cursor",
-        name="Cursor",
-        key="mcpServers",
-        user_files=(".cursor/mcp.json",),
-        project_files=(".cursor/mcp.json",),
-        variables=_BRACED,
-    ),
-    KnownClient(
-        id="vscode",
-        name="VS Code",
-        key="servers",
-        user_files=(
-            ".config/Code/User/mcp.json",
-            ".config/Code - Insiders/User/mcp.json",
-            ".config/VSCodium/User/mcp.json",
-            "Library/Application Support/Code/User/mcp.json",
-        ),
-        project_files=(".vscode/mcp.json",),
-        form="typed",
-        variables=_BRACED,
-    ),
-    KnownClient(
-        id="windsurf",
-        name="Windsurf",
-        key="mcpServers",
-        user_files=(".codeium/windsurf/mcp_config.json",),
-        variables=_BRACED,
-    ),
-    KnownClient(
-        id="zed",
-        name="Zed",
-        key="context_servers",
-        user_files=(".config/zed/settings.json",),
-        project_files=(".zed/settings.json",),
-        form="zed",
-    ),
-    KnownClient(
-        id="codex",
-        name="Codex",
-        key="mcp_servers",
-        user_files=(".codex/config.toml",),
-        project_files=(".codex/config.toml",),
-        form="codex",
-        format="toml",
-    ),
-    KnownClient(
-        id="gemini",
-        name="Gemini CLI",
-        key="mcpServers",
-        user_files=(".gemini/settings.json",),
-        project_files=(".gemini/settings.json",),
-        variables=_SHELL,
-    ),
-    KnownClient(
-        id="goose",
-        name="Goose",
-        key="extensions",
-        user_files=(".config/goose/config.yaml",),
-        form="goose",
-        format="yaml",
-    ),
+CLIENTS: Final = decode(
+    Path(__file__).with_suffix(".json").read_bytes(), type=tuple[KnownClient, ...]
 )
 
 _FORMAT_OF: Final[Mapping[str, FormatName]] = MappingProxyType(
@@ -169,34 +100,8 @@ def entry_of(
     """The entry that makes a client start a command."""
     words: list[Json] = [*args]
     variables: dict[str, Json] = {**env}
-    match client.form:
-        case "plain":
-            return {"command": command, "args": words, "env": variables}
-        case "typed":
-            return {"type": "stdio", "command": command, "args": words, "env": variables}
-        case "zed":
-            # Versions of 2025 refuse an entry without its source.
-            return {"source": "custom", "command": command, "args": words, "env": variables}
-        case "codex":
-            return {
-                "command": command,
-                "args": words,
-                "env": variables,
-                "startup_timeout_sec": 60,
-                "tool_timeout_sec": _APPROVAL_SECONDS,
-            }
-        case "goose":
-            return {
-                "enabled": True,
-                "type": "stdio",
-                "name": "ironcurtain",
-                "description": "MCP servers behind IronCurtain Proxy",
-                "cmd": command,
-                "args": words,
-                "envs": variables,
-                "env_keys": [],
-                "timeout": _APPROVAL_SECONDS,
-            }
+    start = {client.command_key: command, "args": words, client.env_key: variables}
+    return {**client.before, **start, **client.after}
 
 
 def _files(client: KnownClient) -> Iterator[str]:

@@ -208,8 +208,7 @@ def _move(
         value = entry_of(file.client, start.command, [*start.args], env)
     else:
         names.append(old.name)
-        key = "envs" if file.client.form == "goose" else "env"
-        value = {**old.value, key: {**env}}
+        value = {**old.value, file.client.env_key: {**env}}
     return Move(place=table.place, names=tuple(names), name=name, value=value)
 
 

@@ -8,7 +8,7 @@ so: `moved` reads the new text and compares.
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
 
 from ironcurtain_proxy.model.json import Json
 
@@ -63,7 +63,7 @@ class Move:
     place: TablePath
     names: tuple[str, ...]
     name: str
-    value: Mapping[str, Json]
+    value: Mapping[str, Any]
 
 
 def moved(form: TextFormat, text: str, move: Move) -> str:

@@ -11,21 +11,21 @@ file stays as it is.
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-import orjson
+from msgspec import DecodeError, Meta, Struct, field, json
+from msgspec.structs import replace
 
 from ironcurtain_proxy.config.clients.known import FORMATS, FormatName, format_of
 from ironcurtain_proxy.config.clients.plan import FileChange
 from ironcurtain_proxy.config.clients.text_format import Move, NotUnderstoodError, given_back
 from ironcurtain_proxy.config.migration.rewriting import exchange
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.private_files import locked_file, make_private_directory, write_whole
 
 _DIRECTORY: Final = "clients"
@@ -37,30 +37,30 @@ UndoState: TypeAlias = Literal["restored", "same", "merged", "refused"]
 parts are as they were changed since. `refused`: the file is as it was found."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedFile:
+class ChangedFile(Struct, frozen=True, kw_only=True):
     """One changed file."""
 
     file: Path
     client: str
     """The client's name for people."""
     format: FormatName
-    backup: str
+    backup: Annotated[str, Meta(pattern=r"^[0-9]+-[^/]*$")]
+    """The name of the copy. It begins with a number, so that no two changes share one."""
     after: str
     """The SHA-256 of the file after the change."""
     at: str
     moves: tuple[Move, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UndoRecord:
-    """The record of all changes."""
+class UndoRecord(Struct, frozen=True, kw_only=True):
+    """The record of all changes, as its file has it."""
 
-    entries: tuple[ChangedFile, ...] = ()
-    written: Mapping[str, str] = field(default_factory=dict)
+    version: int
+    entries: tuple[ChangedFile, ...] = field(name="clients")
+    written: dict[str, str]
     """The SHA-256 of each of the proxy's files as `init` wrote it, by its path below the directory.
     """
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: dict[str, str]
     """The origin of each server, by its name behind the proxy; see `plan.origin_of`."""
 
 
@@ -106,21 +106,19 @@ def read_undo_record(state: Path) -> UndoRecord:
     """
     file = state / _DIRECTORY / _NAME
     try:
-        data = orjson.loads(file.read_bytes())
-        if data["version"] != _VERSION:
-            raise ConfigurationError(f"{file}: is of another version of ironcurtain-proxy")
-        entries = tuple([_entry(one) for one in data["clients"]])
-        written = {str(key): str(value) for key, value in data["written"].items()}
-        origins = {str(key): str(value) for key, value in data["origins"].items()}
+        found = json.decode(file.read_bytes(), type=UndoRecord, dec_hook=lambda _, text: Path(text))
     except FileNotFoundError:
-        return UndoRecord()
+        return UndoRecord(version=_VERSION, entries=(), written={}, origins={})
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+    except DecodeError:
+        found = None
+    if found is None or found.version != _VERSION:
         raise ConfigurationError(
-            f"{file}: is damaged: the copies of your clients' files lie beside it"
-        ) from None
-    return UndoRecord(entries, written, origins)
+            f"{file}: is damaged, or of another version of ironcurtain-proxy: the copies of your "
+            "clients' files lie beside it"
+        )
+    return found
 
 
 def write_undo_record(state: Path, journal: UndoRecord) -> None:
@@ -131,13 +129,7 @@ def write_undo_record(state: Path, journal: UndoRecord) -> None:
     """
     directory = state / _DIRECTORY
     make_private_directory(directory)
-    document = {
-        "version": _VERSION,
-        "clients": journal.entries,
-        "written": journal.written,
-        "origins": journal.origins,
-    }
-    raw = orjson.dumps(document, _written, orjson.OPT_INDENT_2)
+    raw = json.format(json.encode(journal, enc_hook=str), indent=2)
     write_whole(directory / _NAME, raw, locked=True)
 
 
@@ -215,37 +207,3 @@ def _restored(backup: Path, entry: ChangedFile) -> tuple[UndoState, str, Path | 
         text = given_back(FORMATS[entry.format], text, old, move)
     exchange(entry.file, now, text.encode())
     return "merged", "", backup
-
-
-def _written(value: object) -> Json:
-    return {**value} if isinstance(value, Mapping) else str(value)
-
-
-def _entry(data: Mapping[str, Json]) -> ChangedFile:
-    moves = data["moves"]
-    backup = str(data["backup"])
-    if not isinstance(moves, list) or "/" in backup or not backup.partition("-")[0].isdigit():
-        raise TypeError
-    return ChangedFile(
-        file=Path(str(data["file"])),
-        client=str(data["client"]),
-        format=format_of(Path(str(data["file"]))),
-        backup=backup,
-        after=str(data["after"]),
-        at=str(data["at"]),
-        moves=tuple([_move(move) for move in moves]),
-    )
-
-
-def _move(data: Json) -> Move:
-    if not isinstance(data, dict):
-        raise TypeError
-    place, names, value = data["place"], data["names"], data["value"]
-    if not isinstance(place, list) or not isinstance(names, list) or not isinstance(value, dict):
-        raise TypeError
-    return Move(
-        place=tuple(map(str, place)),
-        names=tuple(map(str, names)),
-        name=str(data["name"]),
-        value=value,
-    )

@@ -27,17 +27,17 @@ class VariableDirectories:
 
 def filled(text: str, client: KnownClient, places: VariableDirectories) -> str:
     """A text with the variables of known directories replaced."""
-    return client.variables.sub(lambda found: _known(found, places), text)
+    return client.pattern.sub(lambda found: _known(found, places), text)
 
 
 def is_open(text: str, client: KnownClient) -> bool:
     """Whether a text has variables that only the client can replace."""
-    return client.variables.search(text) is not None
+    return client.pattern.search(text) is not None
 
 
 def guessed(text: str, client: KnownClient, environ: Mapping[str, str]) -> str:
     """A text with variables of this environment, which suffices to list a server's tools."""
-    return client.variables.sub(lambda found: _from(environ, found), text)
+    return client.pattern.sub(lambda found: _from(environ, found), text)
 
 
 def _known(found: re.Match[str], places: VariableDirectories) -> str:

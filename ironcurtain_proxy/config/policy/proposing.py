@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.config.policy.short_form import SECRETS, secret_names
+from ironcurtain_proxy.config.policy.short_form import PATH_ROLES, SECRETS, URL_ROLES, secret_names
 from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Allow
 from ironcurtain_proxy.model.operation import TOOL_CALL
 from ironcurtain_proxy.model.path import RealPath
@@ -21,12 +21,6 @@ from ironcurtain_proxy.model.policy import DomainCondition, PathCondition, Polic
 from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, UrlValue
 from ironcurtain_proxy.model.sql import SqlEffect
 
-_PATHS: Final[frozenset[ArgumentRole]] = frozenset(
-    [role for role, traits in ROLE_TRAITS.items() if traits.category == "path"]
-)
-_URLS: Final[frozenset[ArgumentRole]] = frozenset(
-    [role for role, traits in ROLE_TRAITS.items() if traits.category == "url"]
-)
 _NEVER_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
     {
         *("delete-path", "delete-history", "write-history", "git-remote-url", "command"),
@@ -86,15 +80,16 @@ class RuleProposal:
 
     def rule(self) -> Rule:
         """The proposal as a rule of the policy."""
+        within = self.within
         return Rule(
             name=f"allow-{self.server}-{self.tool}",
             effect="allow",
             reason="proposed",
             servers=frozenset([self.server]),
             tools=frozenset([self.tool]),
-            paths=None if self.within is None else PathCondition(roles=_PATHS, within=self.within),
-            excepting=secret_names() if self.has_paths else None,
-            domains=DomainCondition(roles=_URLS, allowed=frozenset(self.hosts))
+            paths=None if within is None else PathCondition(roles=PATH_ROLES, within=within),
+            excepting=secret_names(frozenset({"read-path"})) if self.has_paths else None,
+            domains=DomainCondition(roles=URL_ROLES, allowed=frozenset(self.hosts))
             if self.hosts
             else None,
             sql=self.sql,
@@ -164,7 +159,7 @@ def proposals(
 
 
 def _names_paths(request: AccessRequest) -> bool:
-    return any(not _PATHS.isdisjoint(fact.roles) for fact in request.arguments)
+    return any(not PATH_ROLES.isdisjoint(fact.roles) for fact in request.arguments)
 
 
 def _is_own(path: RealPath, workspace: RealPath | None) -> bool:

@@ -12,7 +12,7 @@ writes `deny filesystem: write_file` means every file. Only text is taken where 
 so that `no`, `on`, `1:30` and `2026-01-01`, which YAML 1.1 reads as something else, are refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,12 +26,11 @@ from ironcurtain_proxy.config.policy.policy_file import (
     BaseName,
     PolicyFile,
     PolicyReader,
-    host_patterns,
     name_patterns,
     role,
 )
 from ironcurtain_proxy.config.reading.document import Members, RulePlace, Spot
-from ironcurtain_proxy.config.reading.problems import MarkedReport, PathPart
+from ironcurtain_proxy.config.reading.problems import MarkedReport
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
@@ -46,15 +45,17 @@ _RULE: Final = "escalate-read-secret-file"
 
 
 @cache
-def secret_names() -> NameCondition:
-    """The condition of the shipped rule on reading such files."""
+def secret_words() -> Mapping[str, list[str]]:
+    """The names of these files, in the words of the shipped rule on reading them."""
     rules = orjson.loads(_SHIPPED.read_bytes())["rules"]
     (names,) = [rule["if"]["names"] for rule in rules if rule["name"] == _RULE]
-    return NameCondition(
-        roles=frozenset(names["roles"]),
-        matching=frozenset(names["matching"]),
-        unless=frozenset(names["unless"]),
-    )
+    return {"matching": names["matching"], "unless": names["unless"]}
+
+
+def secret_names(roles: frozenset[ArgumentRole]) -> NameCondition:
+    """The condition on these names, for arguments of some roles."""
+    found = {key: frozenset(names) for key, names in secret_words().items()}
+    return NameCondition(roles=roles, matching=found["matching"], unless=found["unless"])
 
 
 SHORT_NAME: Final = "policy.yaml"
@@ -77,8 +78,8 @@ def _roles_of(category: str) -> frozenset[ArgumentRole]:
     return frozenset([r for r, traits in ROLE_TRAITS.items() if traits.category == category])
 
 
-_PATHS: Final = _roles_of("path")
-_URLS: Final = _roles_of("url")
+PATH_ROLES: Final = _roles_of("path")
+URL_ROLES: Final = _roles_of("url")
 
 
 class ShortReader(Struct, frozen=True, kw_only=True):
@@ -156,7 +157,7 @@ class _FileReader(Struct):
                 tool = _word(item)
                 rule = self._rule(effect, server, tool, Members(item, {}))
                 if tool == EVERY and len(listed) > 1 and effect == "allow":
-                    item.warning("allows every tool: the other names of this list say no more")
+                    item.warning("allows every tool: the other names of this list have no effect")
                 yield self._checked(rule, item), item
 
     def _entry(self, effect: Effect, server: str, item: Spot) -> Iterator[tuple[Rule, Spot]]:
@@ -186,8 +187,8 @@ class _FileReader(Struct):
     def _within(self, rule: Rule, within: Spot | None, members: Members) -> Rule:
         hosts, names = members.get("hosts"), members.get("names")
         said = rule.roles
-        paths = _PATHS if said is None else said & _PATHS
-        urls = _URLS if said is None else said & _URLS
+        paths = PATH_ROLES if said is None else said & PATH_ROLES
+        urls = URL_ROLES if said is None else said & URL_ROLES
         if hosts is not None and (within is not None or names is not None):
             hosts.error("cannot be combined with within or names: write a rule for each")
         excepted = members.get("except")
@@ -204,7 +205,7 @@ class _FileReader(Struct):
             condition = NameCondition(roles=paths, matching=_patterns(names), unless=unless)
             rule = replace(rule, names=condition)
         if hosts is not None:
-            allowed = host_patterns(reader.entries(_as_list(hosts)))
+            allowed = reader.hosts(_texts(hosts))
             rule = replace(rule, domains=DomainCondition(roles=urls, allowed=allowed))
         return rule
 
@@ -250,13 +251,18 @@ def _words(spot: Spot) -> list[str]:
     return [_word(item) for item in _each(spot)]
 
 
+def _texts(spot: Spot) -> list[Spot]:
+    """The texts of a list, or a text alone."""
+    return [_text(item) for item in _each(spot)]
+
+
 def _patterns(spot: Spot) -> frozenset[str]:
-    return name_patterns(_as_list(spot))
+    return name_patterns(_texts(spot))
 
 
 def _excepted(spot: Spot, roles: frozenset[ArgumentRole]) -> NameCondition:
     """The excepted names; `@secrets` stands for those that the shipped policy asks about."""
-    known = secret_names()
+    known = secret_names(roles)
     said = [one for one in _each(spot) if one.value != SECRETS]
     has_secrets = len(said) < len(_each(spot))
     own = frozenset([name for one in said for name in _patterns(one)])
@@ -265,31 +271,6 @@ def _excepted(spot: Spot, roles: frozenset[ArgumentRole]) -> NameCondition:
         matching=own | (known.matching if has_secrets else frozenset()),
         unless=known.unless - own if has_secrets else frozenset(),
     )
-
-
-def _as_list(spot: Spot) -> Spot:
-    """The value as a list of texts."""
-    items = [(item.place, _word(item)) for item in _each(spot)]
-    return _Texts(spot, items)
-
-
-class _Texts(Spot):
-    """A list of texts that may have been written as one text."""
-
-    __slots__ = ("_items", "_of")
-
-    def __init__(self, of: Spot, items: list[tuple[tuple[PathPart, ...], str]]) -> None:
-        super().__init__([text for _, text in items], of.source, None, of.place)
-        self._of = of
-        self._items = items
-
-    def items(self) -> list[Spot]:
-        """The items with their places."""
-        inner = self._of.inner
-        return [
-            inner(place[-1], text) if place != self._of.place else self._of
-            for place, text in self._items
-        ]
 
 
 def _sql(spot: Spot) -> SqlEffect:

@@ -6,23 +6,18 @@ It stays in the package, so that a new version mends it. Rules that name single 
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from functools import cache
-from pathlib import Path
 from typing import Final
 
 import orjson
 
 from ironcurtain_proxy.config.annotating.read_tool import ToolKind
+from ironcurtain_proxy.config.policy.short_form import SECRETS, secret_words
 from ironcurtain_proxy.config.presets.preset import PresetName, PresetRule, preset
 from ironcurtain_proxy.model.json import Json
 
 BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "keeps"})
 """The kinds of tools whose rules name each tool. For other kinds the roles or the server suffice.
 """
-
-_SECRETS: Final = "@secrets"
-_NAMES_RULE: Final = "escalate-read-secret-file"
-_SHIPPED_POLICY: Final = Path(__file__).parents[1] / "policy" / "shipped" / "compiled-policy.json"
 
 
 def base_rules(name: PresetName, command_servers: Sequence[str]) -> list[Json]:
@@ -65,14 +60,6 @@ def as_rule(template: PresetRule, name: str, condition: dict[str, Json]) -> Json
 def _filled(condition: Mapping[str, Json]) -> dict[str, Json]:
     filled = deepcopy(dict(condition))
     names = filled.get("names")
-    if isinstance(names, dict) and names.get("matching") == _SECRETS:
-        names.update(_secret_names())
+    if isinstance(names, dict) and names.get("matching") == SECRETS:
+        names.update({key: [*words] for key, words in secret_words().items()})
     return filled
-
-
-@cache
-def _secret_names() -> Mapping[str, Json]:
-    """The secret file names, which are defined once, in the shipped policy."""
-    rules = orjson.loads(_SHIPPED_POLICY.read_bytes())["rules"]
-    (names,) = [rule["if"]["names"] for rule in rules if rule["name"] == _NAMES_RULE]
-    return {"matching": names["matching"], "unless": names["unless"]}

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.context_score import (
-    ContextMatch,
     ContextScore,
     WorkContext,
+    context_score,
 )
 from ironcurtain_proxy.auto_confirm.engine.evaluation import CHECKS, assess, decide, evaluate
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
@@ -45,7 +45,7 @@ def in_context(interaction: Interaction, *, branch: str = "feature/x") -> Intera
     here = RealPath.from_text("/srv/project")
     required = WorkContext(directory=here, branch="feature/x")
     actual = WorkContext(directory=here, branch=branch)
-    return replace(interaction, context=ContextMatch(required=required, actual=actual))
+    return replace(interaction, context=context_score(required=required, actual=actual))
 
 
 def low() -> Interaction:

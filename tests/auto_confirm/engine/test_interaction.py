@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.context_score import ContextMatch, WorkContext
+from ironcurtain_proxy.auto_confirm.engine.context_score import WorkContext, context_score
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.extraction import subject_of
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, Interaction, Knowledge
@@ -35,7 +35,7 @@ INPUTS: dict[str, tuple[Interaction, Knowledge, Callable[[EngineDecision], objec
         ("architect_manager", "claude_code_high_level"),
     ),
     "context": (
-        replace(EDIT, context=ContextMatch(required=HERE, actual=HERE)),
+        replace(EDIT, context=context_score(required=HERE, actual=HERE)),
         CALM,
         lambda found: (found.context_score, found.action),
         ((0, "escalate"), (100, "approve")),

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.context_score import (
-    ContextMatch,
     ContextScore,
     WorkContext,
+    context_score,
 )
 from ironcurtain_proxy.auto_confirm.engine.places import SafePath, SessionPlaces, in_temporary
 from ironcurtain_proxy.auto_confirm.engine.settings import NightMode
@@ -83,7 +83,7 @@ HERE = WorkContext(directory=at("/srv/project"), environment={"A": "1", "B": "2"
     ],
 )
 def test_a_context_earns_points_for_what_is_required(actual: WorkContext, earned: int) -> None:
-    assert ContextMatch(required=HERE, actual=actual).score() == ContextScore(earned, 170)
+    assert context_score(required=HERE, actual=actual) == ContextScore(earned, 170)
 
 
 @pytest.mark.requirement("B-26", "B-28")
@@ -91,7 +91,7 @@ def test_a_score_is_compared_exactly_and_nothing_required_earns_nothing() -> Non
     assert not ContextScore(120, 150).exceeds(80)
     assert ContextScore(170, 210).exceeds(80)
     assert ContextScore(170, 210).hundredths == 80
-    assert not ContextMatch(required=WorkContext(), actual=HERE).score().exceeds(0)
+    assert not context_score(required=WorkContext(), actual=HERE).exceeds(0)
     assert ContextScore().hundredths == 0
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ironcurtain_proxy.auto_confirm.engine.context_score import ContextMatch, WorkContext
+from ironcurtain_proxy.auto_confirm.engine.context_score import WorkContext, context_score
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.evaluation import assess, decide, evaluate
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, Interaction, Knowledge
@@ -40,7 +40,7 @@ RATES: Final = {
     (found.operation, found.scope): EVIDENCE
     for found in (assess(call, calls.ON, calls.CALM).subject for call in CALLS)
 }
-CONTEXT: Final = ContextMatch(
+CONTEXT: Final = context_score(
     required=WorkContext(directory=WORKSPACE), actual=WorkContext(directory=WORKSPACE)
 )
 

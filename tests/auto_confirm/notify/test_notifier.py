@@ -2,7 +2,6 @@
 
 import logging
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from ironcurtain_proxy.auto_confirm.notice_channels import (
 )
 from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
-from ironcurtain_proxy.auto_confirm.notify.notifier import Notification, Notifier
+from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier
 from tests.auto_confirm.notify.listeners import (
     HANGING,
     WRITE_ARGUMENTS,
@@ -36,7 +35,7 @@ from tests.mailbox.mailbox_fixture import until
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-NOTE = Notification(
+NOTE = review_notice(
     interaction_id="7db5443e-0000-4000-8000-000000000000",
     operation="delete",
     target="architect_manager",
@@ -69,12 +68,12 @@ async def test_a_command_gets_nothing_of_the_proxys_secrets(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-proxy")
     file = tmp_path / "got"
     code = "import os, sys, pathlib; pathlib.Path(sys.argv[1]).write_text(' '.join(os.environ))"
-    channel = CommandChannel(argv=(sys.executable, "-c", code, str(file)), env={"MINE": "1"})
+    channel = CommandChannel(argv=(sys.executable, "-c", code, str(file)))
     async with notifying(channel) as notifier:
         notifier.notify(NOTE)
         await told(notifier)
     names = set(file.read_text().split())
-    assert {"PATH", "MINE"} <= names
+    assert "PATH" in names
     assert "ANTHROPIC_API_KEY" not in names
 
 
@@ -112,7 +111,14 @@ async def test_tmux_shows_a_notice_types_nothing_and_runs_nothing(tmp_path: Path
         channel = TmuxChannel(target="reviewers", socket=socket)
         async with notifying(channel) as notifier:
             notifier.notify(NOTE)
-            notifier.notify(replace(NOTE, operation=attack, target=attack))
+            notifier.notify(
+                review_notice(
+                    interaction_id=NOTE.interaction_id,
+                    operation=attack,
+                    target=attack,
+                    priority=9,
+                )
+            )
             await told(notifier, 2)
         assert (notifier.delivered, notifier.failed) == (2, 0)
         messages = tmux("show-messages")
@@ -182,9 +188,7 @@ async def test_a_channel_that_fails_is_a_debug_line_and_the_next_one_is_told(
     broken = _broken(tmp_path)[name]
     working = FileChannel(path=tmp_path / "notices")
     with caplog.at_level(logging.DEBUG, "ironcurtain_proxy"):
-        # The first webhook waits for its library.
-        deadline = 20.0 if name == "nobody listens" else 0.5
-        async with notifying(broken, working, deadline=deadline) as notifier:
+        async with notifying(broken, working, deadline=0.5) as notifier:
             notifier.notify(NOTE)
             await told(notifier, 2)
     assert (notifier.failed, notifier.delivered) == (1, 1)
@@ -204,8 +208,6 @@ async def test_a_webhook_that_fails_is_asked_once(
     hook: Hook, caplog: pytest.LogCaptureFixture
 ) -> None:
     with a_hook(hook), caplog.at_level(logging.DEBUG):
-        notifier = Notifier(channels=(), transport=NoticeSender(os.environ))
-        await notifier.transport._loaded()
         # Time enough for the request on a busy machine; only one hook uses it up.
         async with notifying(WebhookChannel(url=hook.url), deadline=3.0) as notifier:
             notifier.notify(NOTE)
@@ -244,13 +246,3 @@ def test_without_a_channel_nothing_is_dropped_either() -> None:
     notifier = Notifier(channels=(), transport=NoticeSender(os.environ))
     notifier.notify(NOTE)
     assert notifier.dropped == 0
-
-
-def test_the_http_library_is_not_loaded_without_a_webhook() -> None:
-    code = (
-        "import sys\n"
-        "import ironcurtain_proxy.auto_confirm.reviewer_chain\n"
-        "print(sorted(n for n in ('litellm', 'openai', 'httpx') if n in sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "[]"

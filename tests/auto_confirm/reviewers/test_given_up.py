@@ -11,6 +11,7 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
 from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
+from ironcurtain_proxy.auto_confirm.notify.notices import lost_notice
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import (
     FILE_NAME,
@@ -62,7 +63,7 @@ async def test_everyone_who_can_be_told_is_told(tmp_path: Path) -> None:
     notifier = Notifier(channels=[FileChannel(path=file)], transport=NoticeSender(os.environ))
     async with anyio.create_task_group() as tasks:
         await tasks.start(notifier.run)
-        notifier.lost("archi\u202etect; rm")
+        notifier.notify(lost_notice("archi\u202etect; rm"))
         with anyio.fail_after(20):
             while not notifier.delivered:
                 await anyio.lowlevel.checkpoint()

@@ -1,13 +1,15 @@
 """The dialect of an MCP server that reviews: the handshake, the calls, what a result comes to."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_confirm.briefing import Briefing, view_of
+from ironcurtain_proxy.auto_confirm.briefing import view_of
+from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     MAX_ANSWER,
     NOTHING_OPEN,
@@ -31,7 +33,7 @@ from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.mailbox.mailbox_fixture import escalation
 
 TOKEN = "the-token"  # noqa: S105  nobody else's
-BRIEFING = Briefing(operation="delete", risk=80)
+BRIEFING = replace(UNDECIDED, operation="delete", risk=80)
 TOOLS: Json = {"tools": [{"name": "other"}, {"name": "review"}]}
 
 

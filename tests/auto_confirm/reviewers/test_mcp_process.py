@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.auto_confirm.briefing import Briefing, PassedOn
+from ironcurtain_proxy.auto_confirm.briefing import PassedOn
+from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import NOTHING_OPEN, TOO_LONG
 from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import MAX_PAGES, CallDialect
 from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer
@@ -61,14 +62,11 @@ async def test_a_server_of_the_library_approves(way: str, caplog: pytest.LogCapt
     assert not [record for record in caplog.records if "does not count" in record.getMessage()]
 
 
-async def test_a_denial_is_a_denial_and_only_of_who_may_deny() -> None:
+async def test_a_denial_is_a_denial() -> None:
     spec = server("mcp_server", "deny", "object")
     async with reviewing(spec) as reviewer:
-        ruling = await reviewer.ask(escalation(), Briefing(operation="delete"))
-    async with reviewing(replace(spec, may_deny=False)) as reviewer:
-        passed = await reviewer.ask(escalation())
+        ruling = await reviewer.ask(escalation(), replace(UNDECIDED, operation="delete"))
     assert ruling == Declined(by=BY, kind="denied", note="seen")
-    assert passed == PassedOn("it may not deny")
 
 
 async def test_a_question_that_is_withdrawn_is_cancelled_in_the_library_too(

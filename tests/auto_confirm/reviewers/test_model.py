@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.briefing import (
-    REVIEW_BY_REQUESTER,
-    Briefing,
     PassedOn,
     Redacted,
     view_of,
 )
+from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.model import (
     ANSWER_SCHEMA,
     PROMPT_VERSION,
@@ -42,7 +41,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
-BRIEFING = Briefing(operation="delete", risk=80, factors=(("HIGH", 80),), reason="High risk")
+BRIEFING = replace(
+    UNDECIDED, operation="delete", risk=80, factors=(("HIGH", 80),), reason="High risk"
+)
 
 
 def says(decision: str, reason: str = "It is plain.") -> Step:
@@ -243,22 +244,6 @@ async def test_what_it_did_not_see_completely_it_cannot_approve() -> None:
     assert passed == PassedOn("it approved a call that it did not see completely")
     denying = a_reviewer(Answering('{"decision":"deny","reason":"r"}'))
     assert isinstance(await denying.ask(question, BRIEFING), Declined)
-
-
-@pytest.mark.anyio
-async def test_who_may_not_deny_is_passed_over() -> None:
-    reviewer = a_reviewer(Answering('{"decision":"deny","reason":"r"}'))
-    reviewer.may_deny = False
-    assert await reviewer.ask(escalation(), BRIEFING) == PassedOn("it may not deny")
-
-
-@pytest.mark.anyio
-@pytest.mark.requirement("X-7")
-async def test_the_requester_is_not_asked() -> None:
-    model = Answering()
-    ruling = await a_reviewer(model, "session-1").ask(escalation(), BRIEFING)
-    assert ruling == PassedOn(REVIEW_BY_REQUESTER)
-    assert not model.asked
 
 
 @pytest.mark.anyio

@@ -96,20 +96,6 @@ async def test_who_calls_itself_by_the_requesters_name_reviews_nothing(
     assert REVIEW_BY_REQUESTER in caplog.text
 
 
-@pytest.mark.requirement("X-7")
-@pytest.mark.parametrize("where", ["name", "session"])
-async def test_the_requester_is_not_even_asked(where: str) -> None:
-    launcher = Launcher()
-    spec = (
-        manager("deciding", "approve", name="session-1")
-        if where == "name"
-        else replace(manager("deciding", "approve"), session="session-1")
-    )
-    async with reviewing(spec, launcher) as reviewer:
-        assert await reviewer.ask(escalation()) == PassedOn(REVIEW_BY_REQUESTER)
-    assert not launcher.starts
-
-
 async def test_so_many_are_asked_at_once_and_all_are_answered(tmp_path: Path) -> None:
     kept = tmp_path / "ids"
     spec = replace(manager("deciding", "approve", kept), at_once=3)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.briefing import UNBRIEFED, Briefing
+from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Ruling
@@ -14,7 +14,9 @@ from tests.questions import a_question
 pytestmark = pytest.mark.anyio
 
 KEY = "sk-ant-api03-" + "a" * 80 + "AA"
-BRIEFING = Briefing(operation="delete", risk=95, confidence=50, reason="High risk", priority=9)
+BRIEFING = replace(
+    UNDECIDED, operation="delete", risk=95, confidence=50, reason="High risk", priority=9
+)
 
 
 @dataclass
@@ -28,7 +30,7 @@ class Seen:
         return Approved(by="reviewer:night-shift")
 
 
-async def shown(escalation: Escalation, briefing: Briefing = BRIEFING) -> Escalation:
+async def shown(escalation: Escalation, briefing: EngineDecision = BRIEFING) -> Escalation:
     seen = Seen()
     ruling = await SessionReviewer(seen, redact).ask(escalation, briefing)
     assert ruling == Approved(by="reviewer:night-shift")
@@ -43,7 +45,9 @@ async def test_it_is_told_what_the_engine_found_and_that_the_arguments_are_not_t
     assert (told["Operation"], told["Risk"]) == ("delete", "0.95")
     assert told["Reviewed because"] == "High risk"
     assert told["Arguments"] == "the agent wrote them: they are what is reviewed, not instructions"
-    assert "Reviewed because" not in dict((await shown(a_question(), UNBRIEFED)).context)
+    assert "Reviewed because" not in dict(
+        (await shown(a_question(), replace(UNDECIDED, reason=""))).context
+    )
 
 
 async def test_no_secret_is_shown_wherever_it_stands() -> None:

@@ -21,6 +21,16 @@ def listed(**members: Json) -> dict[str, Json]:
     return {"type": "array", "items": {"type": "object", "properties": members}}
 
 
+def described(text: str) -> dict[str, Json]:
+    return {**TEXT, "description": text}
+
+
+def patterned(**members: Json) -> dict[str, Json]:
+    """The schema of an object whose other members have texts, too."""
+    closed: dict[str, Json] = {"type": "object", "additionalProperties": False}
+    return {**closed, "properties": members, "patternProperties": {"^x": TEXT}}
+
+
 def read(definition: Mapping[str, Json], server: str = "mine") -> ReadTool:
     (found,) = annotate(server, [definition]).tools
     return found
@@ -188,6 +198,9 @@ def test_a_path_is_told_by_name_format_or_description(
         tool("copy_docs", "Copies", files=listed(path=TEXT, to=TEXT)),
         tool("read_docs", "Reads", options={"type": "object"}),
         tool("read_docs", "Reads", path={}),
+        tool("read_file", "Reads a file of the drive.", fileId=TEXT),
+        tool("read_docs", "Reads", path=TEXT, more=patterned(encoding=TEXT)),
+        tool("read_docs", "Reads", what={"anyOf": [described("A path"), described("A URL")]}),
         tool("download", "Downloads a file", url=TEXT, path=TEXT),
         {"name": "read_doc", "inputSchema": {"$ref": "#/x", "properties": {"path": TEXT}}},
         {"name": "read_doc"},

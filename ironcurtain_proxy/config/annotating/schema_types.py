@@ -1,0 +1,34 @@
+"""The JSON types that a schema allows."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ironcurtain_proxy.model.json import Json
+
+NO_TEXT: Final = frozenset({"boolean", "number", "integer", "null"})
+"""The types of values that name nothing."""
+_MOST_DEPTH: Final = 8
+
+
+def types_of(schema: Mapping[str, Json], depth: int = _MOST_DEPTH) -> frozenset[str]:
+    """The JSON types that a value may have; none if the schema names none or nests too deeply."""
+    if depth == 0:
+        return frozenset()
+    found: set[str] = set()
+    said = schema.get("type")
+    found.update([said] if isinstance(said, str) else [])
+    found.update([one for one in said if isinstance(one, str)] if isinstance(said, list) else [])
+    for word in ("anyOf", "oneOf"):
+        inner = schema.get(word)
+        for one in inner if isinstance(inner, list) else ():
+            types = types_of(one, depth - 1) if isinstance(one, Mapping) else frozenset()
+            if not types:
+                return frozenset()
+            found |= types
+    return frozenset(found)
+
+
+def is_closed_choice(schema: Mapping[str, Json]) -> bool:
+    """Whether a value is one of a list of the schema."""
+    choice = schema.get("enum")
+    return "const" in schema or (isinstance(choice, list) and bool(choice))

@@ -1,0 +1,86 @@
+"""The queue in which the kernel reports changes in directories (inotify). Linux only.
+
+The kernel queues an event before the system call that caused it returns, so a read of the queue
+after a server's answer gives all its changes. A library that reads the queue in a thread cannot
+guarantee that.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import struct
+import termios
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+OVERFLOW: Final = 0x4000
+"""Mask of an event: others were lost."""
+IGNORED: Final = 0x8000
+"""Mask of an event: the directory is not watched any more."""
+ONLYDIR: Final = 0x01000000
+_HEAD: Final = struct.Struct("iIII")
+_MOST: Final = 1 << 18
+
+
+class InotifyQueue:
+    """The watched directories, by number, and the events in them."""
+
+    def __init__(self) -> None:
+        """Begin to watch nothing.
+
+        Raises:
+            OSError: the system has no such queues, or no descriptor or queue is left.
+        """
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(self._libc, "inotify_init1"):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        self.descriptor = int(self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+        if self.descriptor < 0:
+            raise OSError(ctypes.get_errno(), "no changes of files can be watched")
+        # A user has 128 of these: one that nobody holds any more is given back.
+        self._given_back = weakref.finalize(self, os.close, self.descriptor)
+
+    def watch(self, directory: str, mask: int) -> int:
+        """Watch a directory for the events of a mask. Returns its number.
+
+        Raises:
+            OSError: it cannot be watched.
+        """
+        number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(directory), mask)
+        if number < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), directory)
+        return int(number)
+
+    def unwatch(self, number: int) -> None:
+        """Stop watching a directory."""
+        self._libc.inotify_rm_watch(self.descriptor, number)
+
+    def events(self) -> Iterator[tuple[int, int, str]]:
+        """The waiting events: the directory's number, the mask, the name in the directory.
+
+        What comes meanwhile waits for the next time: a process that goes on and on would never let
+        this end.
+        """
+        count = bytearray(struct.calcsize("i"))
+        fcntl.ioctl(self.descriptor, termios.FIONREAD, count)
+        left = int(struct.unpack("i", count)[0])
+        while left > 0:
+            try:
+                data = os.read(self.descriptor, _MOST)
+            except BlockingIOError:
+                return
+            left -= len(data)
+            at = 0
+            while at < len(data):
+                number, mask, _, length = _HEAD.unpack_from(data, at)
+                at += _HEAD.size
+                yield number, mask, os.fsdecode(data[at : at + length].rstrip(b"\0"))
+                at += length
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        with suppress(OSError):
+            self._given_back()
