@@ -15,7 +15,7 @@ from tests.audit.specimens import intent, lines_of, record
 
 pytestmark = pytest.mark.anyio
 
-STORM = 1000
+STORM = 2000
 
 
 def denied(number: int, changes: Mapping[str, object] | None = None) -> AuditRecord:
