@@ -117,6 +117,16 @@ def read_private(path: Path, most: int, kind: str) -> bytes:
         os.close(descriptor)
 
 
+def read_beginning(path: Path, most: int) -> bytes:
+    """The first bytes of a file. Follows no link, and does not wait for a pipe.
+
+    Raises:
+        OSError: it is not there, is a link, or cannot be read.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | _SAFE), "rb") as file:
+        return file.read(most)
+
+
 def _problem(found: os.stat_result) -> str:
     if not stat.S_ISREG(found.st_mode):
         return "is not a regular file"

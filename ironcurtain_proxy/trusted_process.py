@@ -283,7 +283,7 @@ def _as_sent(request: ToolCallRequest) -> Json:
     except (TypeError, orjson.JSONDecodeError):
         raise AgentError(
             f"the arguments of {request.server}/{request.tool} are no JSON: hand in objects, "
-            "arrays, texts, numbers, truths and None"
+            "arrays, texts, numbers, booleans and None"
         ) from None
     return copied
 

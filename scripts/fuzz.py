@@ -21,7 +21,6 @@ ROOT: Final = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["ironcurtain_proxy"]):
-    import httpcore2
     import httpx2
 
     from ironcurtain_proxy.audit.log import AuditLog
@@ -222,13 +221,18 @@ def events(data: bytes) -> None:
 
 async def _events(data: bytes) -> None:
     kind, _, body = data.partition(b"\n")
-    headers = [(b"Content-Type", b"text/event-stream; charset=" + kind)]
-    response = Response(httpcore2.Response(200, headers=headers, content=body))
+    headers = [(b"content-type", b"text/event-stream; charset=" + kind)]
+    parts = [b"", body]
+
+    async def read() -> bytes:
+        return parts.pop() if parts else b""
+
+    response = Response(200, headers, read, parts.clear)
     place = StreamPosition()
     with suppress(httpx2.TransportError):
         async for event in response.events(1 << 14):
             place.note(event)
-            is_answer_to(event.data.encode(), 1)
+            is_answer_to(event.data, 1)
     is_answer_to(body, 1)
     decode(body)
 

@@ -4,6 +4,7 @@ The programs are the real ones, over a mailbox and an audit log that this script
 drawn by hand. Needs Chromium for the pictures of pages.
 """
 
+import argparse
 import io
 import os
 import re
@@ -48,6 +49,7 @@ COLUMNS: Final = 118
 
 def main() -> int:
     """Make all pictures. Returns the exit code."""
+    argparse.ArgumentParser(prog="scripts/screens", description=__doc__).parse_args()
     program = shutil.which("chromium")
     if program is None:
         sys.stderr.write("screens: Chromium is not installed: apt-get install chromium\n")
@@ -159,7 +161,8 @@ class Stage:
         calls = last_calls(family(self.log), 14)
         lines = [table.header(), *[table.row(entry) for entry in calls]]
         console = Console(record=True, width=COLUMNS + 2, file=io.StringIO())
-        console.print(Text.from_ansi("\n".join(lines)))
+        # The picture cuts the foot of its last line, so that the last one is empty.
+        console.print(Text.from_ansi("\n".join([*lines, ""])))
         self._write("tail.svg", console.export_svg(title="ironcurtain-proxy audit tail"))
 
     def _write(self, name: str, svg: str) -> None:

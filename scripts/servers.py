@@ -9,6 +9,8 @@ may differ from itself. Nothing of it needs a network once the packages are ther
 """
 
 import argparse
+import contextlib
+import fcntl
 import json  # noqa: TID251  read by other programs, and indented
 import os
 import shutil
@@ -17,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -27,6 +30,8 @@ from fetch import _from_npm, _from_pypi
 REVISION: Final = "2025-11-25"
 WORK: Final = Path("/tmp/ironcurtain-servers/work")  # noqa: S108  the same for every run
 """Where servers work: answers name it, so it is the same whoever starts them."""
+LOCK: Final = Path(f"{WORK.parent}.lock")
+"""Held while servers are compared: two runs at once would clear each other's directory."""
 
 Call = tuple[str, dict]
 
@@ -372,6 +377,18 @@ def _same(direct: str, through: str, again: str) -> str:
     return "differs from itself" if direct != again else "DIFFERS"
 
 
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other run compares servers, and keep others waiting."""
+    with LOCK.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write("waiting for another run of scripts/servers\n")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def main() -> int:
     """Compare the named servers, or all. 1 if one differs, 2 if one could not be compared."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -381,12 +398,13 @@ def main() -> int:
     options = parser.parse_args()
     rows: list[dict] = []
     failed = 0
-    for name in options.names or SERVERS:
-        try:
-            rows.append(compare(name, options.scratch))
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
-            failed = 2
-            sys.stderr.write(f"{name}: {str(error)[:300]}\n")
+    with alone():
+        for name in options.names or SERVERS:
+            try:
+                rows.append(compare(name, options.scratch))
+            except (OSError, subprocess.SubprocessError, ValueError) as error:
+                failed = 2
+                sys.stderr.write(f"{name}: {str(error)[:300]}\n")
     if options.json:
         sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     else:

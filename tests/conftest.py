@@ -1,5 +1,8 @@
 """Fixtures that every test may use."""
 
+import os
+import sys
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -12,6 +15,9 @@ settings.register_profile(
     "suite", max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
+
+# `python3` shall be an interpreter: that of a version manager is a shell script, six times as slow.
+os.environ["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

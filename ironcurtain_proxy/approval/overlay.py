@@ -115,8 +115,8 @@ def _by_profile(
         case "allow" if not undescribed or subject.names & holds.pre_approved_tools:
             return None
         case "allow" | "approve":
-            # What it needs is anyone's guess. No capability stands there, so that an approval is
-            # not remembered for other tools that nobody described.
+            # Nobody knows which capabilities it needs. None is named, so that an approval is not
+            # remembered for other tools that nobody described.
             return OriginReason(
                 origin="capability",
                 ground=Ground(

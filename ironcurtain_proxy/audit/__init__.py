@@ -9,6 +9,7 @@
 - `keys`, `provider_keys`: where keys of providers stand in a text. `denials`: how many denied calls
   are recorded one by one.
 - `family`, `known_logs`: all logs of a user. `finding`, `tailing`, `rows`: one call, the last ones,
-  and how they are shown. `calls`, `selection`: calls one by one, and a choice of them.
+  and how they are shown. `history`: both, for a reviewer's screen.
+- `calls`, `selection`: calls one by one, and a choice of them.
 - `export`: calls in the formats of other programs.
 """

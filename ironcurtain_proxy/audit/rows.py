@@ -43,7 +43,7 @@ class CallTable:
     """The layout of the lines."""
 
     width: int | None
-    """The columns of the terminal; None: no limit."""
+    """The columns of the terminal; None: no limit, and each text stands whole."""
     when: Callable[[str], str]
     """A record's time as it is shown, 19 characters: `2026-11-21 13:00:00`."""
     zone: str = ""
@@ -68,8 +68,9 @@ class CallTable:
             if column.title == "TIME":
                 text = self.when(text)[-width:]
             cell = fit(_shortened(text, width, column.keep), width)
-            if column.title == "NO" and self.width is None:
-                cell = max(cell, text, key=len)
+            if self.width is None:
+                # In a pipe nothing is cut: the reader may be a program that looks for a rule.
+                cell = max(cell, printable(text), key=columns)
             cells.append(cell)
         line = self._bounded(_GAP.join([*cells, printable(entry.outcome)]))
         return self._coloured(line, entry) if self.is_colourful else line

@@ -178,7 +178,7 @@ def _is_plain(name: str, value: Json) -> bool:
 
 
 def _is_own_repository(escalation: Escalation, around: CallSurroundings) -> bool:
-    """Whether every sign says that it is the workspace itself, and there is a sign.
+    """Whether the call names a repository, and each one that it names is the workspace itself.
 
     A repository below it is another one: its `origin` leads where whoever put it there wants.
     """

@@ -64,20 +64,9 @@ def without_briefing(reviewer: Reviewer) -> AskBriefed:
     return ask
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A question leaves a reviewer without an answer."""
-
-    escalation: Escalation
-    source: str
-    """The reviewer that gave no answer, by name."""
-    target: str | None
-    """The next reviewer; None: none is left."""
-    reason: str
-
-
-OnStep: TypeAlias = Callable[[Step], Awaitable[None]]
-"""Records a step. Its exceptions are logged, and the question continues."""
+OnStep: TypeAlias = Callable[[Escalation, str, str, str], Awaitable[None]]
+"""Records a step, by names: the reviewer that gave no answer, the next one, and why. Its exceptions
+are logged, and the question continues."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,13 +101,12 @@ class ReviewerChain:
         for place, (name, seat) in enumerate(seats):
             asked = self._in_its_time(escalation, len(seats) - place)
             ruling = await self._ask_one(asked, name, seat, decision)
-            if not isinstance(ruling, _Without):
+            if not isinstance(ruling, PassedOn):
                 return ruling
             was_silent = was_silent or ruling.reason == SILENCE
-            following = names[place + 1] if place + 1 < len(names) else None
-            await self._record(
-                Step(escalation=escalation, source=name, target=following, reason=ruling.reason)
-            )
+            _log.info("%s of escalation %s: %s", name, escalation.id, ruling.reason)
+            if place + 1 < len(names):
+                await self._record(escalation, name, names[place + 1], ruling.reason)
         return Declined(by="timeout", kind="expired") if was_silent else Unreachable()
 
     def _seats(self, decision: EngineDecision) -> list[tuple[str, Seat | None]]:
@@ -138,11 +126,12 @@ class ReviewerChain:
 
     async def _ask_one(
         self, escalation: Escalation, name: str, seat: Seat | None, decision: EngineDecision
-    ) -> "Ruling | _Without":
+    ) -> Ruling:
+        """The answer of one reviewer; `PassedOn` with the reason if there is none that counts."""
         if seat is None or not seat.is_reachable():
-            return _Without("it cannot be reached")
+            return PassedOn("it cannot be reached")
         if self._is_requester(escalation, name, seat):
-            return _Without(REVIEW_BY_REQUESTER)
+            return PassedOn(REVIEW_BY_REQUESTER)
         if self.notify is not None:
             self.notify(
                 review_notice(
@@ -159,9 +148,9 @@ class ReviewerChain:
                 ruling = await seat.ask(escalation, decision)
         except Exception:  # noqa: BLE001  a defect in one way leaves the others
             _log.exception("reviewer %s failed", name)
-            return _Without("it failed")
+            return PassedOn("it failed")
         objection = self._objection(escalation, seat, ruling)
-        return ruling if objection is None else _Without(objection)
+        return ruling if objection is None else PassedOn(objection)
 
     def _is_requester(self, escalation: Escalation, name: str, seat: Seat) -> bool:
         # A person is no session, whatever name a session has.
@@ -193,18 +182,10 @@ class ReviewerChain:
             return REVIEW_BY_REQUESTER
         return None
 
-    async def _record(self, step: Step) -> None:
-        _log.info("%s of escalation %s: %s", step.source, step.escalation.id, step.reason)
+    async def _record(self, escalation: Escalation, name: str, following: str, why: str) -> None:
         if self.on_step is None:
             return
         try:
-            await self.on_step(step)
+            await self.on_step(escalation, name, following, why)
         except Exception:  # noqa: BLE001  the record of the call itself is another
-            _log.exception("a step of escalation %s is not written", step.escalation.id)
-
-
-@dataclass(frozen=True, slots=True)
-class _Without:
-    """The lack of a valid answer."""
-
-    reason: str
+            _log.exception("a step of escalation %s is not written", escalation.id)

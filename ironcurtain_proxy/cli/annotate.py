@@ -16,6 +16,7 @@ from ironcurtain_proxy.cli.annotate_showing import (
     shown_tool,
 )
 from ironcurtain_proxy.cli.arguments import add_config, add_json
+from ironcurtain_proxy.cli.explain_names import refuse_unknown_server
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
 from ironcurtain_proxy.cli.init_servers import SECONDS, settings_for
 from ironcurtain_proxy.config.annotating.described import (
@@ -30,7 +31,7 @@ from ironcurtain_proxy.config.packs.pack import read_pack
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, find_policy_files
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets.writing import planned, write
-from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
+from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
 from ironcurtain_proxy.config.servers.recognition import recognised_pack
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -130,11 +131,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _chosen(settings: Settings, name: str) -> ServerSpec:
     found = {spec.name: spec for spec in settings.servers}
-    if name not in found:
-        near = nearest(name, found)
-        hint = f" (did you mean {shown(near)}?)" if near else ""
-        known = ", ".join(sorted(found)) or "none"
-        raise ConfigurationError(f"there is no server {shown(name)}{hint}; configured: {known}")
+    refuse_unknown_server(name, found)
     spec = found[name]
     # Its tools can be listed without any host; a server that needs one says so, and is asked again.
     return replace(spec, allowed_domains=(), sandbox=_offline(spec))

@@ -177,7 +177,8 @@ def run(options: argparse.Namespace) -> int:
         raise
     except FileNotFoundError as error:
         raise ConfigurationError(
-            f"there is no audit log {log}; name another with --log or AUDIT_LOG_PATH"
+            f"there is no audit log {log}: no call was made yet; or name another with --log or "
+            "AUDIT_LOG_PATH"
         ) from error
     except OSError as error:
         why = error.strerror or str(error)

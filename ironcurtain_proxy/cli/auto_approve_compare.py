@@ -88,7 +88,8 @@ def compare_log(options: argparse.Namespace) -> int:
         found = agreements(parsed_lines(members))
     except FileNotFoundError as error:
         raise ConfigurationError(
-            f"there is no audit log {log}; name another with --log or AUDIT_LOG_PATH"
+            f"there is no audit log {log}: no call was made yet; or name another with --log or "
+            "AUDIT_LOG_PATH"
         ) from error
     if options.json:
         tools = {tool: _described(one) for tool, one in sorted(found.items())}

@@ -2,12 +2,10 @@
 
 import argparse
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -17,7 +15,6 @@ from ironcurtain_proxy.cli.output import counted, encodable, say
 from ironcurtain_proxy.config.policy.engine_file import gather_engine
 from ironcurtain_proxy.config.policy.lint import lint_rules
 from ironcurtain_proxy.config.policy.lint_annotations import (
-    LiveTools,
     lint_annotations,
     lint_live,
     lint_servers,
@@ -29,11 +26,9 @@ from ironcurtain_proxy.config.settings import (
     Settings,
     gather_settings,
     home_directory,
-    refuse_platform,
 )
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.sandbox.limits import shown_limits
 
 if TYPE_CHECKING:
@@ -54,12 +49,6 @@ examples:
 
 exit status: 0 no error; 1 errors; 2 if an option cannot be used
 """
-
-LiveLister: TypeAlias = Callable[[Settings, Policy, float | None], LiveTools]
-"""Starts the servers, lists their tools and stops the servers."""
-
-StartLooker: TypeAlias = Callable[[Settings, LoadedPolicy, Mapping[str, str], Report], None]
-"""Reports what prevents the start."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,9 +78,8 @@ def run(options: argparse.Namespace) -> int:
     """Check the configuration. 1 if it has errors.
 
     Raises:
-        ConfigurationError: the options do not go together, or this platform is not supported.
+        ConfigurationError: the options do not go together.
     """
-    refuse_platform(sys.platform)
     if options.dir is not None and (options.live or options.config is not None):
         raise ConfigurationError("--dir is checked alone: leave out --config and --live")
     report = Report()
@@ -102,10 +90,16 @@ def run(options: argparse.Namespace) -> int:
     else:
         settings = gather_settings(os.environ, options.config, report)
         loaded = gather_policy(settings, report)
-        _start_looker()(settings, loaded, os.environ, report)
+        # Joins all folders: long to import, and `--dir` needs none of them.
+        from ironcurtain_proxy.wiring.readiness import look_at_the_start  # noqa: PLC0415
+
+        look_at_the_start(settings, loaded, os.environ, report)
     _lint(loaded, settings, report)
     if options.live and settings is not None and not report.has_errors:
-        live = _live_lister()(settings, loaded.policy, options.seconds)
+        # As above.
+        from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
+
+        live = list_live_tools(settings, loaded.policy, options.seconds)
         lint_live(loaded.annotations, live, settings.servers, report)
         lint_live_operations(loaded, settings, live, report)
     held = None if settings is None or report.has_errors else _held(settings, loaded)
@@ -142,18 +136,6 @@ def layers(loaded: LoadedPolicy) -> Iterator[tuple[str, str, int]]:
     if rules.base != "none":
         count = len(loaded.policy.rules) - len(rules.places)
         yield "shipped", "the shipped policy" if rules.base == "shipped" else rules.base, count
-
-
-def _live_lister() -> LiveLister:
-    # The way to the servers is long to import, and only `--live` goes it.
-    live = import_module("ironcurtain_proxy.wiring.live")
-    return cast("LiveLister", live.list_live_tools)
-
-
-def _start_looker() -> StartLooker:
-    # Joins all folders: long to import, and `--dir` needs none of them.
-    readiness = import_module("ironcurtain_proxy.wiring.readiness")
-    return cast("StartLooker", readiness.look_at_the_start)
 
 
 def _held(settings: Settings, loaded: LoadedPolicy) -> "ContainmentReport | None":

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from platform import python_version
 from typing import Final, assert_never
 
 from ironcurtain_proxy.cli.arguments import add_config, add_json
@@ -22,9 +23,9 @@ from ironcurtain_proxy.cli.doctor_checks import (
     packages,
     pins,
     programs,
-    running_python,
     sandbox,
     store,
+    timeline,
     user,
     without_sandbox,
 )
@@ -35,7 +36,7 @@ from ironcurtain_proxy.config.migration.legacy_switch import COMMAND
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.review_settings import PROVIDER_KEYS
-from ironcurtain_proxy.config.settings import Settings, gather_settings, refuse_platform
+from ironcurtain_proxy.config.settings import Settings, gather_settings
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
@@ -70,7 +71,8 @@ _MAKE_TOKEN: Final = "(umask 077; openssl rand -hex 32 > FILE)"  # noqa: S105  a
 DESCRIPTION: Final = """\
 Check this machine, and name a remedy for each missing part. The checks: the programs of a sandbox,
 the start of a sandbox, the configuration, the program of each server, the servers whose calls can
-be contained, the directories that are written to, the engine's store, and the clock. No server is
+be contained, the directories that are written to, the space for points of rollback, the engine's
+store, and the clock. No server is
 started and nothing is changed.
 
 A missing sandbox is a failure only where sandboxPolicy is "enforce" and a server is not
@@ -98,12 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print all checks. 1 if something that the configuration needs is missing.
-
-    Raises:
-        ConfigurationError: this platform is not supported.
-    """
-    refuse_platform(sys.platform)
+    """Print all checks. 1 if something that the configuration needs is missing."""
     checks = list(_checks(options.config))
     if options.json:
         say_json([{k: encodable(v) for k, v in asdict(check).items()} for check in checks])
@@ -121,7 +118,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     look_at_reviewers(settings, loaded, os.environ, report)
     trouble = without_sandbox(settings)
     probed = probe(os.environ)
-    yield running_python()
+    yield CheckResult("python", "ok", python_version())
     yield from programs(os.environ, trouble)
     yield from kernel(PROC_SYS, trouble, sandbox_ran=isinstance(probed, Available))
     yield sandbox(probed, trouble)
@@ -133,6 +130,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     yield from containment(settings, loaded, probed)
     yield from reviewers(settings, os.environ)
     yield from directories(settings)
+    yield from timeline(settings)
     yield from store(settings)
     yield from pins(settings)
     yield clock(settings, utc_now())

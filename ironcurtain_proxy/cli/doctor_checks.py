@@ -5,7 +5,6 @@ Each function looks at one thing and says what it found. None knows how that is 
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS
 from ironcurtain_proxy.wiring.readiness import refuse_mailbox
+from ironcurtain_proxy.wiring.timeline import TIMELINES
 
 CheckState: TypeAlias = Literal["ok", "warn", "fail"]
 """`ok`: fine. `warn`: works, but not as well as it could. `fail`: a needed part is missing."""
 
-OLDEST_PYTHON: Final = (3, 11)
 PROC_SYS: Final = Path("/proc/sys")
 
 _PROGRAMS: Final = (
@@ -39,6 +38,7 @@ _PROGRAMS: Final = (
 """The programs that a sandbox needs, by the names of `sandbox.probe`."""
 
 STORE_EXTRAS: Final = frozenset({"engine", "postgres"})
+_MEBIBYTE: Final = 1 << 20
 _OLDEST_YEAR: Final = 2025
 _CLOCK_TOLERANCE: Final = 5.0
 """Seconds between the clock and the time of a file that was made just now."""
@@ -60,19 +60,6 @@ def without_sandbox(settings: Settings) -> CheckState:
     """The state of a missing sandbox: a failure only where a server would be refused."""
     confined = any(spec.sandbox is not False for spec in settings.servers)
     return "fail" if settings.sandbox_policy == "enforce" and confined else "warn"
-
-
-def python_version(version: tuple[int, int, int]) -> CheckResult:
-    """Whether this Python is new enough."""
-    found = ".".join(map(str, version))
-    if version[:2] >= OLDEST_PYTHON:
-        return CheckResult("python", "ok", found)
-    return CheckResult("python", "fail", f"{found} is too old", "uv python install 3.11")
-
-
-def running_python() -> CheckResult:
-    """Whether the Python that runs this is new enough."""
-    return python_version(sys.version_info[:3])
 
 
 def programs(environ: Mapping[str, str], trouble: CheckState) -> Iterator[CheckResult]:
@@ -160,6 +147,29 @@ def directories(settings: Settings) -> Iterator[CheckResult]:
             if (usable.state == "ok")
             else usable
         )
+
+
+def timeline(settings: Settings) -> Iterator[CheckResult]:
+    """Whether the points of the timeline have the space that they may take, where it is on."""
+    if not settings.containment.undo:
+        return
+    place = nearest_existing(settings.state_dir / TIMELINES)
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError:
+        return  # said by `directories`
+    most = settings.timeline.max_bytes
+    found = f"{free / _MEBIBYTE:,.0f} MiB free for points of rollback in {place}"
+    if free >= most:
+        yield CheckResult("timeline", "ok", found)
+        return
+    yield CheckResult(
+        "timeline",
+        "warn",
+        f"{found}, which may take {most / _MEBIBYTE:,.0f} MiB (containment.max_bytes); "
+        "on a full disk calls are asked about that containment would settle",
+        "make space, or set containment.max_bytes lower",
+    )
 
 
 def _usable(name: str, path: Path, refuse: Callable[[Path], None]) -> CheckResult:

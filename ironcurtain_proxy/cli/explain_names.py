@@ -4,7 +4,7 @@ Agents and clients say `server__tool`, or the bare name where there is one serve
 writes `server/tool`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from ironcurtain_proxy.config.annotating.words import words_of
@@ -45,7 +45,9 @@ def tool_meant(name: str, servers: Sequence[str], *, may_be_bare: bool) -> tuple
     )
 
 
-def refuse_unknown_server(server: str, configured: Iterable[str], known: Iterable[str]) -> None:
+def refuse_unknown_server(
+    server: str, configured: Iterable[str], known: Collection[str] = ()
+) -> None:
     """Refuse a server that nobody configured or annotated.
 
     Raises:

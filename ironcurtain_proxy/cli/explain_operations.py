@@ -2,16 +2,16 @@
 
 import argparse
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import anyio
 import orjson
 
+from ironcurtain_proxy.cli.explain_names import refuse_unknown_server
 from ironcurtain_proxy.cli.explain_overlay import ExplainedCall
 from ironcurtain_proxy.cli.kernel import roots_answer
 from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -83,7 +83,7 @@ def rehearsed_operation(
     Raises:
         ConfigurationError: no such server is configured.
     """
-    _require(operation.server, configured)
+    refuse_unknown_server(operation.server, configured)
     sandbox = find_sandbox(settings, os.environ, lambda _: None)
     rehearsal = rehearsal_for(settings, loaded, os.environ, sandbox)
     return ExplainedCall(anyio.run(rehearsal.of_operation, operation), None)
@@ -107,16 +107,10 @@ def show_roots(options: argparse.Namespace) -> int:
     """
     settings = load_settings(os.environ, options.config)
     servers = {spec.name: spec for spec in settings.servers}
-    _require(options.tool, servers)
+    refuse_unknown_server(options.tool, servers)
     answer = roots_answer(roots_told(load_policy(settings).policy, servers[options.tool]))
     words = {"decision": "allow", "rule": answer.ground.rule, "reason": answer.ground.reason}
     line = f"{options.tool}/{options.method}: allow by {answer.ground.rule}"
     text = orjson.dumps(words).decode() if options.json else f"{line}\n  {answer.ground.reason}"
     say(text)
     return 0
-
-
-def _require(server: str, configured: Collection[str]) -> None:
-    if server not in configured:
-        known = ", ".join(sorted(configured)) or "none"
-        raise ConfigurationError(f"there is no server {shown(server)}; configured: {known}")

@@ -53,7 +53,8 @@ def run(options: argparse.Namespace) -> int:
 async def _revoke(found: RemoteServer, login: "Login") -> bool:
     """Revoke the login at the authorization server. False: the server could not be told."""
     # Only a login that there was needs a client of HTTP.
-    from ironcurtain_proxy.downstream.remote.network import GuardedPool, open_client  # noqa: PLC0415
+    from ironcurtain_proxy.downstream.remote.oauth_client import open_client  # noqa: PLC0415
+    from ironcurtain_proxy.downstream.remote.pool import GuardedPool  # noqa: PLC0415
     from ironcurtain_proxy.downstream.remote.token_requests import revoke  # noqa: PLC0415
 
     if login.revocation_endpoint is None:

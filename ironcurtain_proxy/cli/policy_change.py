@@ -4,20 +4,28 @@ import argparse
 import difflib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from ironcurtain_proxy.cli.explain_names import about_unknown_tool, tool_meant
 from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.cli.policy_show import about
+from ironcurtain_proxy.config.migration.rewriting import create, exchange
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_candidate, load_policy
 from ironcurtain_proxy.config.policy.short_form import EVERY, SECRETS, SHORT_NAME, VERBS
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.policy import Rule
+
+WRITTEN: Final = "written; running sessions take it within two seconds"
+_CATEGORIES: Final[Mapping[str, str]] = {"path": "path", "host": "url", "sql": "sql"}
+"""The options that limit a rule, each with the category of the arguments that it is about."""
+_NOUNS: Final[Mapping[str, str]] = {"path": "a path", "url": "a URL", "sql": "SQL"}
+_HOLDS_ANY: Final = frozenset({"command", "unclear"})
 
 
 def change(verb: str, options: argparse.Namespace) -> int:
@@ -36,6 +44,7 @@ def change(verb: str, options: argparse.Namespace) -> int:
     if tool != EVERY:
         for note in about_unknown_tool(known_as, tool, before.annotations)[1:]:
             say(f"warning: {note}")
+    _refuse_what_never_holds(before, known_as, tool, options)
     conditions = [("within", options.path), ("hosts", options.host)]
     conditions.append(("sql", [options.sql] if options.sql else []))
     if verb == "allow" and not options.secrets and _names_paths(before, known_as, tool):
@@ -50,8 +59,40 @@ def change(verb: str, options: argparse.Namespace) -> int:
     if options.dry_run:
         say("nothing was written (--dry-run)")
         return 0
-    write_policy(file, new)
+    write_policy(file, old, new)
+    say(WRITTEN)
     return 0
+
+
+def _refuse_what_never_holds(
+    loaded: LoadedPolicy, server: str, tool: str, options: argparse.Namespace
+) -> None:
+    """Refuse a condition on an argument that no such tool has: the rule would never hold.
+
+    A tool that nobody annotated is let pass, with the warning about it.
+    """
+    roles = _roles_by_argument(loaded, server, tool)
+    known = {role for found in roles.values() for role in found}
+    is_known = any(name == server and tool in {one, EVERY} for name, one in loaded.annotations)
+    takes = {ROLE_TRAITS[role].category for role in known}
+    fitting = [option for option, category in _CATEGORIES.items() if category in takes]
+    for option, category in _CATEGORIES.items():
+        asked = getattr(options, option)
+        # A command, and a value that nobody could explain, may hold paths, addresses and SQL.
+        if not asked or not is_known or takes & {category, *_HOLDS_ANY}:
+            continue
+        of = f"{server}/{tool}" if tool != EVERY else f"a tool of {server}"
+        shown_arguments = ", ".join(
+            [
+                name if found <= {"none"} else f"{name} ({', '.join(sorted(found))})"
+                for name, found in sorted(roles.items())
+            ]
+        )
+        use = f"; --{fitting[0]} limits them" if fitting else ""
+        raise ConfigurationError(
+            f"--{option}: no argument of {of} is {_NOUNS[category]}, so that the rule would never "
+            f"hold. Its arguments: {shown_arguments or 'none'}{use}"
+        )
 
 
 def own_file(settings: Settings) -> Path:
@@ -61,7 +102,7 @@ def own_file(settings: Settings) -> Path:
 
 def text_of(file: Path) -> str:
     """The text of a file; empty: the file does not exist."""
-    return file.read_text("utf-8") if file.exists() else ""
+    return file.read_bytes().decode() if file.exists() else ""
 
 
 def changed_lines(file: Path, old: str, new: str) -> Iterator[str]:
@@ -97,13 +138,20 @@ def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Itera
 
 def _names_paths(loaded: LoadedPolicy, server: str, tool: str) -> bool:
     """Whether the tool names files; without a tool: whether any tool does."""
-    return any(
-        ROLE_TRAITS[role].category == "path"
-        for (name, one), annotation in loaded.annotations.items()
-        if name == server and tool in {one, EVERY}
-        for spec in annotation.arguments.values()
-        for role in spec.every_role()
-    )
+    roles = _roles_by_argument(loaded, server, tool).values()
+    return any(ROLE_TRAITS[role].category == "path" for found in roles for role in found)
+
+
+def _roles_by_argument(
+    loaded: LoadedPolicy, server: str, tool: str
+) -> dict[str, frozenset[ArgumentRole]]:
+    """The arguments of a tool, or of all tools, each with every role that it may have."""
+    found: dict[str, frozenset[ArgumentRole]] = {}
+    for (name, one), annotation in loaded.annotations.items():
+        if name == server and tool in {one, EVERY}:
+            for argument, spec in annotation.arguments.items():
+                found[argument] = found.get(argument, frozenset()) | spec.every_role()
+    return found
 
 
 def _still_restricting(after: LoadedPolicy, server: str, tool: str) -> Iterator[str]:
@@ -124,22 +172,17 @@ def checked(settings: Settings, file: Path, text: str) -> LoadedPolicy:
     return after
 
 
-def write_policy(file: Path, text: str) -> None:
-    """Write the file, and report it."""
-    replace_policy(file, text)
-    say("written; running sessions take it within two seconds")
+def write_policy(file: Path, old: str, new: str) -> None:
+    """Write the file in one step.
 
-
-def replace_policy(file: Path, text: str) -> None:
-    """Replace the file in one step, readable by its owner alone."""
+    Raises:
+        ConfigurationError: it cannot be written, or no longer has its old text; it is as it was.
+    """
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        target = file.resolve()
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{file.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        Path(name).replace(target)
+        if file.exists():
+            exchange(file, old.encode(), new.encode())
+        else:
+            create(file, new.encode())
     except OSError as error:
-        raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
+        why = f"cannot be written: {error.strerror}"
+        raise ConfigurationError(f"{file}: {why}; nothing was written") from None

@@ -14,6 +14,7 @@ from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.cli.audit_whole import raw_lines
 from ironcurtain_proxy.cli.output import is_confirmed, say, shortened
 from ironcurtain_proxy.cli.policy_change import (
+    WRITTEN,
     checked,
     own_file,
     show_change,
@@ -77,9 +78,8 @@ def _apply(settings: Settings, suggestions: list[Suggestion]) -> int:
     if not is_confirmed("write this?"):
         say("nothing was written")
         return 0
-    if text_of(file) != old:
-        raise ConfigurationError(f"{file}: was changed meanwhile; nothing was written")
-    write_policy(file, new)
+    write_policy(file, old, new)
+    say(WRITTEN)
     return 0
 
 

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from typing import Final
 
+from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain, say, terminal_width
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
             return _review_lines(mailboxes, credential)
         # A second to import, and only this command needs it.
         from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen  # noqa: PLC0415
-        from ironcurtain_proxy.cli.review_screen.screen_sources import CallHistory, ScreenSources  # noqa: PLC0415
+        from ironcurtain_proxy.cli.review_screen.screen_sources import ScreenSources  # noqa: PLC0415
         from ironcurtain_proxy.cli.rule_offer import explanation_of, rule_for  # noqa: PLC0415
 
         history = CallHistory(logs_to_read(None).members, local_time)

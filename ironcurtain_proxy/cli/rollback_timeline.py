@@ -88,7 +88,7 @@ def _tell_besides(outcome: RollbackOutcome) -> None:
     )
     _some(
         [
-            f"would also be taken back, by no call that is known  {one.kind} {visible(one.path)}"
+            f"would also be taken back, though no known call did it  {one.kind} {visible(one.path)}"
             for one in outcome.nobodys
         ]
     )

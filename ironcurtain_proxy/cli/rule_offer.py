@@ -7,7 +7,6 @@ layer of that session.
 import os
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import anyio
 
@@ -17,8 +16,8 @@ from ironcurtain_proxy.cli.policy_change import (
     checked,
     consequences,
     own_file,
-    replace_policy,
     text_of,
+    write_policy,
 )
 from ironcurtain_proxy.cli.review_screen.screen_sources import OfferedRule
 from ironcurtain_proxy.config.policy.editing import with_rule
@@ -62,7 +61,7 @@ def rule_for(one: PendingRequest) -> OfferedRule | None:
             *consequences(before, after, after.policy.rules[0]),
             *_what_holds(asking, before.version),
         ],
-        write=partial(_write, file, old, new),
+        write=partial(write_policy, file, old, new),
     )
 
 
@@ -107,12 +106,6 @@ def _what_holds(asking: SessionConfiguration, version: str) -> Iterator[str]:
         yield f"  the session keeps its policy, because of its files: {asking.policy_problem}"
     elif asking.policy_version and asking.policy_version != version:
         yield "  the session decides by an older policy than its files have now"
-
-
-def _write(file: Path, old: str, new: str) -> None:
-    if text_of(file) != old:
-        raise ConfigurationError(f"{file} was changed meanwhile: nothing was written")
-    replace_policy(file, new)
 
 
 def offered_rule(request: Request, asking: SessionConfiguration) -> RuleProposal | None:

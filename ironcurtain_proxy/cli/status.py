@@ -149,8 +149,8 @@ def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
     """The reviewers that running sessions no longer ask."""
     found = list(given_up(settings.sessions_dir))
     warnings += [
-        f'session {visible(one.session)}: reviewer "{visible(one.reviewer)}" was given up: it '
-        "ended again and again; when it is mended, start the session anew"
+        f'session {visible(one.session)}: reviewer "{visible(one.reviewer)}" was given up, '
+        "because it ended again and again: repair it, then restart the session"
         for one in found
     ]
     return [{"session": one.session, "reviewer": one.reviewer} for one in found]

@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import Final
 
+from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.cli.arguments import whole
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
@@ -54,7 +55,6 @@ def run(options: argparse.Namespace) -> int:
     # Only this command needs a web server.
     from ironcurtain_proxy.web.app import PageSources, ReviewPage  # noqa: PLC0415
     from ironcurtain_proxy.web.guard import Access  # noqa: PLC0415
-    from ironcurtain_proxy.web.record import UserLogs  # noqa: PLC0415
     from ironcurtain_proxy.web.server import loopback_socket, origins_of, serve_page  # noqa: PLC0415
 
     credential = credential_of(options)
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
         page = ReviewPage(
             mailboxes,
-            UserLogs(logs.members, local_time),
+            CallHistory(logs.members, local_time),
             access,
             credential,
             PageSources(

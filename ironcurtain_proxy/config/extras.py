@@ -22,7 +22,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "llm": ("litellm", "openai", "httpx"),
         "engine": ("sqlalchemy",),
         "postgres": ("sqlalchemy", "psycopg"),
-        "http": ("httpx", "mcp", "httpx2", "httpcore2", "httptools", "starlette", "uvicorn"),
+        "http": ("httpx", "mcp", "httpx2", "httptools", "starlette", "uvicorn"),
         "web": ("starlette", "uvicorn"),
         "otel": ("opentelemetry",),
     }
@@ -83,7 +83,7 @@ def lacks(settings: Settings) -> Iterator[MissingExtra]:
 
 
 def store_extra(url: str | None) -> Extra:
-    """The extra that a store at this address needs. None: SQLite needs none."""
+    """The extra for a store at this address; None: a SQLite file of the default name."""
     return "postgres" if url is not None and url.startswith(_POSTGRESQL) else "engine"
 
 

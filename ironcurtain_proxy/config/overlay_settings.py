@@ -96,7 +96,7 @@ def _said_policy(spot: Spot) -> str:
     text = spot.text()
     if text == APPROVAL_POLICY_NONE:
         spot.warning(
-            '"none": no tool is asked about, those in sensitiveTools neither; '
+            '"none": no tool is asked about, not even those of sensitiveTools; '
             "only the policy and the profile still ask"
         )
     elif not text:

@@ -61,7 +61,7 @@ def _speaks_of(rule: Rule, request: AccessRequest, role: ArgumentRole | None) ->
         return applies_to_call(rule, request, None) and _paths_hold(rule, request, None)
     values = _values(request, role)
     if rule.domains is not None:
-        # One closed host is enough: the texts only look like addresses.
+        # One value with these hosts is enough: texts of this role only look like addresses.
         hosts = rule.domains.allowed
         return any(isinstance(v, UrlValue) and leads_only_to(v, hosts) for v in values)
     return applies_to_call(rule, request, role) and any(covers(rule, value) for value in values)

@@ -9,13 +9,18 @@ point, until no descriptor or no memory is left for others. uvicorn limits neith
 
 import asyncio  # noqa: TID251  a protocol of uvicorn's
 import re
+from collections.abc import Iterable
 from typing import Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _SLOWEST: Final = 10.0
-"""Seconds for the head of a request."""
+"""Seconds for the head of a request, with a small body."""
 _LARGEST: Final = 1 << 16
+_SMALL: Final = 1 << 14
+"""Bytes of a body that is there before its request is handed on: a turn of the event loop less."""
+_DIGITS: Final = 10
 _OFFER: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 
@@ -63,6 +68,8 @@ class FrontConnection(HttpToolsProtocol):
     """The timer for the head of a request; None: no head is incomplete."""
     _size = 0
     _is_in_body = False
+    _held: ASGI3Application | None = None
+    """The application of a request whose small body is incomplete."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer of the first head. Called by the event loop."""
@@ -76,7 +83,7 @@ class FrontConnection(HttpToolsProtocol):
             head, end, rest = data.partition(b"\r\n\r\n")
             data = _OFFER.sub(b"\r\nx-not-taken-up:", head) + end + rest
         super().data_received(data)
-        if self._waiting is not None:
+        if self._waiting is not None and not self._is_in_body:
             self._size += len(data)
             if self._size > _LARGEST:
                 self.transport.close()
@@ -92,15 +99,31 @@ class FrontConnection(HttpToolsProtocol):
         self._wait()
 
     def on_headers_complete(self) -> None:
-        """Stop the timer. Called by the parser."""
-        self._wait_no_more()
+        """Stop the timer, unless a small body follows. Called by the parser."""
         self._is_in_body = True
         super().on_headers_complete()
+        if self._held is None:
+            self._wait_no_more()
 
     def on_message_complete(self) -> None:
         """Note the end of a request. Called by the parser."""
         self._is_in_body = False
         super().on_message_complete()
+        held, self._held = self._held, None
+        if held is not None:
+            self._wait_no_more()
+            super()._start_asgi_task(self.cycle, held)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Hand a request on, or hold it until its small body is there."""
+        if (
+            cycle.more_body
+            and not cycle.waiting_for_100_continue
+            and _is_small(cycle.scope["headers"])
+        ):
+            self._held = app
+        else:
+            super()._start_asgi_task(cycle, app)
 
     def _wait(self) -> None:
         if self._waiting is None:
@@ -111,3 +134,9 @@ class FrontConnection(HttpToolsProtocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+
+
+def _is_small(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a body of a known, small length follows."""
+    said = next((value for name, value in headers if name == b"content-length"), b"")
+    return said.isdigit() and len(said) < _DIGITS and int(said) <= _SMALL

@@ -227,7 +227,7 @@ class AgentSession:
         return stream
 
     async def _until_it_fits(self) -> None:
-        """Wait while the client does not keep up. Unread messages of no request are dropped."""
+        """Wait while the client does not keep up. Messages that nobody follows are dropped."""
         while (waiting := self._waiting()) and sum(
             one.unsent for one in waiting
         ) > self._max_waiting:

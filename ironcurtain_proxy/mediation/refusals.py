@@ -10,13 +10,16 @@ from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.decision import Escalate, Ground
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable
 from ironcurtain_proxy.model.grounds import asking_answer, held_part
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Failed, Refused, Withheld
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import Pins
+
+_HELD_CALL: Final = "held_call"
 
 
 async def turn_down(
@@ -39,6 +42,23 @@ async def turn_down(
             return replace(refused, decider=decider_of(ruling))
         case _:
             assert_never(ruling)
+
+
+async def refuse_later(journal: Journal, question: Escalation, declined: Declined) -> None:
+    """Record that a held call was refused while the agent did not wait for the answer.
+
+    The record is one of the proxy's own, because the held call has its record, and the agent may
+    never make the call again.
+    """
+    about: dict[str, Json] = {
+        "escalationId": question.id,
+        "serverName": question.server,
+        "toolName": question.tool,
+    }
+    params: dict[str, Json] = {"name": _HELD_CALL, "arguments": about}
+    decision = Escalate(question.ground)
+    case = journal.open(_HELD_CALL, params, ("ironcurtain", _HELD_CALL), decision=decision)
+    await turn_down(journal, case, question, declined)
 
 
 def why_withheld(pins: Pins, case: Case, answer: ToolResult) -> tuple[Ground, str | None] | None:

@@ -43,6 +43,8 @@ _log: Final = logging.getLogger(__name__)
 OnWait: TypeAlias = Callable[[float], Awaitable[None]]
 """Called every few seconds with the seconds that the call has waited."""
 
+RefusalListener: TypeAlias = Callable[[Escalation, Declined], Awaitable[None]]
+
 PULSE: Final = 5.0
 """Seconds between two progress notifications: clients give up near 60."""
 
@@ -102,6 +104,9 @@ class OpenQuestions:
         self._aftermath = aftermath
         self._questions: dict[_QuestionKey, _Question] = {}
         self._tasks: TaskGroup | None = None
+        self.on_refused_later: RefusalListener | None = None
+        """Called with the refusal of a held call for which no call waits: the agent may never make
+        the call again."""
 
     @property
     def holds(self) -> bool:
@@ -213,9 +218,25 @@ class OpenQuestions:
             question.state = advance(question.state, state_after(ruling))
             question.ruled_at = self._clock.monotonic()
             question.settled.set()
+            self._note_refusal(question, ruling)
             if question.scope.cancel_called:
                 # It was approved at the moment of its withdrawal.
                 self._drop(question)
+
+    def _note_refusal(self, question: _Question, ruling: Ruling) -> None:
+        if not isinstance(ruling, Declined) or ruling.kind == "withdrawn":
+            return
+        tell = None if question.waiting else self.on_refused_later
+        if self._tasks is not None and tell is not None:
+            self._tasks.start_soon(self._tell_refusal, tell, question.escalation, ruling)
+
+    async def _tell_refusal(
+        self, tell: RefusalListener, escalation: Escalation, ruling: Declined
+    ) -> None:
+        try:
+            await tell(escalation, ruling)
+        except Exception:  # noqa: BLE001  a record; the other questions are worth more
+            _log.exception("the refusal of the held call %s is not recorded", escalation.id)
 
     async def _wait(self, question: _Question, on_wait: OnWait | None) -> bool:
         """Wait for the ruling. False: the call has waited as long as it may."""

@@ -1,8 +1,8 @@
 """Whether a change of a git configuration can make git run, or send, anything else.
 
 Most keys of git can: commands, hooks, filters, helpers, other configurations to include, other
-places to push to. So the question is the other way round: which few are harmless, such as a clone
-and a new branch write them. What is not understood is not harmless.
+places to push to. This module knows the few settings that are harmless, such as those that a clone
+or a new branch writes. A setting that it does not understand is not harmless.
 """
 
 import re

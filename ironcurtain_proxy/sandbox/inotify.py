@@ -27,7 +27,7 @@ class Inotify:
     """The directories that are watched."""
 
     def __init__(self) -> None:
-        """Begin to watch nothing.
+        """Watch no directory yet.
 
         Raises:
             OSError: the system has no descriptor or no instance left.
@@ -41,9 +41,10 @@ class Inotify:
         """The system's error number of the last directory that could not be watched; 0: none."""
 
     def add(self, directory: str, *, contents: bool = False) -> bool:
-        """Watch what comes into a directory, and with `contents` what is written there.
+        """Watch new entries of a directory, and with `contents` also what is written to its files.
 
-        One that was moved is known by its new name from then on. False: it cannot be watched.
+        A watched directory that was moved has its new path from then on. Returns False if the
+        directory cannot be watched.
         """
         try:
             number = self._queue.watch(directory, _ENTRIES | (_CONTENTS if contents else 0))
@@ -76,5 +77,5 @@ class Inotify:
                     yield event
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """End all watches."""
         self._queue.close()

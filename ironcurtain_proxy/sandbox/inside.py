@@ -114,7 +114,7 @@ def _unescaped(path: str) -> str:
 
 
 def _heed_modes() -> None:
-    """Root in a sandbox is let by any mode; what it is about to run shall not be."""
+    """Drop root's right to pass file modes, for the program that follows and its children."""
     import ctypes  # noqa: PLC0415  used in one place
 
     ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)

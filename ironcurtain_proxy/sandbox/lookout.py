@@ -1,10 +1,11 @@
 """The watch over steering files where servers may write, while servers run.
 
-What there is at the start is closed by the sandboxes themselves (`denials`). What comes later no
-sandbox can close: it is found after each call, and as soon as it comes between calls. What can
-make nothing run stays, as a clone of the user's does; anything else is put back, and said.
+Sandboxes close the steering files that exist at the start (`denials`). They cannot close files that
+appear later: the watch finds these after each call, and between calls as soon as they appear. A
+file that can run nothing stays, such as the files of a new clone. Any other is put back, and
+reported.
 
-The cost of a look is that of what has changed. Blocks; thread-safe.
+A look costs as much as what has changed. The methods block, and may be called from any thread.
 """
 
 import errno
@@ -88,7 +89,7 @@ class SteeringLookout:
         self._begun = True
 
     def resume(self, places: Iterable[KnownPlace]) -> None:
-        """Take an earlier state for known, and check all that is there now. In place of `begin`."""
+        """Begin with an earlier state, in place of `begin`: check all present files against it."""
         self._begun = True
         self._known = {one.place.path: one for one in places}
         found = [(one.place, one.items) for one in self._known.values()]
@@ -195,7 +196,7 @@ class SteeringLookout:
             yield from self._search((f"{event.directory}/{event.name}",))
 
     def _inner(self, owner: str, event: Event) -> Iterable[SteeringPlace]:
-        """Submodules and worktrees that came to be in a repository."""
+        """The new submodules and worktrees of a repository."""
         path = f"{event.directory}/{event.name}"
         if not path.startswith((f"{owner}/modules", f"{owner}/worktrees")):
             return
@@ -214,7 +215,7 @@ class SteeringLookout:
                 yield path
 
     def _repository_around(self, directory: str) -> str | None:
-        """The `.git` that a directory is, or lies in; None: it does not."""
+        """The `.git` directory that a directory is or lies in; None: there is none."""
         above = directory
         while above not in self.roots and above:
             if above.rpartition("/")[2].lower() == ".git":
@@ -228,14 +229,14 @@ class SteeringLookout:
         while waiting:
             directory = waiting.popleft()
             if self._begun:
-                # A server may close its directory to us, and open it for itself when we have gone.
+                # A server may close its directory to the proxy, and open it again after the look.
                 with suppress(OSError):
                     let_in(directory)
             if len(self.inotify) >= MOST_DIRECTORIES:
                 self._miss("there are too many directories")
                 continue
             if not self.inotify.add(directory):
-                # Else it has gone, or became a link: what comes in its place is an event.
+                # Else it is gone or became a link; a new directory in its place causes an event.
                 if is_directory(directory):
                     self._miss(_why_unseen(self.inotify.error, directory))
                 continue
@@ -305,12 +306,12 @@ class SteeringLookout:
         else:
             for name in refused:
                 before = known.items.get(name)
-                # An empty one was met while somebody wrote it.
+                # An empty file was seen while it was being written.
                 is_state = before and before.content and not now[name].is_same(before)
                 self._put_back(joined(place.path, name), before if is_state else None)
 
     def _makes_a_repository(self, known: KnownPlace) -> str | None:
-        """The files of a new repository whose removal makes it none; None: it is not new."""
+        """The path whose removal ends a new repository; None: there is no such path."""
         path = known.place.path
         if known.accepted or known.place.kind != "git":
             return None

@@ -43,7 +43,7 @@ class SandboxProfile:
         return not self._is_closed(path)
 
     def may_reach(self, host: str) -> bool:
-        """Whether the server's proxy would let it.
+        """Whether the network proxy of the sandbox lets the server reach a host.
 
         Args:
             host: in the canonical spelling of the WHATWG: lower case, an IPv6 address in brackets.
@@ -75,9 +75,9 @@ class SandboxSurroundings(Struct, frozen=True, kw_only=True):
 
     home: str
     own: tuple[str, ...]
-    """Ours, which no server may see: configuration, policy, state, audit, escalations."""
+    """The proxy's files, which no server may see: configuration, policy, state, audit log."""
     code: tuple[str, ...]
-    """Ours: may be read, and run, but not changed."""
+    """The proxy's program: may be read and run, but not changed."""
     keys: tuple[str, ...]
     """The user's keys, closed unless the entry says otherwise."""
     real: Callable[[str], str]
@@ -90,7 +90,7 @@ class SandboxSurroundings(Struct, frozen=True, kw_only=True):
 def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
     """The profile of a server that is to be confined and has a working directory.
 
-    The entry's `denyRead` takes the place of the user's keys, and nothing in it opens what is ours.
+    The entry's `denyRead` takes the place of the user's keys. No entry opens the proxy's files.
     """
     entry = spec.sandbox if isinstance(spec.sandbox, Mapping) else {}
     files = _section(entry, "filesystem")

@@ -3,7 +3,7 @@
 Commands in them run outside any sandbox, with all rights of the user, the next time the user
 commits or starts an agent. A place is a directory that holds such files: a repository's `.git`, a
 bare repository, an editor's or an agent's own, and `.ironcurtain` with a project's layer of policy.
-This file reads and changes nothing.
+This module reads files and changes none.
 """
 
 import os
@@ -20,8 +20,8 @@ from ironcurtain_proxy.model.steering import STEERING, STEERING_FILES
 from ironcurtain_proxy.sandbox.git_settings import is_harmless, named_files, worktrees
 
 SteeringKind: TypeAlias = Literal["git", "claude", "pointer"]
-"""A directory of git's; one that holds settings, such as `.claude`; one of these names as a file or
-a link, a file such as `.mcp.json`, or what settings lead to."""
+"""`git`: a directory of git. `claude`: a directory of settings, such as `.claude`. `pointer`: a
+file or link with such a name, a file such as `.mcp.json`, or a file to which settings lead."""
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LARGEST: Final = 1 << 20
@@ -81,7 +81,7 @@ def place_of(directory: str, name: str) -> SteeringPlace | None:
 def is_bare(directory: str) -> bool:
     """Whether git would accept a directory as a bare repository."""
     head, *parts = [os.path.lexists(f"{directory}/{name}") for name in _BARE]
-    # As a worktree's own directory: the rest, with the settings, lies where `commondir` says.
+    # The directory of a worktree has `HEAD` and `commondir`, which says where its settings lie.
     return head and (all(parts) or os.path.lexists(f"{directory}/commondir"))
 
 
@@ -97,7 +97,7 @@ def items_of(place: SteeringPlace) -> Mapping[str, Item]:
     except FileNotFoundError:
         return {}
     except OSError:
-        # What cannot be looked into now may be opened again by whoever closed it.
+        # A server may have closed it, and may open it again: one unreadable item stands for all.
         return {"": Item(None)}
 
 
@@ -203,9 +203,10 @@ def _stays(place: SteeringPlace, before: bytes | None, now: bytes) -> bool:
 
 
 def inner_directories(place: SteeringPlace) -> Iterator[tuple[str, bool]]:
-    """The directories of submodules and worktrees, present or future, in their owner's repository.
+    """The directories below `modules` and `worktrees` of a repository.
 
-    With each, whether it is one by now. One that cannot be listed may be, and counts as one.
+    With each, whether it is a repository by now; it may become one later. A directory that cannot
+    be listed counts as a repository.
     """
     if place.kind != "git":
         return
@@ -227,7 +228,7 @@ def inner_directories(place: SteeringPlace) -> Iterator[tuple[str, bool]]:
 def led_to(place: SteeringPlace, items: Mapping[str, Item]) -> Iterator[str]:
     """The paths elsewhere that a place's files make git or an agent read: links, includes, hooks.
 
-    Absolute; not more than what stands in them.
+    Absolute. Only what these files name: the files that they lead to are not read.
     """
     for name, item in items.items():
         content = item.content or b""
@@ -245,19 +246,19 @@ def led_to(place: SteeringPlace, items: Mapping[str, Item]) -> Iterator[str]:
 def may_point(
     text: bytes, place: SteeringPlace, roots: tuple[str, ...], known: frozenset[str]
 ) -> bool:
-    """Whether a new `.git` file leads to a repository that is watched, or cannot be changed.
+    """Whether a new `.git` file leads to a watched repository, or to one that no server can change.
 
     Args:
-        text: what stands in it.
+        text: its content.
         place: the file.
-        roots: where servers may write, looked after or not.
-        known: the repositories that are looked after.
+        roots: the directories where servers may write, watched or not.
+        known: the watched repositories.
     """
     if not place.path.lower().endswith("/.git") or not text.startswith(b"gitdir: "):
         return False
     written = os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\n"))
     target = os.path.normpath(os.path.join(place.path.rpartition("/")[0], written))  # noqa: PTH118  text
-    # A link may lead elsewhere tomorrow, and one of the kernel's leads every process elsewhere.
+    # A link can be changed later, and a link of the kernel leads each process to another file.
     if os.path.realpath(target) != target or target.startswith(("/proc/", "/dev/")):
         return False
     if any(target.startswith((f"{one}/modules/", f"{one}/worktrees/")) for one in known):
@@ -267,7 +268,7 @@ def may_point(
 
 @contextmanager
 def opened(directory: str) -> Iterator[int]:
-    """A directory, reached without following a single link: nobody can lead us elsewhere.
+    """Open a directory without following any link, because a server may exchange links.
 
     Raises:
         OSError: there is none, or a link is on the way.

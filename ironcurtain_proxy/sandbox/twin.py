@@ -1,4 +1,4 @@
-"""The confinement of a second instance: the first one's, and exactly the approved opening."""
+"""The confinement of a second instance: that of the first, with the approved opening."""
 
 import os
 import stat
@@ -34,14 +34,14 @@ def widened(
     """The confinement of a second instance.
 
     Args:
-        first: of the first.
+        first: the confinement of the first.
         opening: what was approved.
         former: the first's own directory, which the second does not get; None: it has none.
         temporary: the second's own directory.
         home: the user's.
 
     Raises:
-        ConfigurationError: what was approved cannot be opened and nothing else.
+        ConfigurationError: an approved path cannot be opened without opening others.
     """
     profile, places, closed = first.profile, [temporary], []
     for path in opening.paths:

@@ -69,7 +69,7 @@ class WatchNote(Struct, eq=False):
         """Write the note, before any server starts.
 
         Args:
-            directory: of all notes.
+            directory: the directory of all notes.
             roots: where servers may write.
             places: with their state.
 
@@ -165,7 +165,7 @@ def _noted(known: KnownPlace) -> _NotedPlace:
 def _still_closed(
     path: str, closed: Sequence[tuple[bytes, int]]
 ) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The parts that no sandbox of then could change, with their inodes of now."""
+    """The parts that the sandboxes had closed and that are still the same files, with inodes."""
     for text, number in closed:
         name = os.fsdecode(text)
         inode = inode_of(joined(path, name))

@@ -33,12 +33,12 @@ _LOGGER: Final = logging.getLogger(__name__)
 _MOST_SAID: Final = 20
 """Lines on standard error; the audit log has them all."""
 _YOURS: Final = (
-    "files that steer git or an agent are put back, whoever writes them while servers run: what is "
-    "yours among them, move to its place before you start the proxy"
+    "while servers run, new files that steer git or an agent are put back, whoever wrote them: "
+    "move your own to their place before you start the proxy"
 )
 _KILLED: Final = (
-    "a proxy was killed while its servers could write here; what appeared meanwhile and steers git "
-    "or an agent is put back: what is yours among it, move to its place before you start the proxy"
+    "a proxy was killed while its servers could write here; files that appeared meanwhile and that "
+    "steer git or an agent are put back: move your own to their place before you start the proxy"
 )
 _TORN: Final = (
     "a proxy was killed, and its note of the files that steer git or an agent cannot be read: look "
@@ -124,12 +124,12 @@ def looked_after(
 
     Args:
         confined: the servers' confinements.
-        state_dir: ours, where no server writes but below its own directory; it keeps what
-            was put back.
+        state_dir: the proxy's own. A server writes only in its own directory below it. Files that
+            are put back are kept there.
 
     Returns:
-        Who looks, None if there is nothing to look after; and the confinements, which close what
-        is there now.
+        The watch, or None if there is nothing to watch; and the confinements, which now also close
+        the present steering files.
     """
     roots = _roots(confined, state_dir)
     if not roots:
@@ -138,7 +138,7 @@ def looked_after(
     try:
         lookout = _begun(roots, state_dir)
         with abandoned(notes, roots) as left:
-            # Again, because what came between two looks would count as the user's.
+            # Again, because a file that came between two looks would count as the user's.
             for _ in range(_LOOKS):
                 if not left or not _say_late(left, [_late(one, state_dir) for one in left]):
                     break
@@ -164,7 +164,7 @@ def looked_after(
 
 
 def _begun(roots: tuple[str, ...], state_dir: Path) -> SteeringLookout:
-    """A watch to which everything that is there is the user's.
+    """A watch that takes all present files for the user's own.
 
     Raises:
         OSError: nothing can be watched.
@@ -183,7 +183,7 @@ def _watch(
         roots,
         RemovedFiles(state_dir / "put-back"),
         Inotify(),
-        # A `.git` that leads into a server's own `/tmp` leads into everybody's outside of it.
+        # Outside the sandbox, a path in a server's private `/tmp` leads to the `/tmp` of all.
         elsewhere=(os.path.realpath(state_dir), *PLACES),
         is_known=is_known,
     )
@@ -203,7 +203,7 @@ def _noted(notes: Path, lookout: SteeringLookout) -> WatchNote | None:
 
 
 def _late(note: AbandonedNote, state_dir: Path) -> tuple[PutBack, ...]:
-    """Put back what the servers of a killed proxy left, and say what it was."""
+    """Put back what the servers of a killed proxy left. Returns what it was."""
     lookout = _watch(note.roots, state_dir, note.is_of_the_user)
     try:
         lookout.resume(note.places())

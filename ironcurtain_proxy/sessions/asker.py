@@ -4,7 +4,6 @@ All of it is what a client says of itself, or what a program wrote down: it help
 two agents apart, and proves nothing.
 """
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory
 from ironcurtain_proxy.mailbox.user_message import read_user_context
-from ironcurtain_proxy.sessions.configuration import FILE_NAME, state_of
+from ironcurtain_proxy.sessions.configuration import FILE_NAME, read_state, state_of
 from ironcurtain_proxy.strict_json import strict_json
 
-_MOST_BYTES: Final = 1 << 18
 _MOST_WORDS: Final = 80
 
 
@@ -60,10 +58,7 @@ def asker_of(one: PendingRequest) -> Asker:
 
 def _fields(file: Path) -> Mapping[str, object]:
     with suppress(OSError, ValueError, IronCurtainError):
-        # Follow no link, and do not wait for a FIFO.
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as opened:
-            found = strict_json(opened.read(_MOST_BYTES))
+        found = strict_json(read_state(file))
         if isinstance(found, dict):
             return found
     return {}

@@ -32,6 +32,7 @@ from ironcurtain_proxy.mailbox.processes import is_alive
 from ironcurtain_proxy.mailbox.requests import PendingRequest
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.private_files import read_beginning
 from ironcurtain_proxy.strict_json import strict_json
 
 FILE_NAME: Final = "session.json"
@@ -123,6 +124,15 @@ def _servers(settings: Settings, known_as: Mapping[str, str]) -> tuple[ServerSpe
             for name, annotations in known_as.items()
         ]
     )
+
+
+def read_state(file: Path) -> bytes:
+    """The content of a state file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return read_beginning(file, _MOST_BYTES)
 
 
 def state_of(one: PendingRequest, sessions: Path) -> Mapping[str, object]:

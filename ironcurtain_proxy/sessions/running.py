@@ -5,11 +5,9 @@ and files of their own, which only the session itself knows.
 """
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from msgspec import DecodeError, Struct, json
 
@@ -19,11 +17,9 @@ from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.processes import is_alive, this_process
 from ironcurtain_proxy.mailbox.requests import utc_now
 from ironcurtain_proxy.private_files import make_private_directory, write_whole
-from ironcurtain_proxy.sessions.configuration import FILE_NAME, variables_of
+from ironcurtain_proxy.sessions.configuration import FILE_NAME, read_state, variables_of
 
 _log = logging.getLogger(__name__)
-
-_MOST_BYTES: Final = 1 << 18
 
 
 class SessionState(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -101,16 +97,9 @@ def running_sessions(sessions: Path) -> Iterator[RunningSession]:
     """
     for file in sorted(sessions.glob(f"*/{FILE_NAME}")):
         with suppress(OSError, DecodeError):
-            state = json.decode(_read(file), type=SessionState)
+            state = json.decode(read_state(file), type=SessionState)
             if is_alive(Owner(state.pid, state.start_time)):
                 name = file.parent.name
                 waiting = Mailboxes([Path(text) for text in state.mailboxes], None)
                 own = [one for one in waiting.pending(utc_now()) if one.session == name]
                 yield RunningSession(session=name, state=state, open_questions=len(own))
-
-
-def _read(file: Path) -> bytes:
-    # Follow no link, and do not wait for a FIFO.
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as opened:
-        return opened.read(_MOST_BYTES)

@@ -1,7 +1,7 @@
 """The capabilities that a shell command may need.
 
-Coarse, and on the careful side: a profile may deny a capability, so nothing that a command may do
-is left out. Only of a command that is shown to read is it known that it needs no more.
+The answer is coarse and errs to more: a profile may deny a capability, so each one that a command
+may need is named. Only for a command that is shown to read is the answer exact.
 """
 
 from collections.abc import Iterator, Sequence

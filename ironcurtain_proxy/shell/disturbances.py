@@ -1,7 +1,7 @@
 """Changes that one part of a command may make to the meaning of its other parts.
 
 The meaning of `npm test` is looked up before the command runs. In `cp x package.json && npm test`
-it is another one by then.
+it has changed by the time that the part runs.
 """
 
 from collections.abc import Iterable

@@ -136,7 +136,7 @@ def _found(
     for part in parts:
         if held and is_quiet(part):
             continue
-        # All of the others: of what stands behind it, too, as one in the background may run first.
+        # By parts behind it, too: a part in the background may run first.
         others = disturbances([one for one in changing if one is not part])
         at = part.place
         if "branch" in others:
@@ -343,7 +343,7 @@ def _redirected(command: SimpleCommand, place: Place) -> list[str] | None:
 
 
 def _plain_words(command: SimpleCommand, parts: Sequence[Part]) -> list[Word] | None:
-    """The words, none of them unknown but for globs, and messages from a here-document."""
+    """The words. None: one is unknown, and neither a glob nor a message from a here-document."""
     texts = any(
         part.program == "cat"
         and len(part.command.words) == 1
@@ -364,7 +364,7 @@ def _plain_words(command: SimpleCommand, parts: Sequence[Part]) -> list[Word] | 
 def _launched(words: Sequence[Word]) -> tuple[tuple[str, ...] | None, list[Word]]:
     """The launcher of a program, and the program with its arguments.
 
-    `timeout 60 go test` is started by nothing that matters; `npx eslint` by npx.
+    The launcher of `npx eslint` is `npx`. `timeout 60 go test` has none: `timeout` is left out.
     """
     launcher: list[str] = []
     rest = list(words)

@@ -53,7 +53,7 @@ def _climbs_first(text: str) -> bool:
 
 
 def is_within(path: str, directory: str) -> bool:
-    """Whether a normal path is a directory, or lies below it."""
+    """Whether a normal path is the given directory or lies below it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 

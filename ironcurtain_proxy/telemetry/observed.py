@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.conventions import method_and_target
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import METHODS, TOOL_CALL
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import Clock, Recorder
 
@@ -93,17 +93,16 @@ class ObservedRecorder:
         served: float | None,
         waited: float | None,
     ) -> None:
-        method = record.tool.partition(" ")[0]
-        method = method if method in METHODS else TOOL_CALL
+        method, target = method_and_target(record.tool, _MOST_NAME)
         span = self.tracer.start_span(
-            f"{method} {record.tool[:_MOST_NAME]}" if method == TOOL_CALL else method,
+            " ".join([method, *target.values()]),
             context=_parent(record),
             kind=SpanKind.SERVER,
             start_time=round(record.timestamp.timestamp() * 1_000_000_000),
             attributes={
                 **common,
                 "mcp.method.name": method,
-                "gen_ai.tool.name": record.tool[:_MOST_NAME],
+                **target,
                 "ironcurtain.rule": record.rule,
                 "ironcurtain.decided_by": record.decided_by,
                 "ironcurtain.session": record.session,

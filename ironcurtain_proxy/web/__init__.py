@@ -2,6 +2,6 @@
 
 - `app`: the addresses of the page and of its data. `server`: the socket and the running server.
 - `guard`: tickets and keys, checks of every request, and headers of every answer.
-- `record`: calls of the audit log.
+- `record`: calls of the audit log, and the day.
 - `static`: the page itself: markup, style and script, with no resource from elsewhere.
 """

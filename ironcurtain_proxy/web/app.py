@@ -27,15 +27,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import (
-    NOT_COUNTED,
-    ReviewerAnswer,
-    answer_async,
-    objection,
-    still_waits,
-)
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection
 from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import (
@@ -48,11 +43,12 @@ from ironcurtain_proxy.mailbox.display import (
 )
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.mailbox.requests import PendingRequest, seconds_left, utc_now
+from ironcurtain_proxy.mailbox.sending import sent
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sessions.asker import asker_of
 from ironcurtain_proxy.strict_json import strict_json
 from ironcurtain_proxy.web.guard import Access
-from ironcurtain_proxy.web.record import UserLogs
+from ironcurtain_proxy.web.record import day_of, row_of
 
 _LOOK_SECONDS: Final = 0.2
 _LISTEN_SECONDS: Final = 1.0
@@ -86,7 +82,7 @@ class ReviewPage:
     def __init__(
         self,
         mailboxes: Mailboxes,
-        record: UserLogs,
+        record: CallHistory,
         access: Access,
         credential: Credential | None,
         sources: PageSources,
@@ -190,7 +186,8 @@ class ReviewPage:
             return _problem(400, "the answer is not understood")
         if words := objection(one.request, self._credential):
             return _problem(403, words)
-        return await self._put_down(one, replace(given, credential=self._credential))
+        done = await sent(self._mailboxes, one, replace(given, credential=self._credential))
+        return JSONResponse({"told": done.told}) if done.taken else _problem(409, done.told)
 
     async def _rule(self, request: Request) -> Response:
         return await self._about(request, "rule", lambda one: {"command": self._sources.rule(one)})
@@ -212,26 +209,15 @@ class ReviewPage:
         except ConfigurationError as error:
             return _problem(409, f"no {what}: {visible(str(error))}")
 
-    async def _put_down(self, one: PendingRequest, given: ReviewerAnswer) -> Response:
-        place = self._mailboxes.place_of(one)
-        try:
-            taken = place is not None and await answer_async(place, one.request, given)
-        except OSError as error:
-            return _problem(500, f"the answer cannot be written: {error.strerror}")
-        if not taken:
-            waits = place is not None and still_waits(place, one.request)
-            return _problem(
-                409, NOT_COUNTED if waits else "too late: the call was answered or left"
-            )
-        word = "approved" if given.approved else "denied"
-        kept = " and remembered" if given.remember is not None else ""
-        return JSONResponse({"told": f"{word}{kept}: {summary(one)}"})
-
     # --- the record ------------------------------------------------------------------------------
 
     async def _calls(self, request: Request) -> Response:
         chosen = _chosen(request, utc_now())
-        return await self._read(lambda: {"calls": self._record.calls(chosen)})
+
+        def listed() -> dict[str, object]:
+            return {"calls": [row_of(one, self._record) for one in self._record.calls(chosen)]}
+
+        return await self._read(listed)
 
     async def _call(self, request: Request) -> Response:
         number = request.query_params.get("number", "")
@@ -240,7 +226,7 @@ class ReviewPage:
     async def _day(self, request: Request) -> Response:
         now = utc_now()
         chosen = _chosen(request, now)
-        return await self._read(lambda: {"markup": self._record.day(chosen, now)})
+        return await self._read(lambda: {"markup": day_of(self._record, chosen, now)})
 
     async def _read(self, read: Callable[[], dict[str, object]]) -> Response:
         try:

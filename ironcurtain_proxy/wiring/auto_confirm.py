@@ -18,12 +18,7 @@ from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notifier import ApprovalTally, Notifier, Summaries
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, SessionSituation
-from ironcurtain_proxy.auto_confirm.reviewer_chain import (
-    ReviewerChain,
-    Seat,
-    Step,
-    without_briefing,
-)
+from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat, without_briefing
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import MakeDialect
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
 from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import CallDialect
@@ -89,10 +84,6 @@ def assemble_engine(
         summaries=_summaries(config, clock),
     )
 
-    async def noted(step: Step) -> None:
-        if step.target is not None:
-            await ledger.passed_on(step.escalation, step.source, step.target, step.reason)
-
     given_up = AbandonedReviewers(notifier, settings.session_dir)
     person = Seat(ask=without_briefing(around.people), is_reachable=around.people.is_reachable)
     seats: dict[str, Seat] = {HUMAN: person}
@@ -110,7 +101,7 @@ def assemble_engine(
         seats=seats,
         clock=clock,
         step_seconds=minutes * 60.0,
-        on_step=noted,
+        on_step=ledger.passed_on,
         notify=notifier.notify,
     )
     return EngineParts(

@@ -19,6 +19,7 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Timeline
+from ironcurtain_proxy.private_files import read_beginning, write_whole
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -55,12 +56,8 @@ class SessionContainment:
         """End containment until a person has looked."""
         _LOGGER.warning("containment has ended: %s; after a look: %s", why, _HOW)
         content = orjson.dumps({"call": call, "why": why.encode(errors="replace").decode()})
-        new = self.directory / f".{FILE_NAME}.{os.getpid()}"
         try:
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            new.replace(self.directory / FILE_NAME)
+            write_whole(self.directory / FILE_NAME, content)
         except OSError as error:
             # Without a file nobody can take it away: it has ended for this session.
             self._why = why
@@ -116,14 +113,13 @@ def sessions_ended(sessions: Path) -> Iterator[EndedContainment]:
 def read_ended(file: Path) -> EndedContainment | None:
     """The end of a session's containment; None: it has not ended."""
     try:
-        # Not through a link, and without waiting for what is no file.
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        raw = read_beginning(file, _MOST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         return _unreadable(file, error.strerror or "unknown")
-    with os.fdopen(descriptor, "rb") as opened, suppress(OSError, ValueError, KeyError, TypeError):
-        fields = orjson.loads(opened.read(_MOST_BYTES))
+    with suppress(ValueError, KeyError, TypeError):
+        fields = orjson.loads(raw)
         return EndedContainment(
             session=file.parent.name, call=str(fields["call"]), why=str(fields["why"]), file=file
         )

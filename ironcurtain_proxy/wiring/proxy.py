@@ -36,6 +36,7 @@ from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.mediation.calls import Calls
 from ironcurtain_proxy.mediation.operations import Operations
 from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
+from ironcurtain_proxy.mediation.refusals import refuse_later
 from ironcurtain_proxy.mediation.results import Results
 from ironcurtain_proxy.mediation.server_questions import ServerQuestions
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
@@ -297,6 +298,7 @@ def assemble(
         approvals=approvals,
         breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),
     )
+    reviewers.questions.on_refused_later = partial(refuse_later, session.journal)
     return Proxy(
         reloading=Reloading(
             settings=settings,

@@ -203,7 +203,7 @@ class Reloading:
 
 
 def _about(pattern: Pattern) -> tuple[str, str] | None:
-    """The server and tool of a grant that rests on the policy; None: it rests on none."""
+    """The server and tool of a grant that ends with a change of the policy; None: it does not."""
     if isinstance(pattern, GrantPattern | FamilyPattern | CallPattern):
         return pattern.server, pattern.tool
     return None

@@ -6,7 +6,7 @@ from ironcurtain_proxy.audit.display import columns, entry_of
 from ironcurtain_proxy.audit.rows import CallTable
 
 
-def line_of(width: int, argument: str = "/home/me/project/src/calc.py") -> str:
+def line_of(width: int | None, argument: str = "/home/me/project/src/calc.py") -> str:
     entry = entry_of(
         {
             "seq": 17,
@@ -52,3 +52,11 @@ def test_what_is_no_path_keeps_its_beginning() -> None:
 
 def test_a_path_of_wide_and_invisible_characters_stays_in_its_column() -> None:
     assert columns(line_of(80, "/" + "\u4e2d" * 40 + "\x1b[2J" + "\u202e" * 20)) <= 80
+
+
+def test_in_a_pipe_nothing_is_cut() -> None:
+    path = "/home/me/project/" + "a-directory/" * 8 + "calc.py"
+    assert f"filesystem/read_text_file  {' ' * 4}" in line_of(None)
+    line = line_of(None, path)
+    assert f"  {path}  " in line
+    assert "…" not in line

@@ -10,7 +10,6 @@ import pytest
 from ironcurtain_proxy.auto_confirm.reviewer_chain import (
     ReviewerChain,
     Seat,
-    Step,
     without_briefing,
 )
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ReviewerProcess, Start
@@ -105,8 +104,8 @@ async def test_of_200_reviews_none_is_lost_and_none_is_done_twice_when_a_process
     rulings: dict[str, list[Ruling]] = {question.id: [] for question in asked}
     passed: list[str] = []
 
-    async def note(step: Step) -> None:
-        passed.append(step.escalation.id)
+    async def note(question: Escalation, *_: str) -> None:
+        passed.append(question.id)
 
     async with reviewing(dying) as target, reviewing(other) as fallback:
         chain = ReviewerChain(

@@ -15,7 +15,6 @@ from ironcurtain_proxy.cli.doctor_checks import (
     CheckResult,
     clock_against_file,
     kernel,
-    python_version,
     sandbox,
     user,
 )
@@ -291,6 +290,20 @@ def test_a_state_directory_that_is_a_file_fails(machine: Machine) -> None:
     assert machine.doctor().returncode == 1
 
 
+def test_a_disk_with_less_space_than_the_points_may_take_is_a_warning(machine: Machine) -> None:
+    file = machine.configure({})
+    document = orjson.loads(file.read_bytes())
+    assert "timeline" not in machine.checks("--config", str(file))
+    for most, state in ((1 << 20, "ok"), (1 << 50, "warn")):
+        document["containment"] = {"undo": True, "max_bytes": most}
+        file.write_bytes(orjson.dumps(document))
+        found = machine.checks("--config", str(file))["timeline"]
+        assert found.state == state
+        assert "MiB free for points of rollback" in found.found
+        is_told = "1,073,741,824 MiB (containment.max_bytes)" in found.found
+        assert is_told == (state == "warn")
+
+
 def test_nothing_is_left_behind(machine: Machine) -> None:
     before = sorted(machine.home.rglob("*"))
     machine.doctor()
@@ -351,11 +364,6 @@ def test_why_a_sandbox_did_not_run_comes_before_what_was_not_installed() -> None
     missing = (Missing("node", "not found", "a"), Missing("user namespaces", "off", "b"))
     assert sandbox(Unavailable(missing), "warn") == CheckResult("sandbox", "warn", "off", "b")
     assert sandbox(Available(("srt",)), "warn").state == "ok"
-
-
-def test_an_old_python_fails() -> None:
-    assert python_version((3, 10, 14)).state == "fail"
-    assert python_version((3, 11, 0)) == CheckResult("python", "ok", "3.11.0")
 
 
 def test_a_clock_that_differs_from_the_file_systems_is_a_warning() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.cli.policy_change import write_policy
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.errors import ConfigurationError
 from tests import program
@@ -53,6 +54,34 @@ def test_an_allowed_directory_takes_nothing_from_the_questions_about_secrets(pla
     changed = place.run("allow", "filesystem/read_text_file", "--path", "~/notes", "--dry-run")
     assert "takes precedence over: ask by escalate-read-outside-workspace" in changed.stdout
     assert "escalate-read-secret-file" not in changed.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("fetch/fetch", "--path", "~/notes"), "url (fetch-url)"),
+        (("fetch/fetch", "--path", "~/notes"), "; --host limits them"),
+        (("fetch/*", "--path", "~/notes"), "no argument of a tool of fetch is a path"),
+        (("time/convert_time", "--host", "docs.rs"), "time/convert_time is a URL"),
+        (("filesystem/read_text_file", "--sql", "reads"), "; --path limits them"),
+    ],
+)
+def test_a_condition_on_an_argument_that_no_such_tool_has_is_refused(
+    place: Place, words: tuple[str, ...], said: str
+) -> None:
+    refused = place.run("allow", *words)
+    assert refused.returncode == 2
+    assert said in refused.stderr
+    assert "would never hold" in refused.stderr
+    assert not place.file.exists()
+
+
+def test_a_condition_on_a_tool_that_nobody_annotated_is_written_with_a_warning(
+    place: Place,
+) -> None:
+    done = place.run("allow", "fetch/fetched", "--path", "~/notes")
+    assert done.returncode == 0
+    assert 'warning: no annotation knows "fetched"' in done.stdout
 
 
 def test_each_of_many_allowed_tools_gets_its_rule(place: Place) -> None:
@@ -146,3 +175,13 @@ def test_the_shipped_files_are_exported_and_nothing_is_overwritten(place: Place)
     again = place.run("export", str(target))
     assert again.returncode == 2
     assert "file exists" in again.stderr
+
+
+def test_a_policy_that_was_changed_since_it_was_read_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("deny a: b\n")
+    with pytest.raises(ConfigurationError, match="changed meanwhile"):
+        write_policy(file, "", "allow a: b\n")
+    assert file.read_text() == "deny a: b\n"
+    write_policy(file, "deny a: b\n", "ask a: b\n")
+    assert file.read_text() == "ask a: b\n"

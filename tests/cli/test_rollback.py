@@ -92,7 +92,7 @@ def test_a_rewind_shows_first_what_else_it_takes_back(top: Path, run: Run) -> No
     assert code == 0
     assert "would be replaced  a" in out
     assert "would also be taken back  cc03" in out
-    assert "would also be taken back, by no call that is known  created new" in out
+    assert "would also be taken back, though no known call did it  created new" in out
     assert (top / "new").exists()
     code, out, _ = run("--to", "bb02")
     lines = out.splitlines()

@@ -121,7 +121,7 @@ def test_an_empty_mode_is_warned_of(tmp_path: Path) -> None:
 def test_the_mode_none_is_warned_of(tmp_path: Path) -> None:
     document: dict[str, Json] = {"security": {"interceptor": {"approvalPolicy": "none"}}}
     (warning,) = warnings(tmp_path, document)
-    assert "no tool is asked about, those in sensitiveTools neither" in warning
+    assert "no tool is asked about, not even those of sensitiveTools" in warning
 
 
 def test_a_switched_off_section_is_warned_of(tmp_path: Path) -> None:

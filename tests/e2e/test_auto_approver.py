@@ -236,13 +236,28 @@ def test_a_model_that_cannot_be_reached_costs_nothing_but_its_help(
 
 @pytest.mark.requirement("A-55", "A-12")
 def test_in_single_shot_mode_the_model_is_not_asked(installation: Installation) -> None:
-    with scripted_model(lambda _: says("approve")) as model:
+    """The model would approve: it is asked about the same call where a person could be."""
+    with scripted_model(lambda _: says("approve", "the user asked to read it")) as model:
         notes = installation.root / "notes.txt"
-        furnish(installation, model, f"read {notes}")
+        person = furnish(installation, model, None)
         del installation.variables["ESCALATION_DIR"]
+        installation.variables["IRONCURTAIN_SESSION_ID"] = "alone"
+        person.directory = installation.home / ".ironcurtain/sessions/alone"
+        person.directory.mkdir(mode=0o700, parents=True)
+        say(person, f"please read the file {notes}")
         agent = installation.start()
         assert "no approval channel" in texts(agent.result(ask(agent, notes)))[0]
         assert model.requests == []
+        agent.close()
+        say(person, f"please read the file {notes}")
+        installation.variables["ESCALATION_DIR"] = str(person.directory)
+        agent = installation.start()
+        agent.result(ask(agent, notes))
+        assert len(model.requests) == 1
+    assert [outcome.get("autoApproved", False) for outcome in installation.outcomes()] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.requirement("A-11", "A-57", "A-58", "A-59", "A-68")

@@ -252,6 +252,33 @@ def test_a_held_call_is_joined_and_runs_once(asked: tuple[Installation, RawClien
     person.answer({"decision": "denied"})
 
 
+def test_the_denial_of_a_held_call_is_recorded_though_the_call_is_never_made_again(
+    asked: tuple[Installation, RawClient, Person],
+) -> None:
+    installation, other, person = asked
+    other.close()  # it would have the audit log to itself
+    agent = installation.start(ESCALATION_MODE="held", ESCALATION_HOLD_AFTER_SECONDS="0.2")
+    held = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
+    assert text(held).startswith("HELD: ")
+    (question,) = person.until_asked()
+    person.answer({"decision": "denied"})
+    end = time.monotonic() + 20
+    while installation.outcomes()[-1]["toolName"] != "held_call":
+        assert time.monotonic() < end, "the denial was not recorded"
+        time.sleep(0.01)
+    *_, first, denial = installation.outcomes()
+    assert denial["serverName"] == "ironcurtain"
+    assert denial["arguments"] == {
+        "escalationId": question["escalationId"],
+        "serverName": "scripted",
+        "toolName": "ask",
+    }
+    assert denial["escalationId"] == first["escalationId"] == question["escalationId"]
+    assert denial["decidedBy"] == "human"
+    assert denial["escalationResult"] == "denied"
+    assert at(denial, "result", "status") == "denied"
+
+
 def test_the_client_itself_can_be_asked(installation: Installation) -> None:
     installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
     installation.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]

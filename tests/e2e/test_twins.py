@@ -5,8 +5,9 @@ With a real sandbox, a website on this machine, and a person at the mailbox.
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pytest
 
@@ -30,6 +31,8 @@ from tests.e2e.website import Website
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
+Asking: TypeAlias = tuple[Installation, RawClient, Person]
+
 ROLES: Final = {
     "http": {"url": ["fetch-url"]},
     "write": {"path": ["write-path"], "text": ["none"]},
@@ -45,12 +48,29 @@ def local(website: Website, path: str = "") -> str:
 
 
 @pytest.fixture
-def asking(installation: Installation) -> tuple[Installation, RawClient, Person]:
+def asking(installation: Installation) -> Asking:
     """A confined server without a network; a person is asked about http, write and remove."""
     return start(installation)
 
 
-def start(installation: Installation, **entry: Json) -> tuple[Installation, RawClient, Person]:
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    """The same for tests that let nothing be remembered."""
+    installation = Installation(tmp_path_factory.mktemp("twins"))
+    yield start(installation)
+    installation.end()
+
+
+@pytest.fixture(scope="module")
+def contained_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+    """A shell whose commands run contained, or are asked about; nothing is remembered."""
+    installation = Installation(tmp_path_factory.mktemp("contained-twins"))
+    escalations(installation)
+    yield installation, contained(installation, CONFIG), Person(installation)
+    installation.end()
+
+
+def start(installation: Installation, **entry: Json) -> Asking:
     add_hostile(installation, "box", **entry)
     installation.annotations["box"] = ROLES
     installation.rules = [
@@ -68,10 +88,8 @@ def approved(agent: RawClient, person: Person, tool: str, given: Message) -> Mes
     return agent.result(call)
 
 
-def test_an_approved_url_is_fetched_in_a_second_instance(
-    asking: tuple[Installation, RawClient, Person], website: Website
-) -> None:
-    installation, agent, person = asking
+def test_an_approved_url_is_fetched_in_a_second_instance(session: Asking, website: Website) -> None:
+    installation, agent, person = session
     assert "hello" in done(approved(agent, person, "http", {"url": local(website, "yes")}))
     assert "/yes" in website.visits
     assert last(installation)["opened"] == ["host localhost"]
@@ -83,17 +101,17 @@ def test_an_approved_url_is_fetched_in_a_second_instance(
 
 
 def test_a_host_that_was_not_approved_is_closed_to_the_second_instance(
-    asking: tuple[Installation, RawClient, Person], website: Website
+    session: Asking, website: Website
 ) -> None:
-    _, agent, person = asking
+    _, agent, person = session
     url = local(website, "to/http://closed.example/x")
     assert BLOCKED in refused(approved(agent, person, "http", {"url": url}))
 
 
 def test_an_approved_path_is_written_and_nothing_beside_it(
-    asking: tuple[Installation, RawClient, Person],
+    session: Asking,
 ) -> None:
-    installation, agent, person = asking
+    installation, agent, person = session
     place = folder(installation, "outside")
     (place / "beside.txt").write_text("old")
     file = place / "new.txt"
@@ -140,9 +158,9 @@ def test_a_second_instance_cannot_change_what_lies_beside_what_was_approved(
     ],
 )
 def test_nobody_is_asked_about_what_no_approval_opens(
-    asking: tuple[Installation, RawClient, Person], tool: str, given: dict[str, Json], why: str
+    session: Asking, tool: str, given: dict[str, Json], why: str
 ) -> None:
-    installation, agent, person = asking
+    installation, agent, person = session
     home = str(installation.home)
     filled: Message = {name: str(value).replace("HOME", home) for name, value in given.items()}
     assert why in refused(agent.call(tool, filled))
@@ -184,7 +202,7 @@ def test_a_server_that_tells_its_second_instance_another_story_is_not_called(
 
 
 def test_the_second_instance_has_a_temporary_directory_and_processes_of_its_own(
-    asking: tuple[Installation, RawClient, Person], website: Website
+    asking: Asking, website: Website
 ) -> None:
     installation, agent, person = asking
     first = done(agent.call("tmp", {}))
@@ -202,9 +220,9 @@ def test_the_second_instance_has_a_temporary_directory_and_processes_of_its_own(
 
 
 def test_a_process_that_was_left_behind_does_not_get_the_network_of_a_second_instance(
-    asking: tuple[Installation, RawClient, Person], website: Website
+    session: Asking, website: Website
 ) -> None:
-    installation, agent, person = asking
+    installation, agent, person = session
     left, seen = installation.workspace / "left.py", installation.workspace / "seen"
     left.write_text(
         "import os, socket, time, urllib.request\n"
@@ -233,10 +251,9 @@ def test_a_process_that_was_left_behind_does_not_get_the_network_of_a_second_ins
 
 
 def test_a_process_that_was_left_in_a_second_instance_ends_with_the_call_that_was_approved_once(
-    installation: Installation, website: Website
+    contained_session: Asking, website: Website
 ) -> None:
-    escalations(installation)
-    agent, person = contained(installation, CONFIG), Person(installation)
+    installation, agent, person = contained_session
     here, sleeps = installation.workspace, "sleep 1234.5"
     fetch = f"curl -s --noproxy '' {local(website, 'yes')}"
     command = f"{fetch}; (cd {here}; setsid {sleeps} > /dev/null 2>&1 < /dev/null) & echo $!"
@@ -250,9 +267,7 @@ def test_a_process_that_was_left_in_a_second_instance_ends_with_the_call_that_wa
     assert watch.survivors() == set()
 
 
-def test_no_second_instance_outlives_the_session(
-    asking: tuple[Installation, RawClient, Person], website: Website
-) -> None:
+def test_no_second_instance_outlives_the_session(asking: Asking, website: Website) -> None:
     installation, agent, person = asking
     done(approved(agent, person, "http", {"url": local(website)}))
     # The installation fails a test that leaves a process behind.
@@ -262,10 +277,9 @@ def test_no_second_instance_outlives_the_session(
 
 
 def test_a_command_that_tried_to_leave_gets_the_host_that_the_question_showed(
-    installation: Installation, website: Website
+    contained_session: Asking, website: Website
 ) -> None:
-    escalations(installation)
-    agent, person = contained(installation, CONFIG), Person(installation)
+    installation, agent, person = contained_session
     url = local(website, "from-shell")
     code = f"import urllib.request as r; r.urlopen('{url}', timeout=5)"
     command = f'{sys.executable} -c "{code}"'
@@ -305,7 +319,7 @@ def test_a_family_brings_its_host_so_that_one_question_is_enough(
 
 
 def test_a_second_instance_ends_when_grants_are_taken_back(
-    asking: tuple[Installation, RawClient, Person], website: Website
+    asking: Asking, website: Website
 ) -> None:
     installation, agent, person = asking
     call = agent.start_call("http", {"url": local(website)})
@@ -324,10 +338,9 @@ def test_a_second_instance_ends_when_grants_are_taken_back(
 
 
 def test_an_approved_command_writes_the_place_that_it_names_and_no_other(
-    installation: Installation,
+    contained_session: Asking,
 ) -> None:
-    escalations(installation)
-    agent, person = contained(installation, CONFIG), Person(installation)
+    installation, agent, person = contained_session
     place, here = folder(installation, "outside"), installation.workspace
     (place / "beside.txt").write_text("old")
     (here / "x").write_text("new")

@@ -1,6 +1,7 @@
 """Connections that never come to the point are closed; all others stay as they are."""
 
 import asyncio  # noqa: TID251  a transport of it
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -44,7 +45,13 @@ def connected(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), PATIENCE)
 
 
-@pytest.mark.parametrize("begin", [b"", b"G", REQUEST, REQUEST + b"X: " + b"y" * 1000])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        *(b"", b"G", REQUEST, REQUEST + b"X: " + b"y" * 1000),
+        REQUEST + b"Content-Length: 5\r\n\r\nbody",
+    ],
+)
 def test_a_connection_that_says_nothing_whole_is_closed(port: int, begin: bytes) -> None:
     with connected(port) as connection:
         connection.sendall(begin)
@@ -131,3 +138,44 @@ async def test_the_head_of_an_answer_leaves_with_its_body() -> None:
     joined.close()
     await anyio.lowlevel.checkpoint()
     assert wire.packets[2:] == [b"refusal", b"end"]
+
+
+def answer_to(connection: socket.socket, *parts: bytes) -> bytes:
+    said = b""
+    for part in parts:
+        connection.sendall(part)
+        select.select([], [], [], 0.01)  # so that the parts arrive one by one
+    while not said.endswith(b"."):
+        said += connection.recv(1000)
+    return said
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 3", b"Content-Length:0003"])
+def test_a_small_body_may_come_in_parts(
+    length: bytes, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_SLOWEST", PATIENCE)
+    with connected(port) as connection:
+        for _ in range(2):
+            head = REQUEST + length + b"\r\n\r\n"
+            assert answer_to(connection, head[:9], head[9:], b"a", b"b", b".").endswith(b"doneab.")
+
+
+def test_requests_that_come_at_once_are_answered_in_order(port: int) -> None:
+    one = REQUEST + b"Content-Length: 2\r\n\r\n"
+    with connected(port) as connection:
+        said = b""
+        connection.sendall(b"".join(one + b"%d." % number for number in range(5)))
+        while said.count(b"done") < 5 or not said.endswith(b"."):
+            said += connection.recv(1000)
+    assert [
+        int(said[at + 4 : at + 5]) for at in range(len(said)) if said[at:].startswith(b"done")
+    ] == [*range(5)]
+
+
+def test_one_who_waits_to_be_told_to_go_on_is_told(port: int) -> None:
+    head = REQUEST + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+    with connected(port) as connection:
+        connection.sendall(head)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 100 ")
+        assert answer_to(connection, b"a.").endswith(b"donea.")

@@ -2,15 +2,18 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from ironcurtain_proxy.facts.branches import repository_of
 from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.git_process import GitOutput
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.model.grant import CallPattern, Candidate, FamilyPattern, Grant, GrantId
@@ -30,14 +33,18 @@ class Project:
 
     path: Path
     grants: list[Grant] = field(default_factory=list)
+    remotes: GitRemotes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.remotes = GitRemotes(self.environment)
 
     @classmethod
     def made(cls, path: Path) -> "Project":
         project = cls(path.resolve())
-        project.path.mkdir(parents=True)
-        project.git("init", "-q", "-b", "feature-x")
-        project.git("remote", "add", "origin", "https://example.org/me/app.git")
-        project.git("commit", "-q", "--allow-empty", "-m", "one")
+        for name, content in _repository():
+            file = project.path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
         return project
 
     @property
@@ -69,8 +76,7 @@ class Project:
             repository=repository_of(str(self.path)),
         )
         parsed = parse_command(command)
-        remotes = GitRemotes(self.environment)
-        grounds = CommandContext(sought=sought, remotes=lambda _server: remotes)
+        grounds = CommandContext(sought=sought, remotes=lambda _server: self.remotes)
         return EscalatedCall(
             server="shell",
             tool="run",
@@ -103,3 +109,39 @@ class Project:
 
     def covers(self, command: str, cwd: str = "", **more: Json) -> bool:
         return covering(self.grants, self.call(command, cwd, **more)) is not None
+
+
+class RememberedAnswers(GitRemotes):
+    """Asks git each question once: for a project that no test changes."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        super().__init__(environment)
+        self._known: dict[object, list[GitOutput]] = {}
+
+    def _run(
+        self,
+        directory: str,
+        commands: tuple[tuple[str, ...], ...],
+        settings: tuple[tuple[str, str], ...] = (),
+        *,
+        no_repository: bool = False,
+    ) -> list[GitOutput]:
+        asked = directory, commands, settings, no_repository
+        if asked not in self._known:
+            self._known[asked] = super()._run(
+                directory, commands, settings, no_repository=no_repository
+            )
+        return self._known[asked]
+
+
+@cache
+def _repository() -> Sequence[tuple[Path, bytes]]:
+    """The files of a repository with a remote and one commit, made by git once for all projects."""
+    with TemporaryDirectory() as directory:
+        project = Project(Path(directory, "app"))
+        project.path.mkdir()
+        project.git("init", "-q", "-b", "feature-x", "--template=")
+        project.git("remote", "add", "origin", "https://example.org/me/app.git")
+        project.git("commit", "-q", "--allow-empty", "-m", "one")
+        files = [file for file in project.path.rglob("*") if file.is_file()]
+        return [(file.relative_to(project.path), file.read_bytes()) for file in files]

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from ironcurtain_proxy.grants.families import covering
-from tests.grants.family_projects import Project
+from tests.grants.family_projects import Project, RememberedAnswers
 
 APPROVED: Final = (
     "gh pr view 1",
@@ -128,6 +128,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     made.write("a.go", "package a\n")
     made.git("config", "branch.feature-x.remote", "origin")
     made.git("config", "branch.feature-x.merge", "refs/heads/main")
+    made.remotes = RememberedAnswers(made.environment)
     for command in APPROVED:
         made.approve(command)
     return made

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import anyio
 import pytest
@@ -263,3 +264,46 @@ async def test_a_question_of_another_policy_is_withdrawn_and_its_calls_are_told(
         assert desk.open() == ()
         assert person.withdrawn == [question(1).id]
         assert desk.supersede("new") == 0
+
+
+@pytest.mark.parametrize("kind", ["denied", "expired"])
+async def test_the_refusal_of_a_held_call_that_nobody_waits_for_is_told_once(
+    kind: Literal["denied", "expired"],
+) -> None:
+    person = Person()
+    told: list[tuple[Escalation, Declined]] = []
+
+    async def tell(escalation: Escalation, ruling: Declined) -> None:
+        told.append((escalation, ruling))
+
+    refusal = Declined(kind=kind)
+    async with at_work(person, hold_after=0.01) as (desk, clock):
+        desk.on_refused_later = tell
+        clock.tick = 0.02
+        assert await desk.settle(question(1)) == Held(question(1).id)
+        person.answer(question(1), refusal)
+        while not told:
+            await anyio.lowlevel.checkpoint()
+        assert await desk.settle(question(2)) == replace(refusal, question=question(1).id)
+    assert told == [(question(1), refusal)]
+
+
+async def test_the_refusal_of_a_call_that_waits_or_of_a_withdrawn_question_is_not_told() -> None:
+    person = Person()
+    told: list[Escalation] = []
+
+    async def tell(escalation: Escalation, _ruling: Declined) -> None:
+        told.append(escalation)
+
+    async with at_work(person) as (desk, _):
+        desk.on_refused_later = tell
+        person.answer(question(1), Declined())
+        assert await desk.settle(question(1)) == Declined()
+    async with at_work(person, hold_after=0.01) as (desk, clock):
+        desk.on_refused_later = tell
+        clock.tick = 0.02
+        assert await desk.settle(question(2)) == Held(question(2).id)
+        assert desk.supersede("new") == 1
+        await person.until_withdrawn(1)
+        await anyio.wait_all_tasks_blocked()
+    assert told == []

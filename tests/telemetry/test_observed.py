@@ -72,13 +72,15 @@ class Observed:
         return {name: getattr(one, "sum", getattr(one, "value", 0)) for name, one in points.items()}
 
 
-def a_record(result: ResultSummary | None, *context: tuple[str, Json]) -> AuditRecord:
+def a_record(
+    result: ResultSummary | None, *context: tuple[str, Json], tool: str = "git_push"
+) -> AuditRecord:
     return AuditRecord(
         timestamp=BEGIN,
         request_id=RequestId("r1"),
         session="s",
         server="git",
-        tool="git_push",
+        tool=tool,
         arguments={"token": "secret-argument"},
         effect="allow",
         rule="allow-push",
@@ -115,6 +117,29 @@ async def test_a_call_is_one_span_with_its_decision_its_wait_and_the_server_s_ti
         "ironcurtain.call.wait_time": 2.5,
     }
     assert len(observed.records.written) == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "name", "attributes"),
+    [
+        ("git_push", "tools/call git_push", {"gen_ai.tool.name": "git_push"}),
+        ("prompts/get fetch", "prompts/get fetch", {"gen_ai.prompt.name": "fetch"}),
+        ("resources/read", "resources/read", {}),
+        ("completion/complete fetch", "completion/complete", {}),
+        ("x" * 500, f"tools/call {'x' * 128}", {"gen_ai.tool.name": "x" * 128}),
+    ],
+)
+async def test_a_span_names_a_tool_a_prompt_or_neither(
+    action: str, name: str, attributes: dict[str, str]
+) -> None:
+    observed = Observed()
+    await observed.recorder.record(a_record(ResultSummary(status="success"), tool=action))
+    (span,) = observed.spans.get_finished_spans()
+    assert span.attributes is not None
+    assert span.name == name
+    assert span.attributes["mcp.method.name"] == name.partition(" ")[0]
+    named = {key: one for key, one in span.attributes.items() if key.startswith("gen_ai.")}
+    assert named == attributes
 
 
 async def test_no_argument_and_no_reason_leaves() -> None:

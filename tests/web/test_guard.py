@@ -7,10 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.web.app import PageSources, ReviewPage
 from ironcurtain_proxy.web.guard import MAX_BODY, Access, PageGuard
-from ironcurtain_proxy.web.record import UserLogs
 
 pytestmark = pytest.mark.anyio
 ORIGIN = "http://127.0.0.1:8790"
@@ -22,7 +22,7 @@ async def a_page(path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Access]]:
     access, mailboxes = Access(), Mailboxes([path], None)
     page = ReviewPage(
         mailboxes,
-        UserLogs(tuple, str),
+        CallHistory(tuple, str),
         access,
         None,
         PageSources(opened=lambda: None, complain=lambda _: None),

@@ -19,6 +19,7 @@ from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from tests.audit.specimens import record
 from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until
 from tests.questions import ETC, SRV
+from tests.sessions.session_fixture import a_session
 from tests.web.page_process import a_command, a_tab
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
@@ -262,3 +263,28 @@ async def test_an_answer_as_a_reviewer_carries_a_proof(tmp_path: Path) -> None:
         ruling = box.rulings[asked.id]
         assert isinstance(ruling, Approved)
         assert ruling.by == "reviewer:ops"
+
+
+async def test_a_key_shows_the_command_for_a_rule_and_nothing_is_written(
+    browser: Browser, tmp_path: Path
+) -> None:
+    (tmp_path / "notes").mkdir()
+    path = str(tmp_path / "notes/a.txt")
+    asked = replace(escalation(seconds=PATIENCE, arguments={"path": path}), server="filesystem")
+    async with a_page(browser, tmp_path) as (box, page), box.asked(asked, PATIENCE):
+        a_session(tmp_path, box.path)
+        await expect(page.locator("#headline")).to_contain_text("filesystem/read_file")
+        await page.keyboard.press("p")
+        await expect(page.locator("#lines")).to_contain_text(
+            f"ironcurtain-proxy policy allow filesystem/read_file --path {tmp_path}/notes"
+        )
+        await page.keyboard.press("a")
+        assert asked.id not in box.rulings
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("e")
+        await expect(page.locator("#lines")).to_contain_text("escalate by escalate-read")
+        await page.keyboard.press("a")
+        assert asked.id not in box.rulings
+        await page.keyboard.press("Escape")
+        await press(page, "d", asked, box)
+    assert not (tmp_path / ".ironcurtain/policy.yaml").exists()

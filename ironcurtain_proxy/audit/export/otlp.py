@@ -13,6 +13,7 @@ import orjson
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import LogEntry, arrived_at
 from ironcurtain_proxy.audit.selection import REFUSALS
+from ironcurtain_proxy.model.conventions import method_and_target
 from ironcurtain_proxy.version import VERSION
 
 _BATCH: Final = 500
@@ -58,9 +59,10 @@ def _record(call: RecordedCall) -> dict[str, object]:
 
 def _told(fields: Mapping[str, object], entry: LogEntry) -> dict[str, object]:
     server, _, tool = entry.tool.partition("/")
+    method, target = method_and_target(tool)
     return {
-        "mcp.method.name": "tools/call",
-        "gen_ai.tool.name": tool,
+        "mcp.method.name": method,
+        **target,
         "mcp.server.name": server,
         "session.id": entry.session,
         "client.name": entry.client,

@@ -87,10 +87,10 @@ MATRIX: Final[tuple[Row, ...]] = (
     Row("test_execution", "Test execution", _ALL, "LOW", "Auto-approve"),
     Row("deploy_prod", "Deploy to prod", _SENIOR, "CRITICAL", "Escalate + Alert"),
 )
-"""The document's table."""
+"""The fifteen rows of the table."""
 
 GIT_PUSH_MAIN: Final = Row("git_push_main", "Git push to main", _SENIOR, "HIGH", "Escalate")
-"""Stands in the document's decision tree, not in its table; it is as a commit to main."""
+"""A row beside the table: a push to main is judged as a commit to main is."""
 
 ROWS: Final[Mapping[RowKey, Row]] = MappingProxyType(
     {row.key: row for row in (*MATRIX, GIT_PUSH_MAIN)}

@@ -35,8 +35,8 @@ class SessionPlaces:
     def is_public(self, path: RealPath) -> bool:
         """Whether anyone in the project may read it: in the workspace, a home or /tmp.
 
-        What looks like a secret is not public anywhere; outside the workspace neither is what is
-        hidden, such as a program's settings in a home.
+        A name that looks like a secret is never public. Outside the workspace, a hidden file is not
+        public either, such as a program's settings in a home.
         """
         if any(_SECRET.fullmatch(part) for part in path.parts):
             return False

@@ -1,7 +1,7 @@
 """The operator's settings of the engine: section `auto_confirm`.
 
-Keys and defaults are the document's, except that the engine is off by default. `config` checks each
-value; what values must be together is checked here.
+`docs/auto-confirm.md` describes the keys. `config` checks each value; this module checks how the
+values fit together.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,5 @@
 """The abandoned reviewers of a running session, in a file for `status`."""
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import orjson
 
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.processes import is_alive, this_process
+from ironcurtain_proxy.private_files import read_beginning, write_whole
 
 FILE_NAME: Final = "given-up-reviewers.json"
 _MOST_BYTES: Final = 1 << 16
@@ -37,11 +37,7 @@ def note_given_up(directory: Path, reviewers: list[str]) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = this_process()
     content = {"pid": owner.pid, "startTime": owner.start_time, "reviewers": reviewers}
-    new = directory / f".{FILE_NAME}.{owner.pid}"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(orjson.dumps(content))
-    new.replace(directory / FILE_NAME)
+    write_whole(directory / FILE_NAME, orjson.dumps(content))
 
 
 def given_up(sessions: Path) -> Iterator[AbandonedReviewer]:
@@ -52,7 +48,7 @@ def given_up(sessions: Path) -> Iterator[AbandonedReviewer]:
     """
     for file in sorted(sessions.glob(f"*/{FILE_NAME}")):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            found = orjson.loads(file.read_bytes()[:_MOST_BYTES])
+            found = orjson.loads(read_beginning(file, _MOST_BYTES))
             if is_alive(Owner(int(found["pid"]), str(found["startTime"]))):
                 for name in found["reviewers"]:
                     yield AbandonedReviewer(file.parent.name, str(name))

@@ -51,17 +51,22 @@ class LineDialect:
 
     def question(self, escalation: Escalation, decision: EngineDecision, view: View) -> bytes:
         """A `review` line."""
-        return review_line(escalation, decision, view)
+        fields = {"type": "review", **review_fields(escalation, decision, view)}
+        return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
 
     def release(self, identifier: str) -> bytes:
         """A `cancel` line."""
-        return cancel_line(identifier)
+        cancelled = {"type": "cancel", "id": identifier}
+        return orjson.dumps(cancelled, option=orjson.OPT_APPEND_NEWLINE)
 
     def hear(self, line: bytes | Oversize) -> ParsedOutput:
         """Read an answer; any other line leaves the question open."""
         if isinstance(line, Oversize):
             return ParsedOutput(answer=NoAnswer(TOO_LONG))
-        return ParsedOutput(answer=read_line(line, self._token))
+        fields = read_object(line)
+        if fields is None:
+            return ParsedOutput(answer=NoAnswer(NOT_AN_OBJECT))
+        return ParsedOutput(answer=read_answer(fields, self._token))
 
 
 def review_fields(
@@ -96,34 +101,12 @@ def review_fields(
     }
 
 
-def review_line(escalation: Escalation, decision: EngineDecision, view: View) -> bytes:
-    """A question as a line. The deadline in it is the escalation's."""
-    fields = {"type": "review", **review_fields(escalation, decision, view)}
-    return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def cancel_line(identifier: str) -> bytes:
-    """The line that cancels a question."""
-    return orjson.dumps({"type": "cancel", "id": identifier}, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def read_line(line: bytes, token: str) -> ProcessAnswer | NoAnswer:
-    """Read one line of the process.
-
-    Args:
-        line: without its newline.
-        token: the token of the process; a line without it, and without a proof by it, is no answer.
-    """
-    fields = read_object(line)
-    return NoAnswer(NOT_AN_OBJECT) if fields is None else read_answer(fields, token)
-
-
 def read_answer(fields: Mapping[str, object], token: str) -> ProcessAnswer | NoAnswer:
     """Read an answer of any dialect.
 
     Args:
         fields: an object without duplicate keys.
-        token: as for `read_line`.
+        token: the token of the process; a line without it, and without a proof by it, is no answer.
     """
     if "proof" in fields:
         if not compare_digest(_text(fields, "proof").encode(), _proof(fields, token).encode()):

@@ -226,7 +226,7 @@ def pass_on(
     reason: str,
     now: datetime,
 ) -> bool:
-    """Note that one reviewer was replaced by another. False if the interaction is not held."""
+    """Note that one reviewer was replaced by another. False: nobody is being asked about it."""
     passed = connection.execute(
         sa.update(INTERACTIONS)
         .where(INTERACTIONS.c.id == interaction_id)

@@ -1,4 +1,4 @@
-"""The document's success metrics, computed from the store, and written for Prometheus.
+"""The engine's success metrics, computed from the store, and written for Prometheus.
 
 INVARIANT: an approval is counted from a decision `approved` in the trail, and from nothing else.
 """
@@ -51,7 +51,7 @@ class Distribution:
     p50: float | None = None
     p99: float | None = None
     within_target: int = 0
-    """The number below the document's target."""
+    """The number below the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,18 @@
-"""The removal of interactions beyond the operator's retention, with their trails.
+"""The end of abandoned questions, and the removal of interactions beyond the operator's retention.
 
-Statements on a connection; the caller holds the transaction. Each deletes at most a batch, to keep
-transactions short. Patterns, safe paths and rows of other programs are never removed.
+Statements on a connection; the caller holds the transaction. Each ends or deletes at most a batch,
+to keep transactions short. Patterns, safe paths and rows of other programs are never removed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
+from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS, settle
+from ironcurtain_proxy.auto_confirm.store.rows import Ending
 from ironcurtain_proxy.auto_confirm.store.tables import (
     DECISIONS,
     HISTORY,
@@ -32,6 +33,27 @@ THEIRS: Final = (DECISIONS, REVIEWER_DECISIONS, TASKS, HISTORY)
 """Every table whose rows belong to an interaction."""
 
 _NAME: Final = "retention"
+_WAITS: Final = OURS & INTERACTIONS.c.status.in_(OPEN)
+_ABANDONED: Final = Ending(
+    status="rejected", decided_by="engine:abandoned", reason="the proxy that asked has ended"
+)
+"""The end of a question whose asking process was killed before it could end it. It is no decision:
+it does not count for the session or for learning."""
+
+
+def owners(connection: Connection) -> frozenset[str]:
+    """The owners of the open questions."""
+    found = sa.select(INTERACTIONS.c.owner).where(_WAITS).distinct()
+    return frozenset(one for one in connection.execute(found).scalars() if one)
+
+
+def end_abandoned(connection: Connection, gone: Collection[str], now: datetime) -> int:
+    """End the open questions of these owners, at most a batch. Returns the number."""
+    found = sa.select(INTERACTIONS.c.id).where(_WAITS & INTERACTIONS.c.owner.in_(gone))
+    waiting = list(connection.execute(found.order_by(INTERACTIONS.c.id).limit(BATCH)).scalars())
+    for identifier in waiting:
+        settle(connection, identifier, _ABANDONED, now)
+    return len(waiting)
 
 
 def claim(connection: Connection, now: datetime) -> bool:

@@ -19,7 +19,6 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
 )
 from ironcurtain_proxy.auto_confirm.engine.places import SafePath
 from ironcurtain_proxy.auto_confirm.store import (
-    abandoned,
     health,
     interactions,
     patterns,
@@ -275,9 +274,9 @@ class Store:
         Returns:
             How many; `retention.BATCH`: there may be more.
         """
-        gone = {one for one in self.read(abandoned.owners) if is_gone(one)}
+        gone = {one for one in self.read(retention.owners) if is_gone(one)}
         now = self._clock.now()
-        return self._database.write(lambda c: abandoned.end(c, gone, now)) if gone else 0
+        return self._database.write(lambda c: retention.end_abandoned(c, gone, now)) if gone else 0
 
     def begin_purge(self, keep: timedelta) -> int:
         """Delete a first batch of old interactions, unless somebody began within the last day.

@@ -1,7 +1,7 @@
 """The current tables; `schema` makes and completes them.
 
-On SQLite, types and defaults are those of the document's SQL. Further columns are ours, and all of
-them are optional.
+On SQLite, types and defaults are those that other programs of the store expect. The further columns
+of this project are optional.
 """
 
 import re

@@ -8,13 +8,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ironcurtain_proxy.audit.display import LogEntry
+from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.audit.rows import CallTable
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
-from ironcurtain_proxy.cli.review_screen.screen_sources import CallHistory
+from ironcurtain_proxy.cli.review_screen.key_names import KeyLine
 from ironcurtain_proxy.cli.review_screen.text_screen import OneLine, TextScreen, plain_lines
 
 _KINDS: Final = (
@@ -55,7 +56,7 @@ class HistoryScreen(ModalScreen[str]):
         yield OneLine("past-words", "words of a call; enter keeps, escape clears")
         yield Static(id="past-columns")
         yield OptionList(id="past", markup=False)
-        yield Footer()
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Begin to read."""

@@ -1,8 +1,12 @@
-"""The keys of the live screen, and their names."""
+"""The keys of the live screen, their names, and the line that shows them."""
 
 from typing import Final
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Resize
+from textual.widgets import Footer
+from textual.widgets._footer import FooterKey
 
 KEYS: Final[list[BindingType]] = [
     Binding("a", "answer('approve')", "approve"),
@@ -39,3 +43,23 @@ KEY_WORDS: Final = (
     ("space", "scroll down; page up scrolls back"),
     ("q", "quit"),
 )
+
+_PADDING: Final = 3
+"""Columns around the key and its name."""
+
+
+class KeyLine(Footer):
+    """The keys that fit on one line, each with its whole name; `?` lists all."""
+
+    def compose(self) -> ComposeResult:
+        """The keys, from the first, as long as they fit."""
+        left = self.app.size.width
+        for shown in super().compose():
+            if isinstance(shown, FooterKey):
+                left -= len(shown.key_display) + len(shown.description) + _PADDING
+            if left >= 0:
+                yield shown
+
+    def on_resize(self, _event: Resize) -> None:
+        """Choose again what fits."""
+        _ = self.refresh(recompose=True)

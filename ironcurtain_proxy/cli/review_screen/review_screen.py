@@ -14,7 +14,7 @@ from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.events import Resize
 from textual.screen import ModalScreen, Screen
-from textual.widgets import DataTable, Footer, Input, RichLog, Static
+from textual.widgets import DataTable, Input, RichLog, Static
 
 from ironcurtain_proxy.cli.review_screen.call_screens import (
     CallScreen,
@@ -23,10 +23,9 @@ from ironcurtain_proxy.cli.review_screen.call_screens import (
     rule_screen,
 )
 from ironcurtain_proxy.cli.review_screen.history_screen import HistoryScreen
-from ironcurtain_proxy.cli.review_screen.key_names import KEYS
+from ironcurtain_proxy.cli.review_screen.key_names import KEYS, KeyLine
 from ironcurtain_proxy.cli.review_screen.review_detail import detail_of
 from ironcurtain_proxy.cli.review_screen.screen_sources import ScreenSources
-from ironcurtain_proxy.cli.review_screen.sending import sent
 from ironcurtain_proxy.cli.review_screen.text_screen import OneLine
 from ironcurtain_proxy.cli.review_screen.waiting_list import LOW, Search, WaitingList, title_of
 from ironcurtain_proxy.errors import ConfigurationError
@@ -36,6 +35,7 @@ from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import summary, time_left, visible
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
+from ironcurtain_proxy.mailbox.sending import sent
 from ironcurtain_proxy.sessions.asker import asker_of
 
 GUARD_SECONDS: Final = 0.3
@@ -99,7 +99,7 @@ class ReviewScreen(App[None]):
         yield OneLine("words", "words of a call; enter keeps, escape shows all")
         yield OneLine("note", "a note to the agent; enter denies, escape goes back")
         yield Static(id="status")
-        yield Footer()
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Start to read the mailboxes."""
@@ -387,10 +387,10 @@ class ReviewScreen(App[None]):
 
     @work
     async def _send(self, one: PendingRequest, verdict: ReviewerAnswer) -> None:
-        said, still_open = await sent(self._mailboxes, one, verdict)
-        if still_open:
+        done = await sent(self._mailboxes, one, verdict)
+        if done.waits:
             self._answered.discard(one.id)
-        self._say(said)
+        self._say(done.told)
 
     def _say(self, words: str) -> None:
         for status in self._base.query("#status").results(Static):

@@ -1,17 +1,11 @@
 """Sources of the screen besides the questions: rules, explanations, past calls."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ironcurtain_proxy.audit.display import LogEntry
-from ironcurtain_proxy.audit.family import Member
-from ironcurtain_proxy.audit.finding import find_calls, lines_of
-from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.audit.tailing import last_calls
+from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.mailbox.requests import PendingRequest
-
-_MOST_CALLS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +25,6 @@ RuleOffer: TypeAlias = Callable[[PendingRequest], OfferedRule | None]
 """The rule for a call; None: there is none to offer. Blocks, and may raise `ConfigurationError`."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallHistory:
-    """The calls that were recorded."""
-
-    members: Callable[[], tuple[Member, ...]]
-    """Gives the logs that exist now."""
-    when: Callable[[str], str]
-    """Turns a record's time into local time."""
-
-    def calls(self, chosen: Selection) -> list[LogEntry]:
-        """The last chosen calls, newest first.
-
-        Raises:
-            OSError: a log cannot be read.
-        """
-        return last_calls(self.members(), _MOST_CALLS, chosen)[::-1]
-
-    def call(self, number: str) -> list[str]:
-        """The record of a call in lines; empty: there is no such call.
-
-        Raises:
-            OSError: a log cannot be read.
-        """
-        calls = find_calls(self.members(), number)
-        return lines_of(calls[0]) if len(calls) == 1 else []
-
-
 def _no_rule(_one: PendingRequest) -> OfferedRule | None:
     return None
 
@@ -73,4 +40,4 @@ class ScreenSources:
     rule: RuleOffer = _no_rule
     explain: Callable[[PendingRequest], list[str]] = _no_explanation
     """Explains in lines why a call is asked about. Blocks, and may raise `ConfigurationError`."""
-    history: CallHistory = CallHistory(tuple, str)
+    history: CallHistory = field(default_factory=lambda: CallHistory(tuple, str))

@@ -9,8 +9,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.events import Resize
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
+from ironcurtain_proxy.cli.review_screen.key_names import KeyLine
 from ironcurtain_proxy.mailbox.display import fold, visible
 
 _MARK: Final = "  : "
@@ -44,7 +45,7 @@ class TextScreen(ModalScreen[str]):
         yield Static(Text(self._heading), id="text-title")
         with VerticalScroll(id="text", can_focus=False):
             yield Static(id="lines")
-        yield Footer()
+        yield KeyLine()
 
     def on_resize(self, _event: Resize) -> None:
         """Fold the lines again to the width of the screen."""

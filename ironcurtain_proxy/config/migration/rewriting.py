@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.private_files import sync_directory
+from ironcurtain_proxy.private_files import make_private_directory, sync_directory
 
 _MAX_BACKUPS: Final = 100
 """The largest number of copies in one second."""
@@ -52,6 +52,25 @@ def exchange(file: Path, before: bytes, after: bytes) -> None:
         new.unlink(missing_ok=True)
     # The file is replaced already, so a file system without fsync of directories is no failure.
     sync_directory(real.parent)
+
+
+def create(file: Path, content: bytes) -> None:
+    """Write a new file completely, for this user only; a file created meanwhile is kept.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    make_private_directory(file.parent)
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        # A link instead of a rename, which would replace a file that another process created.
+        os.link(name, file)
+    finally:
+        Path(name).unlink()
 
 
 def _refuse_if_changed(real: Path, before: bytes) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import orjson
 from msgspec import Struct
@@ -17,6 +17,10 @@ from ironcurtain_proxy.model.json import Json
 
 _SHIPPED: Final = Path(__file__).parent / "shipped"
 _INDEX: Final = _SHIPPED.parent / "index.json"
+_ELSEWHERE: Final = _SHIPPED.parent / "elsewhere.json"
+
+PackageSource: TypeAlias = Literal["images", "repositories"]
+"""A place besides its index that a package is commonly fetched from."""
 
 
 class Pack(Struct, frozen=True, kw_only=True):
@@ -42,6 +46,15 @@ class Pack(Struct, frozen=True, kw_only=True):
 def _index() -> Mapping[str, str]:
     found = orjson.loads(_INDEX.read_bytes())
     return {str(package): str(name) for package, name in found.items()}
+
+
+def packages_elsewhere(kind: PackageSource) -> Mapping[str, str]:
+    """The packages by image or by repository, as their own documents name them.
+
+    No image is of a server that is given paths: in a container a path means another file than here.
+    """
+    found: dict[PackageSource, dict[str, str]] = orjson.loads(_ELSEWHERE.read_bytes())
+    return found[kind]
 
 
 def pack_of(package: str) -> str | None:

@@ -149,7 +149,8 @@ class _Linter:
             covering.add(index)
         if covering:
             names = ", ".join([shown(rules[index].name) for index in sorted(covering)])
-            self._warn(place, f"{_named(rule)} is never reached: {names} before it says it all")
+            what = f"{_named(rule)} is never reached: its calls are decided before, by {names}"
+            self._warn(place, what)
 
     def _settled_by(self, subject: RuleSubject, rule: Rule) -> int | None:
         for said in self.said.get(subject, ()):

@@ -157,10 +157,12 @@ class PolicyReader:
             return NOWHERE
         return real(path)
 
-    def entries(self, spot: Spot, defined: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    def entries(
+        self, spots: Iterable[Spot], defined: frozenset[str] = frozenset()
+    ) -> tuple[str, ...]:
         """Hosts or names, with every `@name` replaced by the entries of its list."""
         found: list[str] = []
-        for item in spot.items():
+        for item in spots:
             entry = item.name()
             is_list = entry.startswith("@")
             found.extend(self._dynamic(item, entry, defined) if is_list else (entry,))
@@ -275,7 +277,7 @@ class _RulesReader(Struct, frozen=True):
         )
 
     def _entries(self, spot: Spot) -> tuple[str, ...]:
-        return self.reader.entries(spot, self.defined)
+        return self.reader.entries(spot.items(), self.defined)
 
 
 def names(spot: Spot) -> NameCondition:
@@ -283,14 +285,14 @@ def names(spot: Spot) -> NameCondition:
     members = spot.object(("roles", "matching", "unless"))
     return NameCondition(
         roles=roles(members.required("roles")),
-        matching=name_patterns(members.required("matching")),
-        unless=members.read("unless", name_patterns, frozenset()),
+        matching=name_patterns(members.required("matching").items()),
+        unless=name_patterns(members.read("unless", Spot.items, [])),
     )
 
 
-def name_patterns(spot: Spot) -> frozenset[str]:
-    """A list of the last names of paths."""
-    return frozenset(spot.each(_pattern))
+def name_patterns(spots: Iterable[Spot]) -> frozenset[str]:
+    """The last names of paths."""
+    return frozenset([_pattern(spot) for spot in spots])
 
 
 _CHOICE: Final = re.compile(r"\{[^{}]*,[^{}]*\}")

@@ -30,7 +30,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
     role,
 )
 from ironcurtain_proxy.config.reading.document import Members, RulePlace, Spot
-from ironcurtain_proxy.config.reading.problems import MarkedReport, PathPart
+from ironcurtain_proxy.config.reading.problems import MarkedReport
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
@@ -157,7 +157,7 @@ class _FileReader(Struct):
                 tool = _word(item)
                 rule = self._rule(effect, server, tool, Members(item, {}))
                 if tool == EVERY and len(listed) > 1 and effect == "allow":
-                    item.warning("allows every tool: the other names of this list say no more")
+                    item.warning("allows every tool: the other names of this list have no effect")
                 yield self._checked(rule, item), item
 
     def _entry(self, effect: Effect, server: str, item: Spot) -> Iterator[tuple[Rule, Spot]]:
@@ -205,7 +205,7 @@ class _FileReader(Struct):
             condition = NameCondition(roles=paths, matching=_patterns(names), unless=unless)
             rule = replace(rule, names=condition)
         if hosts is not None:
-            allowed = reader.hosts(_as_list(hosts))
+            allowed = reader.hosts(_texts(hosts))
             rule = replace(rule, domains=DomainCondition(roles=urls, allowed=allowed))
         return rule
 
@@ -251,8 +251,13 @@ def _words(spot: Spot) -> list[str]:
     return [_word(item) for item in _each(spot)]
 
 
+def _texts(spot: Spot) -> list[Spot]:
+    """The texts of a list, or a text alone."""
+    return [_text(item) for item in _each(spot)]
+
+
 def _patterns(spot: Spot) -> frozenset[str]:
-    return name_patterns(_as_list(spot))
+    return name_patterns(_texts(spot))
 
 
 def _excepted(spot: Spot, roles: frozenset[ArgumentRole]) -> NameCondition:
@@ -266,31 +271,6 @@ def _excepted(spot: Spot, roles: frozenset[ArgumentRole]) -> NameCondition:
         matching=own | (known.matching if has_secrets else frozenset()),
         unless=known.unless - own if has_secrets else frozenset(),
     )
-
-
-def _as_list(spot: Spot) -> Spot:
-    """The value as a list of texts."""
-    items = [(item.place, _word(item)) for item in _each(spot)]
-    return _Texts(spot, items)
-
-
-class _Texts(Spot):
-    """A list of texts that may have been written as one text."""
-
-    __slots__ = ("_items", "_of")
-
-    def __init__(self, of: Spot, items: list[tuple[tuple[PathPart, ...], str]]) -> None:
-        super().__init__([text for _, text in items], of.source, None, of.place)
-        self._of = of
-        self._items = items
-
-    def items(self) -> list[Spot]:
-        """The items with their places."""
-        inner = self._of.inner
-        return [
-            inner(place[-1], text) if place != self._of.place else self._of
-            for place, text in self._items
-        ]
 
 
 def _sql(spot: Spot) -> SqlEffect:

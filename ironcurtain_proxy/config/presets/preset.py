@@ -1,15 +1,13 @@
 """The presets that come with the package."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
 
 import orjson
+from msgspec import Struct, convert, field
 
 from ironcurtain_proxy.config.annotating.read_tool import ToolKind
-from ironcurtain_proxy.model.json import Json
 
 PresetName: TypeAlias = Literal["coding", "supervised", "read-only"]
 
@@ -17,27 +15,25 @@ PRESETS: Final[tuple[PresetName, ...]] = ("coding", "supervised", "read-only")
 _SHIPPED: Final = Path(__file__).parent / "shipped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PresetRule:
+class PresetRule(Struct, frozen=True, kw_only=True, rename="camel"):
     """A rule with the kinds of tools that it applies to."""
 
     about: ToolKind
     """The kind of tools. The rule is left out where no server has such a tool."""
     name: str
-    condition: Mapping[str, Json]
+    condition: dict[str, Any] = field(name="if")
     then: str
     reason: str
-    contained_reads: bool
+    contained_reads: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
+class Preset(Struct, frozen=True, kw_only=True, rename="camel"):
     """The content of a preset, independent of the servers."""
 
     name: PresetName
     title: str
     """One sentence for people."""
-    config: Mapping[str, Json]
+    config: dict[str, Any]
     """Sections of `config.json`."""
     always_asked: frozenset[str]
     """The kinds of tools that are asked about for each possible change."""
@@ -48,22 +44,4 @@ class Preset:
 def preset(name: PresetName) -> Preset:
     """One of the presets."""
     data = orjson.loads((_SHIPPED / f"{name}.json").read_bytes())
-    return Preset(
-        name=name,
-        title=data["title"],
-        config=data["config"],
-        always_asked=frozenset(data["alwaysAsked"]),
-        rules=tuple(
-            [
-                PresetRule(
-                    about=rule["about"],
-                    name=rule["name"],
-                    condition=rule["if"],
-                    then=rule["then"],
-                    reason=rule["reason"],
-                    contained_reads=rule.get("containedReads", False),
-                )
-                for rule in data["rules"]
-            ]
-        ),
-    )
+    return convert({"name": name, **data}, Preset)

@@ -5,10 +5,7 @@ renamed and kept beside the new one. The configuration is written last: without 
 set-up has no effect.
 """
 
-import os
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import orjson
 
-from ironcurtain_proxy.config.migration.rewriting import rewrite
+from ironcurtain_proxy.config.migration.rewriting import create, rewrite
 from ironcurtain_proxy.model.json import Json
 
 FileState: TypeAlias = Literal["new", "same", "elsewhere", "other"]
@@ -72,26 +69,8 @@ def write(files: Sequence[PlannedFile], now: datetime) -> list[tuple[PlannedFile
     written: list[tuple[PlannedFile, Path | None]] = []
     for file in files:
         if file.before is None:
-            _create(file.path, file.content)
+            create(file.path, file.content)
             written.append((file, None))
         elif file.before != file.content:
             written.append((file, rewrite(file.path, file.before, file.content, now)))
     return written
-
-
-def _create(path: Path, content: bytes) -> None:
-    """Write a new file completely, for this user only; a file created meanwhile is kept."""
-    for place in (*reversed(path.parent.parents), path.parent):
-        with suppress(FileExistsError):
-            if not place.exists():
-                place.mkdir(mode=0o700)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        # A link instead of a rename, which would replace a file that another process created.
-        os.link(name, path)
-    finally:
-        Path(name).unlink()

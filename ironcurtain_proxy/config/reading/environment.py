@@ -25,75 +25,67 @@ SECRET_VARIABLES: Final = (SERVERS_VARIABLE, "SERVER_CREDENTIALS", API_KEY_VARIA
 """Variables that are removed from the environment once read, so that code in this process, or a
 process that inherits the environment by mistake, does not find them."""
 
-_Parser: TypeAlias = Callable[[str, str, Report], Json]
+_Parser: TypeAlias = Callable[[str], Json]
 
 _TRUE: Final = frozenset({"true", "1", "on", "yes"})
 _FALSE: Final = frozenset({"false", "0", "off", "no"})
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 
 
-def _text(text: str, _variable: str, _report: Report) -> Json:
-    return text
-
-
-def _number(text: str, _variable: str, _report: Report) -> Json:
+def _number(text: str) -> Json:
     stripped = text.strip()
     if _NUMBER.fullmatch(stripped) is None:
         return text  # the reader says that it is text
     return float(stripped) if "." in stripped else int(stripped)
 
 
-def _switch(text: str, _variable: str, _report: Report) -> Json:
+def _switch(text: str) -> Json:
     word = text.strip().lower()
     return word in _TRUE if word in _TRUE | _FALSE else text
 
 
-def _exactly_true(text: str, _variable: str, _report: Report) -> Json:
+def _exactly_true(text: str) -> Json:
     """Whether the text is exactly `true`."""
     return text == "true"
 
 
-def _json(text: str, variable: str, report: Report) -> Json:
-    return parse(text.encode("utf-8", "surrogateescape"), variable, report)
-
-
-def _names(text: str, _variable: str, _report: Report) -> Json:
+def _names(text: str) -> Json:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-_VARIABLES: Final[Mapping[str, tuple[str, _Parser]]] = MappingProxyType(
+_VARIABLES: Final[Mapping[str, tuple[str, _Parser | None]]] = MappingProxyType(
     {
-        SERVERS_VARIABLE: ("mcpServers", _json),
-        "GENERATED_DIR": ("generatedDir", _text),
-        "TOOL_ANNOTATIONS_DIR": ("toolAnnotationsDir", _text),
-        "PROTECTED_PATHS": ("protectedPaths", _json),
-        "ALLOWED_DIRECTORY": ("allowedDirectory", _text),
-        "CONTAINER_WORKSPACE_DIR": ("containerWorkspaceDir", _text),
-        "ESCALATION_DIR": ("escalationDir", _text),
+        SERVERS_VARIABLE: ("mcpServers", None),
+        "GENERATED_DIR": ("generatedDir", str),
+        "TOOL_ANNOTATIONS_DIR": ("toolAnnotationsDir", str),
+        "PROTECTED_PATHS": ("protectedPaths", None),
+        "ALLOWED_DIRECTORY": ("allowedDirectory", str),
+        "CONTAINER_WORKSPACE_DIR": ("containerWorkspaceDir", str),
+        "ESCALATION_DIR": ("escalationDir", str),
         "ESCALATION_TIMEOUT_SECONDS": ("escalationTimeoutSeconds", _number),
-        "AUDIT_LOG_PATH": ("auditLogPath", _text),
+        "AUDIT_LOG_PATH": ("auditLogPath", str),
         "AUDIT_REDACTION": ("auditRedaction.enabled", _switch),
-        "AUDIT_FSYNC": ("auditFsync", _text),
+        "AUDIT_FSYNC": ("auditFsync", str),
         "AUDIT_WRITE_DEADLINE_SECONDS": ("auditWriteDeadlineSeconds", _number),
         "AUDIT_MAX_BYTES": ("auditMaxBytes", _number),
-        "SESSION_LOG_PATH": ("sessionLogPath", _text),
-        "SANDBOX_POLICY": ("sandboxPolicy", _text),
-        "UNKNOWN_TOOLS": ("unknownTools", _text),
-        "PINS": ("pins", _text),
+        "SESSION_LOG_PATH": ("sessionLogPath", str),
+        "SANDBOX_POLICY": ("sandboxPolicy", str),
+        "UNKNOWN_TOOLS": ("unknownTools", str),
+        "PINS": ("pins", str),
         "SERVER_FILTER": ("serverFilter", _names),
-        "SERVER_CREDENTIALS": ("serverCredentials", _json),
+        "SERVER_CREDENTIALS": ("serverCredentials", None),
         "MAX_MESSAGE_BYTES": ("maxMessageBytes", _number),
         "AUTO_APPROVE_ENABLED": ("autoApprove.enabled", _exactly_true),
-        "AUTO_APPROVE_MODEL_ID": ("autoApprove.modelId", _text),
-        "AUTO_APPROVE_LLM_LOG_PATH": ("autoApprove.llmLogPath", _text),
-        "ESCALATION_MODE": ("escalation.mode", _text),
+        "AUTO_APPROVE_MODEL_ID": ("autoApprove.modelId", str),
+        "AUTO_APPROVE_LLM_LOG_PATH": ("autoApprove.llmLogPath", str),
+        "ESCALATION_MODE": ("escalation.mode", str),
         "ESCALATION_CHANNELS": ("escalation.channels", _names),
         "ESCALATION_HOLD_AFTER_SECONDS": ("escalation.holdAfterSeconds", _number),
         # Not merged with `capabilities.isolation`: the source of the value matters.
-        ISOLATION_VARIABLE: ("capabilities.isolationFlag", _text),
+        ISOLATION_VARIABLE: ("capabilities.isolationFlag", str),
     }
 )
-"""The key of the configuration file for each variable."""
+"""The key of the configuration file for each variable, and the parser of its text; None: JSON."""
 
 SETTING_VARIABLES: Final = frozenset({*_VARIABLES, CONFIG_VARIABLE, SESSION_VARIABLE})
 """All variables that say something about the settings."""
@@ -145,7 +137,8 @@ def read_environment(environ: MutableMapping[str, str], report: Report) -> Envir
         if not text.strip():
             continue
         before = len(report.problems)
-        value = parser(text, variable, report)
+        raw = text.encode("utf-8", "surrogateescape")
+        value = parse(raw, variable, report) if parser is None else parser(text)
         if variable == "SERVER_CREDENTIALS" and isinstance(value, dict):
             value = _filled_in(value, given, report)
         if len(report.problems) == before:

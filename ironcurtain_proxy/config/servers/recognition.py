@@ -5,13 +5,12 @@ server. An unrecognised server keeps the operator's name.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.config.packs.pack import pack_of
+from ironcurtain_proxy.config.packs.pack import PackageSource, pack_of, packages_elsewhere
 from ironcurtain_proxy.shell.launched_packages import source_of
 from ironcurtain_proxy.shell.launchers import Launched, container_image, launched
 
@@ -27,28 +26,6 @@ _OPTIONS_WITH_VALUE: Final = frozenset(
 )
 _VERSION: Final = re.compile(r"(?<=.)(@|[=<>!~]=?|\[).*$")
 
-_REPOSITORIES: Final[Mapping[str, str]] = MappingProxyType(
-    {"github.com/oraios/serena": "pypi:serena-agent"}
-)
-"""Repositories that packages are commonly fetched from beside their index, without the scheme."""
-_IMAGES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        # Servers that are given no path: in a container a path means another file than here.
-        "mcp/fetch": "pypi:mcp-server-fetch",
-        "mcp/time": "pypi:mcp-server-time",
-        "mcp/everything": "npm:@modelcontextprotocol/server-everything",
-        "mcp/brave-search": "npm:@modelcontextprotocol/server-brave-search",
-        "mcp/github": "npm:@modelcontextprotocol/server-github",
-        "mcp/gitlab": "npm:@modelcontextprotocol/server-gitlab",
-        "mcp/google-maps": "npm:@modelcontextprotocol/server-google-maps",
-        "mcp/notion": "npm:@notionhq/notion-mcp-server",
-        "mcp/postgres": "npm:@modelcontextprotocol/server-postgres",
-        "mcp/sequentialthinking": "npm:@modelcontextprotocol/server-sequential-thinking",
-        "mcp/slack": "npm:@modelcontextprotocol/server-slack",
-        "ghcr.io/sooperset/mcp-atlassian": "pypi:mcp-atlassian",
-    }
-)
-"""Images of known packages, as these packages' own documents name them."""
 _TAG: Final = re.compile(r"(:[^/]*)?(@.*)?$")
 
 
@@ -77,7 +54,7 @@ def _programs(command: str, args: Sequence[str], within: str = "") -> Iterator[t
     """
     image = container_image(command, args)
     if image is not None:
-        yield from _elsewhere(_IMAGES, _TAG.sub("", image.removeprefix("docker.io/")))
+        yield from _elsewhere("images", _TAG.sub("", image.removeprefix("docker.io/")))
         return
     wanted = launched(command, args)
     if wanted is not None:
@@ -117,13 +94,13 @@ def _launched(wanted: Launched) -> Iterator[tuple[str, str]]:
     package = wanted.packages[0]
     if package.url:
         place = source_of(package.url).where.partition("://")[2]
-        yield from _elsewhere(_REPOSITORIES, place)
+        yield from _elsewhere("repositories", place)
     elif package.name:
         yield registry, package.name
 
 
-def _elsewhere(table: Mapping[str, str], place: str) -> Iterator[tuple[str, str]]:
-    registry, _, package = table.get(place, "").partition(":")
+def _elsewhere(kind: PackageSource, place: str) -> Iterator[tuple[str, str]]:
+    registry, _, package = packages_elsewhere(kind).get(place, "").partition(":")
     if package:
         yield registry, package
 

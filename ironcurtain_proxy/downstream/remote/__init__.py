@@ -6,5 +6,7 @@
 - `requests`, `response`: one HTTP request, and its answer. `secrets`: credentials in headers.
 - `logins`: the file of a login. `stored_login`: its token, renewed. `token_requests`: what an
   authorization server is asked. `browser_login`, `callback`: the login of a person.
-- `network`: which connections are made, and to which address. `connection`: one of them.
+- `pool`: the open connections. `network`: to which address one is made. `connection`: one of them.
+- `response_parser`: the bytes of a response. `event_parser`: events in its body. `oauth_client`:
+  the client that logins are made with.
 """

@@ -18,7 +18,8 @@ from pydantic import AnyUrl
 
 from ironcurtain_proxy.downstream.remote.callback import Callback, listening_callback
 from ironcurtain_proxy.downstream.remote.logins import Login, ends_at
-from ironcurtain_proxy.downstream.remote.network import GuardedPool, GuardedTransport
+from ironcurtain_proxy.downstream.remote.oauth_client import GuardedTransport
+from ironcurtain_proxy.downstream.remote.pool import GuardedPool
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, SESSION
 from ironcurtain_proxy.downstream.remote.token_requests import refuse_plain
 from ironcurtain_proxy.downstream.versions import VERSIONS

@@ -42,10 +42,10 @@ class LegacySse(Sending):
                 )
             async for event in self._requester.events(response):
                 if event.event == "endpoint" and not self._address:
-                    self._address = self._endpoint(event.data)
+                    self._address = self._endpoint(event.data.decode())
                     self._addressed.set()
                 elif event.event == "message" and event.data:
-                    await self._inbound.put(event.data.encode())
+                    await self._inbound.put(event.data)
 
     def _endpoint(self, text: str) -> str:
         """The URL for messages. It must be the server's own: messages carry its token."""

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Final, Protocol
 
-import httpcore2
 import httpx2
 
-from ironcurtain_proxy.downstream.remote.network import PATIENCE, USER_AGENT, GuardedPool
+from ironcurtain_proxy.downstream.remote.event_parser import Event
+from ironcurtain_proxy.downstream.remote.pool import GuardedPool
 from ironcurtain_proxy.downstream.remote.response import Response
 from ironcurtain_proxy.errors import (
     CallLostError,
@@ -19,6 +19,9 @@ from ironcurtain_proxy.errors import (
     ServerUnavailableError,
     UnansweredError,
 )
+from ironcurtain_proxy.version import VERSION
+
+USER_AGENT: Final = f"ironcurtain-proxy/{VERSION}"
 
 _REDIRECTS: Final = 5
 _REASON: Final = 200
@@ -89,7 +92,7 @@ class Requester:
 
     @asynccontextmanager
     async def open(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None = None
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes = b""
     ) -> AsyncIterator[Response]:
         """Send a request. If its token is refused, another is got, once.
 
@@ -111,14 +114,14 @@ class Requester:
         except httpx2.TransportError as error:
             raise self.fault(error) from None
         finally:
-            await response.close()
+            response.close()
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._pool.aclose()
+        self._pool.close()
 
     async def _send(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes
     ) -> Response:
         said = {**self._headers, **headers}
         token = await self._authorizer.header()
@@ -127,22 +130,24 @@ class Requester:
             try:
                 is_new = await self._authorizer.renew(token, response)
             finally:
-                await response.close()
+                response.close()
             if is_new:
                 token = await self._authorizer.header()
                 return await self._follow(method, url, _with(said, token), content)
         return response
 
     async def _follow(
-        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes
     ) -> Response:
         """Follow redirects, but never away from the origin, and never without the message."""
         place = _place(url)
         for _ in range(_REDIRECTS):
-            response = Response(await self._pool.send(_request(method, place, headers, content)))
+            response = await self._pool.send(
+                method, place, _sent(method, place, headers, content), content
+            )
             if response.status not in _LEADING or not (to := response.header(b"location")):
                 return response
-            await response.close()
+            response.close()
             following = _led(place, to)
             is_kept = response.status in _KEEPING or method == "GET"
             if following is None or not is_kept or not _is_same_place(place, following):
@@ -180,14 +185,14 @@ class Requester:
         """
         parts: list[bytes] = []
         size = 0
-        async for part in response.parts():
+        while part := await response.read():
             size += len(part)
             if size > self.max_message:
                 raise self.too_large()
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def events(self, response: Response) -> httpx2.EventSource:
+    def events(self, response: Response) -> AsyncIterator[Event]:
         """The events of a stream."""
         return response.events(self.max_message)
 
@@ -197,20 +202,14 @@ def _place(url: str) -> httpx2.URL:
     return httpx2.URL(url)
 
 
-def _request(
-    method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None
-) -> httpcore2.Request:
-    said = [(name.encode(), value.encode()) for name, value in headers.items()]
-    said.append((b"host", url.netloc))
+def _sent(
+    method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes
+) -> list[tuple[bytes, bytes]]:
+    sent = [(b"host", url.netloc)]
+    sent += [(name.encode(), value.encode()) for name, value in headers.items()]
     if method == "POST":
-        said.append((b"content-length", b"%d" % len(content or b"")))
-    return httpcore2.Request(
-        method,
-        httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-        headers=said,
-        content=content,
-        extensions=PATIENCE,
-    )
+        sent.append((b"content-length", b"%d" % len(content)))
+    return sent
 
 
 def _led(place: httpx2.URL, to: str) -> httpx2.URL | None:

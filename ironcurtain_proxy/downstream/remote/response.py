@@ -1,30 +1,43 @@
 """The answer to one HTTP request, whose body is still to be read."""
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
-import httpcore2
 import httpx2
 
-from ironcurtain_proxy.downstream.remote.network import as_httpx, body_of
+from ironcurtain_proxy.downstream.remote.event_parser import Event, EventParser
 
 _FORBIDDEN: Final = 403
 _EVENTS: Final = "text/event-stream"
-_NOWHERE: Final = httpx2.Request("GET", "http://stream.invalid/")
-"""The request of an `EventSource`, which needs one for its exceptions."""
 
 
 class Response:
     """One answer."""
 
-    __slots__ = ("_answer", "_headers", "status")
+    __slots__ = ("_headers", "_release", "raw_headers", "read", "status")
 
-    def __init__(self, answer: httpcore2.Response) -> None:
-        self.status: int = answer.status
-        self._answer = answer
+    def __init__(
+        self,
+        status: int,
+        headers: Sequence[tuple[bytes, bytes]],
+        read: Callable[[], Awaitable[bytes]],
+        release: Callable[[], None],
+    ) -> None:
+        """Keep the head.
+
+        Args:
+            status: its status.
+            headers: its headers, with names in lower case.
+            read: the next part of the body; empty: it has ended.
+            release: gives the connection back, once.
+        """
+        self.status = status
+        self.raw_headers = headers
+        self.read = read
+        self._release: Callable[[], None] | None = release
         self._headers: dict[bytes, bytes] = {}
-        for name, value in answer.headers:
-            known = self._headers.get(name := name.lower())
+        for name, value in headers:
+            known = self._headers.get(name)
             self._headers[name] = value if known is None else known + b", " + value
 
     def header(self, name: bytes) -> str:
@@ -53,15 +66,7 @@ class Response:
         said = self.header(b"www-authenticate")
         return self.status == _FORBIDDEN and "insufficient_scope" in said
 
-    async def parts(self) -> AsyncIterator[bytes]:
-        """The body as it arrives."""
-        if not isinstance(self._answer.stream, AsyncIterable):
-            raise TypeError("a body that can be read")
-        with as_httpx():
-            async for part in self._answer.stream:
-                yield part
-
-    def events(self, largest: int) -> httpx2.EventSource:
+    async def events(self, largest: int) -> AsyncIterator[Event]:
         """The body as events, in UTF-8.
 
         A server's own `charset` would choose among all codecs of Python, which unpack archives,
@@ -69,19 +74,36 @@ class Response:
 
         Args:
             largest: bytes of one event.
-        """
-        whole = httpx2.Response(
-            self.status,
-            headers={"content-type": _EVENTS},
-            stream=body_of(self._answer),
-            request=_NOWHERE,
-        )
-        return httpx2.EventSource(whole, max_event_size=largest)
 
-    async def close(self) -> None:
+        Raises:
+            httpx2.SSEError: an event is larger.
+        """
+        parser = EventParser(largest)
+        while part := await self.read():
+            for event in parser.feed(part):
+                yield event
+
+    def close(self) -> None:
         """Read no more. A connection whose body was not read whole is closed."""
-        await self._answer.aclose()
+        if self._release is not None:
+            self._release()
+            self._release = None
 
     @property
     def _kind(self) -> str:
         return self.header(b"content-type").partition(";")[0].strip().lower()
+
+
+class ResponseBody(httpx2.AsyncByteStream):
+    """The body of a response as it arrives."""
+
+    def __init__(self, response: Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while part := await self._response.read():
+            yield part
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        self._response.close()

@@ -14,7 +14,8 @@ from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
 from ironcurtain_proxy.downstream.remote.legacy import LegacySse
 from ironcurtain_proxy.downstream.remote.logins import LoginFile
-from ironcurtain_proxy.downstream.remote.network import GuardedPool, open_client
+from ironcurtain_proxy.downstream.remote.oauth_client import open_client
+from ironcurtain_proxy.downstream.remote.pool import GuardedPool
 from ironcurtain_proxy.downstream.remote.requests import Authorizer, NoLogin, Requester
 from ironcurtain_proxy.downstream.remote.secrets import headers_of
 from ironcurtain_proxy.downstream.remote.stored_login import StoredLogin

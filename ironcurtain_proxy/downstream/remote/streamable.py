@@ -16,6 +16,7 @@ import httpx2
 
 from ironcurtain_proxy.downstream.remote import sending
 from ironcurtain_proxy.downstream.remote.answering import is_answer_to
+from ironcurtain_proxy.downstream.remote.event_parser import Event
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
 from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester
 from ironcurtain_proxy.downstream.remote.response import Response
@@ -282,7 +283,7 @@ class StreamableHttp(Sending):
                 place.note(event)
                 if event.event != "message" or not event.data:
                     continue
-                line = event.data.encode()
+                line = event.data
                 if request_id is None:
                     await self._inbound.put(line)
                     continue
@@ -350,7 +351,7 @@ class StreamPosition:
         """Whether a connection broke; else the server ended its streams itself."""
         self._retry = _RETRY
 
-    def note(self, event: httpx2.ServerSentEvent) -> None:
+    def note(self, event: Event) -> None:
         """An event has arrived."""
         if event.id and event.id.isascii() and event.id.isprintable():
             self.last_event = event.id

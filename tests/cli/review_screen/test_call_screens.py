@@ -7,14 +7,15 @@ import anyio
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
+from textual.widgets._footer import FooterKey
 
 from ironcurtain_proxy.audit.family import family
+from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.cli.review_screen import review_screen
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.cli.review_screen.screen_sources import (
-    CallHistory,
     OfferedRule,
     ScreenSources,
 )
@@ -198,3 +199,21 @@ async def test_a_long_line_of_a_rule_is_marked_where_it_goes_on(tmp_path: Path) 
             await ready(screen, pilot, asked)
             await pilot.press("d")
         screen._mailboxes.stop_listening()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+async def test_a_narrow_screen_shows_whole_keys_and_the_one_that_lists_all(
+    tmp_path: Path, width: int
+) -> None:
+    screen = ReviewScreen(Mailboxes([tmp_path / "box"], None))
+    async with screen.run_test(size=(120, 20)) as pilot:
+        await pilot.resize_terminal(width, 20)
+        await shown(pilot, lambda: screen.size.width == width and bool(screen.query(FooterKey)))
+        await pilot.pause()
+        keys = list(screen.query(FooterKey))
+        assert all(0 < key.region.right <= width for key in keys)
+        assert all(key.region.width > len(key.description) for key in keys)
+        names = [key.description for key in keys]
+        assert names[:3] == ["approve", "remember", "deny"]
+        assert ("keys" in names) == (width >= 60)
+        assert ("quit" in names) == (width >= 120)

@@ -6,12 +6,9 @@ from ipaddress import ip_address
 
 import pytest
 
-from ironcurtain_proxy.downstream.remote.network import (
-    GuardedBackend,
-    GuardedPool,
-    RefusedAddressError,
-    open_client,
-)
+from ironcurtain_proxy.downstream.remote.network import Network, RefusedAddressError
+from ironcurtain_proxy.downstream.remote.oauth_client import open_client
+from ironcurtain_proxy.downstream.remote.pool import GuardedPool
 from ironcurtain_proxy.model.addresses import is_public
 from ironcurtain_proxy.model.remote import RemoteEndpoint
 from tests.downstream.remote.site import Site, remote, serving
@@ -31,9 +28,9 @@ CLOSED = [
 @pytest.mark.parametrize("address", CLOSED)
 async def test_an_address_that_is_not_public_is_not_connected_to(address: str) -> None:
     assert not is_public(ip_address(address))
-    backend = GuardedBackend("one", RemoteEndpoint(url="https://mcp.example/mcp"))
+    network = Network("one", RemoteEndpoint(url="https://mcp.example/mcp"))
     with pytest.raises(RefusedAddressError, match="no public address"):
-        await backend.connect_tcp(address, 443)
+        await network.connect(address, 443)
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "2606:4700::1111"])

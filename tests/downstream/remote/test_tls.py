@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import httpcore2
+import httpx2
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -95,9 +95,9 @@ async def test_an_answer_from_before_tls_is_not_taken_for_the_servers(tmp_path: 
         thread.start()
         ours = await connect("127.0.0.1", listener.getsockname()[1], 20, ())
         with anyio.fail_after(20):
-            while not ours.has_unread:  # noqa: ASYNC110
+            while not ours._is_early:  # noqa: ASYNC110
                 await anyio.sleep(0.001)
-        with pytest.raises(httpcore2.ConnectError, match="before"):
+        with pytest.raises(httpx2.ConnectError, match="before"):
             await ours.start_tls(ssl.create_default_context(cafile=file), "localhost", 20)
         await anyio.to_thread.run_sync(thread.join)
 
