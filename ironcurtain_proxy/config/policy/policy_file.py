@@ -5,7 +5,7 @@ does not know, lets an allow rule match everything.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
@@ -168,9 +168,9 @@ class PolicyReader:
             found.extend(self._dynamic(item, entry, defined) if is_list else (entry,))
         return tuple(found)
 
-    def hosts(self, spot: Spot, defined: frozenset[str] = frozenset()) -> frozenset[str]:
+    def hosts(self, spots: Sequence[Spot], defined: frozenset[str] = frozenset()) -> frozenset[str]:
         """Host patterns; one that can never match is a mistake, also in a rule that denies."""
-        for item in spot.items():
+        for item in spots:
             entry = item.value if isinstance(item.value, str) else ""
             if entry and not entry.startswith("@") and not _is_host_pattern(entry):
                 self.slip(
@@ -178,7 +178,7 @@ class PolicyReader:
                     f"{shown(entry)} never matches: write host, *.host, host/path or *,"
                     " without scheme and port, and other letters as xn--",
                 )
-        return host_patterns(self.entries(spot, defined))
+        return host_patterns(self.entries(spots, defined))
 
     def _dynamic(self, spot: Spot, entry: str, defined: frozenset[str]) -> tuple[str, ...]:
         name, lists = entry[1:], self.lists
@@ -263,7 +263,7 @@ class _RulesReader(Struct, frozen=True):
         members = spot.object(("roles", "allowed"))
         return DomainCondition(
             roles=roles(members.required("roles")),
-            allowed=self.reader.hosts(members.required("allowed"), self.defined),
+            allowed=self.reader.hosts([*members.required("allowed").items()], self.defined),
         )
 
     def _list(self, spot: Spot) -> ListCondition:
