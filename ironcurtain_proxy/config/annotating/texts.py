@@ -104,7 +104,30 @@ def proposed_for(name: str, schema: Mapping[str, Json], about: ArgumentContext) 
     """The roles of a text argument."""
     said = _by_format(schema, about) or _by_name(name, about)
     text = " ".join([str(schema.get(key, "")) for key in ("title", "description")]).strip()[:_MOST]
+    if said.roles == _NONE and not text and "format" not in schema:
+        said = _in_doubt(name, about) or said
     return _raised(said, name, text, schema, about)
+
+
+_LINES: Final = frozenset({"sh", "bash", "shell", "exec", "execute", "run", "terminal"})
+
+
+_NAMING: Final = frozenset({"read", "get", "open", "show", "trash", "delete", "remove", "rename"})
+"""Verbs of tools that take the name of a note, not its text."""
+
+
+def _in_doubt(name: str, about: ArgumentContext) -> Proposed | None:
+    """The proposal for a name without any description that is an option in other tools only."""
+    words = words_of(name)
+    if words in {("line",), ("lines",)} and about.words & _LINES:
+        return Proposed(roles=_UNCLEAR, certain=False, why="a line that the tool may run")
+    is_name = about.words & _NAMING or about.names & {"text", "content", "body"}
+    if words in {("note",), ("notes",)} and is_name and not about.says:
+        return Proposed(roles=("identifier",), why="the name of a note")
+    is_end = len(words) == 1 and words[0] in WORDS["open_ends"]
+    if is_end and about.names.isdisjoint(WORDS["moments"]):
+        return Proposed(roles=_UNCLEAR, certain=False, why=f"{words[0]} may name a place")
+    return None
 
 
 _FORMATS: Final[Mapping[str, Roles]] = MappingProxyType(

@@ -266,3 +266,40 @@ def test_no_path_of_a_server_elsewhere_is_one_of_this_machine() -> None:
     assert roles(write.proposal, "files").isdisjoint(PATHS)
     assert roles(write.proposal, "url") == {"fetch-url"}
     assert roles(run.proposal, "command") == {"unclear"}
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "others", "wanted"),
+    [
+        ("go", "to", (), {"unclear"}),
+        ("mount", "at", ("src",), {"unclear"}),
+        ("sh", "line", ("host",), {"unclear"}),
+        ("read", "note", (), {"identifier"}),
+        ("append", "note", ("text",), {"identifier"}),
+        ("list_events", "to", ("from",), {"none"}),
+        ("show_file", "line", (), {"none"}),
+        ("create", "note", (), {"none"}),
+    ],
+)
+def test_a_word_for_options_alone_may_name_a_place_a_program_or_a_thing(
+    name: str, argument: str, others: tuple[str, ...], wanted: set[str]
+) -> None:
+    arguments: dict[str, Json] = {key: {"type": "string"} for key in (argument, *others)}
+    assert roles(tool(name, **arguments), argument) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("charge", "sends"),
+        ("refund_payment", "sends"),
+        ("transfer", "sends"),
+        ("nachricht_senden", "sends"),
+        ("termin_loeschen", "destroys"),
+        ("verzeichnis_leeren", "destroys"),
+        ("befehl_ausfuehren", "runs"),
+        ("list_charges", "reads"),
+    ],
+)
+def test_payments_and_german_verbs_tell_the_effect(name: str, effect: str) -> None:
+    assert tool(name).effect == effect
