@@ -106,7 +106,8 @@ def proposed_for(name: str, schema: Mapping[str, Json], about: ArgumentContext) 
     """The roles of a text argument."""
     said, form = _by_name(name, about), _by_format(schema, about)
     # A server that calls a path a date must not open it.
-    is_grave = not _CALM.union(_UNCLEAR).issuperset(said.roles)
+    is_end = not _ENDS.isdisjoint(words_of(name)[-1:])
+    is_grave = is_end or not _CALM.union(_UNCLEAR).issuperset(said.roles)
     if form is not None and not (is_grave and _CALM.issuperset(form.roles)):
         said = form
     text = " ".join([str(schema.get(key, "")) for key in ("title", "description")]).strip()[:_MOST]
