@@ -53,6 +53,9 @@ class FactGatherer(Protocol):
     async def gather(self, call: Operation) -> Gathered:
         """Resolve what the call names. Reads the disk and git; changes nothing."""
 
+    def canonical(self, call: Operation, arguments: Arguments) -> bytes:
+        """Server, tool and arguments as one text, as long as they are: equal for equal calls."""
+
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         """SHA-256 over server, tool and arguments, hexadecimal: equal for equal calls."""
 

@@ -87,6 +87,9 @@ class FakeFacts:
     async def gather(self, call: Operation) -> Gathered:
         return self.answer(call)
 
+    def canonical(self, call: Operation, arguments: Arguments) -> bytes:
+        return self.fingerprint(call, arguments).encode()
+
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         return repr((call.server, call.tool, sorted(arguments.items())))
 

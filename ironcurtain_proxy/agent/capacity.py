@@ -44,10 +44,12 @@ class RequestCapacity:
     def take(self, size: int) -> bool:
         """Reserve capacity for a call. False: there is none, and the call must be refused."""
         size = max(size, _LEAST)
-        if not self._fits(size):
+        is_small = size <= SMALL
+        used = self._used[is_small]
+        if used and used + size > self._sums[is_small]:
             self._turned_away += size
             return False
-        self._used[size <= SMALL] += size
+        self._used[is_small] = used + size
         return True
 
     def give_back(self, size: int, *, taken: bool) -> None:

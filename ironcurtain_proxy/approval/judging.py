@@ -5,6 +5,7 @@ This module collects what is known of the tool; `overlay` decides.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter, is_
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -29,6 +30,8 @@ from ironcurtain_proxy.model.request import Facts
 
 _HINTS: Final = ("readOnlyHint", *HINT_CAPABILITIES)
 _NO_HINT: Final = (False,) * len(_HINTS)
+_TRUE: Final = (True,) * len(_HINTS)
+_roles_of: Final = attrgetter("roles")
 _BY_VALUE: Final = DANGEROUS_ROLES | {"sql", "command"}
 """Roles whose values decide on the level of a call."""
 _MOST_KNOWN: Final = 4096
@@ -103,7 +106,7 @@ class Overlay:
             and not self.by_argument
         )
         request = facts.request
-        roles = tuple([fact.roles for fact in request.arguments])
+        roles = tuple(map(_roles_of, request.arguments))
         key = (tool, roles, request.annotated, _hinted(facts.hints))
         known = self._known.get(key) if is_harmless else None
         if known is None:
@@ -166,7 +169,7 @@ def _hinted(hints: Mapping[str, Json] | None) -> tuple[bool, ...] | None:
     """The hints that count. A server may send others, which change nothing."""
     if not hints:
         return None if hints is None else _NO_HINT
-    return tuple([hints.get(name) is True for name in _HINTS])
+    return tuple(map(is_, map(hints.get, _HINTS), _TRUE))
 
 
 def _needs_of_command(

@@ -93,6 +93,8 @@ class RecordEncoder:
         head = self._head(record, limits)
         if result is None and not record.context and record.escalation_result is None:
             rest = self._rest_of_intent(record)
+        elif result is not None and result.status == "success" and _is_plain(record, result):
+            rest = self._rest_of_success(record, result)
         else:
             rest = b"%b,%b" % (self._outcome(record, limits), self._origin(record))
         if head.arguments.size is None:
@@ -178,6 +180,26 @@ class RecordEncoder:
             key, b"%b,%b" % (self._outcome(record, WHOLE), self._origin(record))
         )
 
+    def _rest_of_success(self, record: AuditRecord, result: ResultSummary) -> bytes:
+        """The end of an outcome as nearly every call has it: all but three values repeat."""
+        by, version = record.decided_by, record.policy_version
+        key = ("", record.session, record.client, by, record.origins, version, record.sandboxed)
+        tail = self._parts.get(key) or self._keep_bytes(key, self._after_duration(record))
+        return b'"result":{"status":"success","size":%d,"sha256":"%b"},"durationMs":%d%b' % (
+            result.size or 0,
+            (result.sha256 or "").encode(),
+            record.duration_ms,
+            tail,
+        )
+
+    def _after_duration(self, record: AuditRecord) -> bytes:
+        if record.sandboxed is None:
+            return b",%b" % self._origin(record)
+        return b',"sandboxed":%b,%b' % (
+            b"true" if record.sandboxed else b"false",
+            self._origin(record),
+        )
+
     def _outcome(self, record: AuditRecord, limits: RecordLimits) -> bytes:
         fields: dict[str, object] = {}
         if record.escalation_result is not None:
@@ -249,6 +271,17 @@ class RecordEncoder:
         return shaped
 
 
+def _is_plain(record: AuditRecord, result: ResultSummary) -> bool:
+    """Whether a success has its size and digest, and no field that only some calls have."""
+    return not (
+        record.context
+        or record.escalation_result is not None
+        or result.error is not None
+        or result.size is None
+        or result.sha256 is None
+    )
+
+
 def _origin(record: AuditRecord, client: str) -> dict[str, object]:
     """Our own fields: the client and session of the call, and who decided."""
     fields: dict[str, object] = {"phase": "intent"} if record.result is None else {}
@@ -276,7 +309,8 @@ def _timestamp(moment: datetime) -> str:
     """RFC 3339 in UTC with milliseconds, as JavaScript writes it: `2026-11-21T20:30:50.799Z`."""
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
-    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
+    # To the second by orjson: `isoformat` takes five times as long.
+    return (b"%b.%03dZ" % (orjson.dumps(moment)[1:20], moment.microsecond // 1000)).decode()
 
 
 def summarize(result: ToolResult) -> ResultSummary:

@@ -22,7 +22,6 @@ from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.policy import Rule
 
 WRITTEN: Final = "written; running sessions take it within two seconds"
-
 _CATEGORIES: Final[Mapping[str, str]] = {"path": "path", "host": "url", "sql": "sql"}
 """The options that limit a rule, each with the category of the arguments that it is about."""
 _NOUNS: Final[Mapping[str, str]] = {"path": "a path", "url": "a URL", "sql": "SQL"}

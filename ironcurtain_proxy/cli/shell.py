@@ -3,16 +3,19 @@
 import argparse
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.arguments import add_json, add_lines
 from ironcurtain_proxy.cli.output import answer_lines, complain, say, say_line
+from ironcurtain_proxy.facts.commands import has_repository, strays_among
+from ironcurtain_proxy.facts.git_credentials import shows_credentials
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
-from ironcurtain_proxy.shell.families import families_of
+from ironcurtain_proxy.shell.families import families_of, sought
 from ironcurtain_proxy.shell.parse import parse_command
 from ironcurtain_proxy.shell.targets import targets_of
 
@@ -59,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
         complain("shell: name a COMMAND, or --jsonl")
         return 2
     parsed = parse_command(options.command_line)
+    place = looked_at(parsed, place)
     if options.json:
         say_line(described(parsed, place))
         return 0
@@ -73,8 +77,16 @@ def place_at(workspace: Path) -> Place:
         workspace=directory,
         directory=directory,
         home=os.environ.get("HOME"),
-        has_repository=(workspace / ".git").exists(),
+        has_repository=has_repository(directory, directory),
+        shows_credentials=shows_credentials(directory),
     )
+
+
+def looked_at(parsed: ParsedCommand, place: Place) -> Place:
+    """The place, with the links among the command's files that lead out of the workspace."""
+    named = sought(parsed, place)
+    workspace = place.workspace or "/"
+    return replace(place, strays=strays_among(named.paths, workspace, globs=named.globs))
 
 
 def described(parsed: ParsedCommand, place: Place) -> dict[str, Json]:
@@ -99,7 +111,8 @@ def _described_line(row: dict[str, Json], place: Place) -> dict[str, Json]:
     text = row["command"]
     if not isinstance(text, str):
         raise TypeError("a command is a text")
-    return described(parse_command(text), place)
+    parsed = parse_command(text)
+    return described(parsed, looked_at(parsed, place))
 
 
 def _as_text(parsed: ParsedCommand, place: Place) -> Iterator[str]:

@@ -38,11 +38,11 @@ class Breaker(Struct):
     _began: float = -math.inf
     """The beginning of the newer generation."""
 
-    def trips(self, key: str, now: float) -> bool:
+    def trips(self, key: bytes | str, now: float) -> bool:
         """Whether this call exceeds the threshold; if not, it is counted.
 
         Args:
-            key: what makes two calls identical: server, tool and a digest of the arguments.
+            key: what makes two calls identical: server, tool and arguments, or their digest.
             now: seconds on a clock that never goes back.
         """
         if now - self._began >= self.window or len(self._newer) >= MAX_REMEMBERED:
@@ -57,7 +57,7 @@ class Breaker(Struct):
         self._newer[number] = alike if is_too_often else (*alike, now)
         return is_too_often
 
-    def forgive(self, key: str) -> None:
+    def forgive(self, key: bytes | str) -> None:
         """Count one call of this key no longer: it was done, and can be taken back."""
         number = hash(key)
         for generation in (self._newer, self._older):

@@ -134,7 +134,7 @@ def _place(facts: Facts, server: str, grounds: CommandContext) -> Place:
         home=_real(grounds.home),
         writable=(*(() if own is None else (own,)), *grounds.own_tmp.get(server, ())),
         closed=grounds.shown.get(server, ()),
-        has_repository=directory is not None and _has_repository(directory, grounds.workspace),
+        has_repository=directory is not None and has_repository(directory, grounds.workspace),
         repository=None if workspace is None else repository_of(workspace),
         shows_credentials=any(
             shows_credentials(place) for place in {workspace, directory} if place is not None
@@ -170,7 +170,7 @@ def _real(path: str | None) -> str | None:
         return None
 
 
-def _has_repository(directory: str, workspace: str | None) -> bool:
+def has_repository(directory: str, workspace: str | None) -> bool:
     """Whether a directory has a `.git` of its own: a directory, or the file of a worktree.
 
     Any other file of that name leads to a repository that the agent could have laid out.

@@ -147,7 +147,7 @@ class FactReader:
                 sent = dict(arguments) if sent is None else sent
                 sent[argument.name] = spelled
         given = arguments if sent is None else sent
-        if not (awaiting or plan.names_directory or self.is_git(annotation)):
+        if not (awaiting or plan.names_directory or annotation.server == _GIT_SERVER):
             return Facts(request=_request(annotation, facts, given), arguments=given)
         try:
             return self._with_repository(annotation, facts, awaiting, given, remotes)

@@ -11,14 +11,18 @@ from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.server import ServerSpec
 
 
-def fingerprint(server: str, tool: str, arguments: Arguments) -> str:
-    """SHA-256 in hexadecimal over server, tool and arguments, independent of the order of keys."""
+def canonical(server: str, tool: str, arguments: Arguments) -> bytes:
+    """Server, tool and arguments as JSON text, independent of the order of keys."""
     call = [server, tool, arguments]
     try:
-        data = orjson.dumps(call, option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps(call, option=orjson.OPT_SORT_KEYS)
     except TypeError:
-        data = json.dumps(call, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
-    return sha256(data).hexdigest()
+        return json.dumps(call, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def fingerprint(server: str, tool: str, arguments: Arguments) -> str:
+    """SHA-256 of the canonical text, in hexadecimal."""
+    return sha256(canonical(server, tool, arguments)).hexdigest()
 
 
 def pin_digest(spec: ServerSpec, workspace: str | None) -> str:

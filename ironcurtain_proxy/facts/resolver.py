@@ -29,7 +29,7 @@ from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.commands import CommandContext, with_command
 from ironcurtain_proxy.facts.context import NO_WORKING_DIRECTORY, ServerContexts, lacks_path
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
-from ironcurtain_proxy.facts.fingerprint import fingerprint
+from ironcurtain_proxy.facts.fingerprint import canonical, fingerprint
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.grant_facts import DirectoryFinder, directories_to_open
 from ironcurtain_proxy.facts.mounts import MountTable
@@ -256,6 +256,10 @@ class Resolver:
         """Replace the annotations of prompts for later calls."""
         known = replace(self._tools.operations, prompts=prompts)
         self._tools = replace(self._tools, operations=known)
+
+    def canonical(self, call: Operation, arguments: Arguments) -> bytes:
+        """Server, tool and these arguments as one text: equal for equal calls."""
+        return canonical(call.server, call.tool, arguments)
 
     def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         """SHA-256 over server, tool and these arguments, in hexadecimal: equal for equal calls."""

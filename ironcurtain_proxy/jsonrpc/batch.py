@@ -14,6 +14,11 @@ _log: Final = logging.getLogger(__name__)
 
 _Value = TypeVar("_Value")
 
+_set_result: Final = asyncio.Future.set_result
+_current_task: Final = asyncio.current_task
+# In C, while `loop.is_running()` is a function of Python's; `asyncio` exports it.
+_running_loop: Final = asyncio._get_running_loop  # noqa: SLF001
+
 
 class Batch:
     """Whether a batch is open, and the work for its end."""
@@ -76,7 +81,7 @@ class PromptFuture(asyncio.Future[_Value]):
     def set_result(self, result: _Value) -> None:
         """Give the task its value, and run it until it waits again."""
         # Called for each step of each call: `super()` takes three times as long.
-        asyncio.Future.set_result(self, result)
+        _set_result(self, result)
         if self._tell is not None:
             self._go_on(self._tell)
 
@@ -98,7 +103,7 @@ class PromptFuture(asyncio.Future[_Value]):
     def _go_on(self, tell: Callable[..., object]) -> None:
         self._tell = None
         loop = self.get_loop()
-        if loop.is_running() and asyncio.current_task(loop) is None:
+        if _running_loop() is loop and _current_task(loop) is None:
             # This is a callback of the loop.
             self._context.run(tell, self)
         else:

@@ -104,7 +104,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
             case.note_instead("shadow", otherwise)
         # (3) Repetition: a call repeated too often ends here, whatever the policy decided, so that
         # no reviewer is worn down.
-        key = self.world.facts.fingerprint(call, case.arguments)
+        key = self.world.facts.canonical(call, case.arguments)
         if not is_again and self.breaker.trips(key, self.world.clock.monotonic()):
             ground = self.breaker.ground(call.server, call.tool)
             return await self.journal.refuse(case, "breaker", ground)
@@ -252,7 +252,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         if result.refused_host:
             self.containing.note_attempt(case, result.refused_host)
         if self.containing.can_be_repeated(case, facts, result):
-            self.breaker.forgive(self.world.facts.fingerprint(case.call, case.arguments))
+            self.breaker.forgive(self.world.facts.canonical(case.call, case.arguments))
         # (9) Outcome: it is recorded before the agent sees the answer. An answer that carries a
         # question is withheld, as a request from a server is refused.
         return await self.outcomes.reply(case, authorized, result)

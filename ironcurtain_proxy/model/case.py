@@ -95,6 +95,10 @@ class Case(Struct, kw_only=True, eq=False):
     """Additional record fields that no settlement brings, such as who refused the call."""
     recorded: bool = False
     """Whether the end of the call has a record. An intent alone does not count."""
+    intent: AuditRecord | None = None
+    """The record of the intent, once there is one."""
+    intended: tuple[object, ...] = ()
+    """The values that the record of the intent was made of."""
 
     @property
     def decision(self) -> Decision:
@@ -179,10 +183,26 @@ class Case(Struct, kw_only=True, eq=False):
             client: the program that the agent is.
         """
         self.recorded = result is not None
+        told = (self.settlement, self.overruled, self.put_back, self.notes, self.waited)
+        stated = (self.judged, told, sandboxed, client)
+        if result is None:
+            record = self._record(None, 0, sandboxed=sandboxed, client=client)
+            self.intent, self.intended = record, stated
+            return record
+        duration, intent = round(elapsed * 1000), self.intent
+        if intent is None or result.status == "denied" or stated != self.intended:
+            return self._record(result, duration, sandboxed=sandboxed, client=client)
+        # Nearly every call: its outcome says what its intent said, and the result.
+        return replace(intent, result=result, duration_ms=duration)
+
+    def _record(
+        self, result: ResultSummary | None, duration: int, *, sandboxed: bool, client: str
+    ) -> AuditRecord:
         arrival, call = self.arrival, self.call
         decision, settlement = self.overruled or self.judged.decision, self.settlement
         escalated = isinstance(decision, Escalate)
         denied = result is not None and result.status == "denied"
+        asked = None if result is None else result.asked
         ground = decision.ground
         outcome: EscalationResult | None
         if settlement is None:
@@ -207,11 +227,9 @@ class Case(Struct, kw_only=True, eq=False):
             policy_version=self.policy_version or arrival.policy_version,
             escalation_result=outcome,
             result=result,
-            duration_ms=0
-            if result is None or (denied and result.asked is None)
-            else round(elapsed * 1000),
+            duration_ms=0 if denied and asked is None else duration,
             sandboxed=None if not sandboxed and call.server in _NO_SERVERS else sandboxed,
-            context=self._context(None if result is None else result.asked),
+            context=self._context(asked),
         )
 
     def _context(self, asked: str | None) -> tuple[tuple[str, Json], ...]:

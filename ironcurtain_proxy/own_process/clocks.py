@@ -59,11 +59,11 @@ class RandomIds:
 
 def _uuid4() -> str:
     """A random UUID in words; `uuid.uuid4` takes three times as long."""
-    number = int.from_bytes(os.urandom(16), "big") & _RANDOM_BITS | _VERSION_BITS
-    digits = f"{number:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    raw = os.urandom(16)
+    one = raw.hex()
+    variant = _VARIANTS[raw[8] & 3]
+    return f"{one[:8]}-{one[8:12]}-4{one[13:16]}-{variant}{one[17:20]}-{one[20:]}"
 
 
-_VERSION_BITS: Final = 4 << 76 | 2 << 62
-"""Version 4, and the variant of RFC 9562."""
-_RANDOM_BITS: Final = ~(15 << 76 | 3 << 62)
+_VARIANTS: Final = "89ab"
+"""The digits that name the variant of RFC 9562: two random bits are left."""

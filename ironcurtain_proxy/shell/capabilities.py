@@ -14,7 +14,11 @@ from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.effects import CommandEffect
 from ironcurtain_proxy.shell.family_table import Task, hoisted, task_of
 from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_outward
-from ironcurtain_proxy.shell.secrets import names_a_secret, shows_git_configuration
+from ironcurtain_proxy.shell.secrets import (
+    is_in_git_data,
+    names_a_secret,
+    shows_git_configuration,
+)
 from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
 
 _READS: Final[frozenset[Capability]] = frozenset({"fs.read"})
@@ -52,10 +56,10 @@ def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capabilit
     if any(map(_deletes, (*inner, *loose))):
         needed.add(_DELETES)
     spoken = (*without_messages(inner), *loose)
-    is_shown = any(part.place.shows_credentials for part in found.parts)
-    if any(map(_touches_secrets, spoken)) or (
-        is_shown and any(shows_git_configuration(_every_word(one)) for one in spoken)
-    ):
+    shown = [part.place for part in found.parts if part.place.shows_credentials]
+    if any(map(_touches_secrets, spoken)) or any(is_in_git_data(one.directory) for one in shown):
+        needed.add(_SECRETS)
+    if shown and any(shows_git_configuration(_every_word(one)) for one in spoken):
         needed.add(_SECRETS)
     return frozenset(needed)
 

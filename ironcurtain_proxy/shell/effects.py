@@ -35,7 +35,7 @@ from ironcurtain_proxy.shell.reads import (
     why_not_reader,
     why_not_redirect,
 )
-from ironcurtain_proxy.shell.secrets import shows_git_configuration
+from ironcurtain_proxy.shell.secrets import is_in_git_data, shows_git_configuration
 from ironcurtain_proxy.shell.wrappers import unwrapped
 
 EffectLevel: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
@@ -224,7 +224,9 @@ def _why_not_read(command: SimpleCommand, place: Place, variables: frozenset[str
         why_not_assign(one, alone=alone, variables=variables) for one in command.assignments
     ]
     named = (*command.words, *(one.target for one in command.redirections))
-    if place.shows_credentials and shows_git_configuration(named):
+    if place.shows_credentials and (
+        is_in_git_data(place.directory) or shows_git_configuration(named)
+    ):
         reasons.append("git's configuration there holds a password or a token")
     if any(reasons) or alone:
         return next((reason for reason in reasons if reason is not None), None)

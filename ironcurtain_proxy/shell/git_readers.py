@@ -14,7 +14,7 @@ from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.options import ParsedOptions
 from ironcurtain_proxy.shell.places import path_of
 from ironcurtain_proxy.shell.reads import ReadingProgram, reader, why_not_reader
-from ironcurtain_proxy.shell.secrets import names_a_secret
+from ironcurtain_proxy.shell.secrets import names_a_secret_file
 
 _DIFF: Final = (
     " p u U: patch no-patch s stat? shortstat numstat name-only name-status diff-filter: M C w b"
@@ -48,9 +48,14 @@ def _objects(reading: ParsedOptions) -> str | None:
     # `git diff` of two files outside a repository shows files as `diff` does.
     if any(re.match(r"[/~]|\.\.(?:/|$)", word.text or "") for word in reading.operands):
         return "it names a file outside the repository"
-    if names_a_secret(reading.operands):
+    # git itself reads an operand as a pattern: `git show HEAD -- '.e*'`, `':(glob).e*'`.
+    if any(names_a_secret_file(_MAGIC.sub("", word.text or "")) for word in reading.operands):
         return "it names what commonly holds secrets"
     return _format(reading)
+
+
+_MAGIC: Final = re.compile(r"^:(?:\([^)]*\)|[/!^]+:?)")
+"""The signs in front of a path of git."""
 
 
 def _listing(reading: ParsedOptions) -> str | None:

@@ -75,6 +75,13 @@ _SUB_COMMANDS: Final[Mapping[str, frozenset[str]]] = {
         " checkout co", "jj": "git", "gpg": "--recv-keys --send-keys --keyserver --search-keys",
     }.items()
 }  # fmt: skip
+_INSIDE: Final = frozenset(
+    {"uv pip list", "uv pip show", "uv pip freeze", "uv pip check", "uv pip tree", "terraform fmt",
+     "terraform validate", "tofu fmt", "tofu validate", "kubectl config current-context",
+     "kubectl config get-contexts", "helm lint", "conda env list", "git lfs ls-files",
+     "git submodule status"}
+)  # fmt: skip
+"""Sub-commands of such programs that need nothing outside."""
 _BARE: Final = frozenset({"yarn", "bundle", "composer", "pnpm"})
 """Package tools that install when they are called without a sub-command."""
 
@@ -101,16 +108,18 @@ def why_outward(command: SimpleCommand) -> str | None:
         return None
     if name in {"python", "python3"} and texts[:2] == ["-m", "pip"]:
         name, rest = "pip", rest[2:]
+    path = sub_commands(rest)
+    if any(" ".join((name, *path[:length])) in _INSIDE for length in (1, 2)):
+        return None
     if name in _ALWAYS or (name == "rsync" and any(":" in text for text in texts)):
         return f"{name} reaches something outside"
-    return _why_sub_command(name, rest)
+    return _why_sub_command(name, path, rest)
 
 
-def _why_sub_command(name: str, rest: Sequence[Word]) -> str | None:
+def _why_sub_command(name: str, path: Sequence[str], rest: Sequence[Word]) -> str | None:
     known = _SUB_COMMANDS.get(name)
     if known is None:
         return None
-    path = sub_commands(rest)
     if not path and name in _BARE:
         return f"{name} installs packages"
     if path and path[0] in known:

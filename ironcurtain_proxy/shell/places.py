@@ -101,6 +101,9 @@ def _why_not_named(word: Word, place: Place) -> str | None:
         return "it names a file that is not known"
     if path in _STREAMS or is_inside(path, place):
         return None
+    # A workspace below `/tmp` has links, too.
+    if any(is_within(path, stray) for stray in place.strays):
+        return "a link leads out of the workspace"
     if any(is_within(path, top) for top in _SYSTEM):
         return None
     return "it names a file outside the workspace"

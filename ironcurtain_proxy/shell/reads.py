@@ -160,11 +160,22 @@ def why_not_assign(one: Assignment, *, alone: bool, variables: frozenset[str]) -
     if alone and LOCAL_NAME.fullmatch(one.name) and one.value.variables <= variables:
         return None
     if not alone and one.value.text is not None:
-        if _HARMLESS.fullmatch(one.name):
+        if _HARMLESS.fullmatch(one.name) and _is_plain(one.name, one.value.text):
             return None
         if one.name in _CATS and one.value.text in {"cat", ""}:
             return None
     return "a variable is set that may change what programs do"
+
+
+def _is_plain(name: str, value: str) -> bool:
+    """Whether a value of a harmless variable names no file.
+
+    The C library opens `LANGUAGE=../x` and `LC_ALL=/x` as files of translations: text that
+    programs use as formats. `TZ=:/x` is a file too.
+    """
+    if name == "TZ":
+        return not value.startswith(("/", ":")) and ".." not in value
+    return "/" not in value or name == "IFS"
 
 
 def why_not_redirect(one: Redirection, place: Place, variables: frozenset[str]) -> str | None:

@@ -15,11 +15,21 @@ _NAMES: Final = (
     "secrets.toml", "service-account.json", "application_default_credentials.json",
     "cookies.sqlite", "login.keychain", "logins.json", "key4.db", ".bash_history", ".zsh_history",
     "kubeconfig", "gcloud", ".terraformrc", ".boto", ".s3cfg", ".dockercfg", ".authinfo",
+    ".secrets", ".credentials", "auth.json", ".yarnrc.yml",
 )  # fmt: skip
 _LOCAL: Final = re.compile(r"\.env\.(?!example$|sample$|template$|dist$|defaults?$).+")
+_DATA: Final = "json|ya?ml|toml|ini|txt|csv|xml|properties|cfg|conf|db|enc|bak"
+"""Endings of files. After `secrets.` any other word may be the name of a variable."""
 _KEYS: Final = re.compile(
-    r".+\.(?:key|p12|pfx|kdbx|jks|keystore|ppk|pkcs12|asc|gpg|ovpn)|.*private.*\.pem|.*key.*\.pem"
+    r".*\.(?:pem|key|p12|pfx|kdbx|jks|keystore|ppk|pkcs12|asc|gpg|ovpn|tfvars|tfstate|secrets)"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519).*(?<!\.pub)"
+    # `process.env` is the environment in a program's text.
+    r"|(?!.*(?:process|meta|example|sample|template)\.env$)[\w.-]+\.env"
+    rf"|(?:credentials|secrets)\.(?:{_DATA})"
+    r"|.*credentials.*\.json|client_secret.*\.json|service[-_]account.*\.json"
 )
+_PLACES: Final = re.compile(r"(?:^|[/=:@,'\"\s])(?:\.m2/settings\.xml|gh/hosts\.yml)\b")
+"""Files whose directory tells that they hold a password or a token."""
 _GLOBS: Final = ("*", "?", "[")
 _GLOB_PART: Final = re.compile(r"[*?]+|\[[^\]]*\]")
 _SEPARATORS: Final = re.compile(r"[/\\=:@,;'\"\s]+")
@@ -55,7 +65,10 @@ def shows_git_configuration(words: Sequence[Word]) -> bool:
     texts = [word.pattern if word.text is None else word.text for word in words]
     if any(map(_CONFIGURATION.search, texts)):
         return True
-    if not texts or texts[0].rpartition("/")[2] != "git":
+    program = texts[0].rpartition("/")[2] if texts else ""
+    if program in _EVERY_FILE and any(re.search(r"(?:^|/)\.git/?$", text) for text in texts):
+        return True
+    if program != "git":
         return False
     rest = texts[1:]
     at = next((n for n, text in enumerate(rest) if text in {"remote", "config"}), len(rest))
@@ -69,6 +82,13 @@ def shows_git_configuration(words: Sequence[Word]) -> bool:
             return False
 
 
+def is_in_git_data(directory: str | None) -> bool:
+    """Whether a directory lies in git's own, where `config` is the configuration."""
+    return directory is not None and ".git" in directory.lower().split("/")
+
+
+_EVERY_FILE: Final = frozenset({"rg", "grep", "egrep", "fgrep", "ag", "ack", "cp", "tar", "zip"})
+"""Programs that show or copy every file of a directory."""
 _CONFIGURATION: Final = re.compile(
     r"(?:^|[/=:@'\"(])\.git/(?:(?:worktrees|modules)/.*)?(?:config(?:\.worktree)?\b|[^/]*\*[^/]*$)",
     re.IGNORECASE,
@@ -97,6 +117,8 @@ def _names_one(word: Word) -> bool:
     parts = set(_SEPARATORS.split(text))
     if len(text.split()) > 1 and not _AS_FILE.search(text):
         parts -= _ENGLISH
+    if _PLACES.search(text):
+        return True
     return any(_may_be_secret(part) if word.text is None else _is_secret(part) for part in parts)
 
 
@@ -104,9 +126,14 @@ def _may_be_secret(part: str) -> bool:
     if "*" in part and part.strip("*"):
         pattern = re.compile(".*".join(map(re.escape, re.split(r"\*+", part))))
         # `*.json` means files of the workspace; `.*`, `id_*` and `.ss*` do not.
-        hidden = part.startswith((".", "id_", "shad", "*ssh", "*env", "*aws", "*rsa", "*25519"))
-        return hidden and any(pattern.fullmatch(name) for name in _NAMES)
+        hidden = part.startswith(_SUSPICIOUS) and any(map(pattern.fullmatch, _NAMES))
+        return hidden or bool(_KEYS.fullmatch(part.replace("*", "x")))
     return _is_secret(part)
+
+
+_SUSPICIOUS: Final = (
+    ".", "id_", "shad", "*ssh", "*env", "*aws", "*rsa", "*25519", "credentials", "secrets"
+)  # fmt: skip
 
 
 def _is_secret(part: str) -> bool:

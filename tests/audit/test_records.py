@@ -1,7 +1,7 @@
 """What a line looks like: the original's fields in the original's order, then ours."""
 
 from collections import UserDict
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
 from typing import Final
 
@@ -66,6 +66,21 @@ def test_an_outcome_has_the_originals_keys_in_its_order_and_then_ours() -> None:
     assert encoded(one)["timestamp"] == "2026-11-21T12:00:00.799Z"
 
 
+@pytest.mark.parametrize("sandboxed", [None, True, False])
+@pytest.mark.parametrize("size", [0, 17])
+def test_a_plain_success_is_written_as_one_with_a_further_field(
+    sandboxed: bool | None, size: int
+) -> None:
+    end = ResultSummary(status="success", size=size, sha256="ef" * 32)
+    fields: dict[str, object] = {"result": end, "sandboxed": sandboxed, "client": 'a "client"'}
+    plain, further = record(1, fields), record(1, {**fields, "context": (("more", 1),)})
+    encoder = RecordEncoder(redaction=True)
+    twice = [encoder.encode(plain), encoder.encode(plain)]
+    written = encoder.encode(further)
+    assert b',"more":1,' in written
+    assert twice == [written.replace(b'"more":1,', b"")] * 2
+
+
 def test_an_intent_says_so_and_has_no_result() -> None:
     fields = encoded(intent())
     assert fields["phase"] == "intent"
@@ -104,6 +119,13 @@ def test_a_field_of_a_later_stage_never_stands_in_for_one_of_ours() -> None:
     assert fields["arguments"] == {"path": "/srv/1.txt"}
     assert fields["context.seq"] == 7
     assert "seq" not in fields
+
+
+@pytest.mark.parametrize("micro", [0, 999, 1000, 50_000, 999_999])
+def test_a_time_has_its_milliseconds_cut_and_always_three_digits(micro: int) -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, micro, tzinfo=UTC)
+    said = moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    assert encoded(record(1, {"timestamp": moment}))["timestamp"] == said
 
 
 def test_a_time_in_another_zone_is_written_in_utc() -> None:

@@ -1,10 +1,11 @@
 """What a call's record says of its server."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.audit import AuditRecord, PutBack, ResultStatus, ResultSummary
 from ironcurtain_proxy.model.case import Arrival, Case, Settlement
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import EscalationId, Origin, OriginReason
@@ -196,3 +197,34 @@ def test_the_words_about_what_is_held_tell_what_it_is_and_who_has_to_look() -> N
     assert ground.rule == "pinned"
     assert ground.reason.startswith("The prompt changed. Nothing was done.")
     assert "the operator has to look" in ground.reason
+
+
+PUT_BACK = PutBack("a was removed")
+ALLOWED = Ground("rule", "reason")
+
+
+@pytest.mark.parametrize(
+    "happen",
+    [
+        lambda _: None,
+        lambda case: case.note(("refusedBy", "kernel")),
+        lambda case: case.note_instead("opened", ["example.com"]),
+        lambda case: case.clean((PUT_BACK,)),
+        lambda case: case.wait(2.0),
+        lambda case: case.settle(settled("human", engine={"action": "asked"})),
+        lambda case: case.overrule(Ground("defect", "another reason")),
+        lambda case: case.judge(Judgement(decision=Deny(Ground("other", "why"))), {"a": 1}, "v2"),
+    ],
+)
+@pytest.mark.parametrize("status", ["success", "error", "denied"])
+def test_an_outcome_says_the_same_with_and_without_an_intent_before_it(
+    happen: Callable[[Case], None], status: ResultStatus
+) -> None:
+    alone, after_intent = a_case(Allow(ALLOWED)), a_case(Allow(ALLOWED))
+    after_intent.record(None, elapsed=0.5, sandboxed=False, client="one")
+    happen(alone)
+    happen(after_intent)
+    end = ResultSummary(status=status, size=3, sha256="0" * 64)
+    record = after_intent.record(end, elapsed=1.5, sandboxed=True, client="two")
+    assert record == alone.record(end, elapsed=1.5, sandboxed=True, client="two")
+    assert after_intent.recorded

@@ -1,7 +1,7 @@
 """Annotations of a server's tools: the roles of their arguments, and their kind."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 import orjson
 
@@ -11,6 +11,7 @@ from ironcurtain_proxy.config.annotating.known import (
     known_server,
     known_servers,
     properties_of,
+    roles_in,
 )
 from ironcurtain_proxy.config.annotating.proposal import LOCAL_PATHS, Proposed, ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose
@@ -129,17 +130,6 @@ def _packed_kind(arguments: Mapping[str, Json], *, is_allowed: bool) -> ToolKind
 
 def _command_of(arguments: Mapping[str, Json]) -> str | None:
     return next((name for name, one in arguments.items() if "command" in roles_in(one)), None)
-
-
-def roles_in(spec: Json) -> frozenset[str]:
-    """Every role of an argument as `tool-annotations.json` writes it."""
-    if isinstance(spec, list):
-        return frozenset([str(role) for role in spec])
-    if not isinstance(spec, dict):
-        return frozenset()
-    inside = spec.get("inside")
-    members = inside.values() if isinstance(inside, dict) else ()
-    return roles_in(spec.get("default")).union(*[roles_in(one) for one in members])
 
 
 def can_be_written(tool: Mapping[str, Json]) -> bool:
@@ -328,14 +318,16 @@ def as_annotations(servers: Sequence[ReadServer]) -> dict[str, Json]:
         tools = document.setdefault(server.annotations, {})
         for tool in server.tools:
             if not tool.is_denied:
-                entry: dict[str, Json] = {
-                    "toolName": tool.name,
-                    "args": dict(tool.arguments),
-                    "inputSchema": dict(tool.schema),
-                }
-                if tool.effect is not None:
-                    entry["effect"] = tool.effect
-                tools.setdefault(tool.name, cast("Json", entry))
+                entry = entry_of(tool.name, tool.arguments, tool.schema, tool.effect)
+                tools.setdefault(tool.name, entry)
     return {
         "servers": {name: {"tools": [*tools.values()]} for name, tools in document.items() if tools}
     }
+
+
+def entry_of(
+    name: str, arguments: Mapping[str, Json], schema: Mapping[str, Json], effect: str | None
+) -> dict[str, Json]:
+    """A tool in `tool-annotations.json`."""
+    entry: dict[str, Json] = {"toolName": name, "args": {**arguments}, "inputSchema": {**schema}}
+    return entry if effect is None else {**entry, "effect": effect}

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.annotate import can_be_written
+from ironcurtain_proxy.config.annotating.annotate import can_be_written, entry_of
 from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.config.packs.pack import Pack, schema_digest
@@ -194,13 +194,9 @@ def _entry(server: DescribedServer) -> dict[str, Json]:
     tools: list[Json] = []
     for tool in server.tools:
         schema = tool.raw.get("inputSchema")
-        entry: dict[str, Json] = {
-            "toolName": tool.name,
-            "args": {name: one.as_json() for name, one in tool.proposal.arguments.items()},
-            "inputSchema": schema if isinstance(schema, dict) else {},
-        }
-        if tool.proposal.effect is not None:
-            entry["effect"] = tool.proposal.effect
+        roles = {name: one.as_json() for name, one in tool.proposal.arguments.items()}
+        held = schema if isinstance(schema, dict) else {}
+        entry = entry_of(tool.name, roles, held, tool.proposal.effect)
         doubts = tool.proposal.uncertain()
         if doubts:
             entry["comment"] = f"Not certain: {', '.join(doubts)[:500]}"

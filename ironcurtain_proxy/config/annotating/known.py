@@ -35,7 +35,7 @@ class KnownTool:
     @property
     def roles(self) -> frozenset[str]:
         """Every role that an argument may have."""
-        return frozenset(_roles_in([*self.arguments.values()]))
+        return frozenset[str]().union(*map(roles_in, self.arguments.values()))
 
     def kind(self, name: str) -> ToolKind:
         """The kind of the tool for presets."""
@@ -105,7 +105,7 @@ def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
                 return False
         elif not _same_type(schema, mine):
             return False
-    named = {name for name, roles in known.arguments.items() if set(_roles_in([roles])) - {"none"}}
+    named = {name for name, roles in known.arguments.items() if roles_in(roles) - {"none"}}
     return named | _asked_of(known.arguments) <= theirs.keys()
 
 
@@ -144,12 +144,14 @@ def _same_type(left: Json, right: Json) -> bool:
     return types_of(left) - {"null"} == types_of(right) - {"null"}
 
 
-def _roles_in(specs: Sequence[Json]) -> Iterable[str]:
-    for spec in specs:
-        if isinstance(spec, list):
-            yield from [str(role) for role in spec]
-        elif isinstance(spec, Mapping):
-            yield from _roles_in([spec.get("default")])
-            cases = spec.get("when")
-            for case in cases if isinstance(cases, list) else ():
-                yield from _roles_in([case.get("roles")] if isinstance(case, Mapping) else [])
+def roles_in(spec: Json) -> frozenset[str]:
+    """Every role of an argument as `tool-annotations.json` writes it."""
+    if isinstance(spec, list):
+        return frozenset([str(role) for role in spec])
+    if not isinstance(spec, dict):
+        return frozenset()
+    cases, inside = spec.get("when"), spec.get("inside")
+    listed = cases if isinstance(cases, list) else []
+    roles = [case.get("roles") for case in listed if isinstance(case, dict)]
+    members = inside.values() if isinstance(inside, dict) else ()
+    return roles_in(spec.get("default")).union(*map(roles_in, (*roles, *members)))

@@ -6,7 +6,7 @@ compared with every annotated tool that it could apply to.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from ironcurtain_proxy.config.policy.lint_subjects import RuleSubject, Subjects
 from ironcurtain_proxy.config.reading.document import DocumentPlace, RulePlace
@@ -16,8 +16,6 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
 
 _Words: TypeAlias = Iterable[str]
-
-_URL_MARKS: Final = ("://", " ", "?", "#", "@")
 
 
 def lint_rules(
@@ -59,7 +57,6 @@ class _Linter:
             before = len(self.report.problems)
             self._names(rule, place)
             self._empty(rule, place)
-            self._hosts(rule, place)
             if not rule.is_about_tools:
                 # Which resources and prompts there are, only a running server says.
                 continue
@@ -109,14 +106,6 @@ class _Linter:
         for inner, values in lists:
             if values is not None and not values:
                 self._warn((*place, "if", *inner), "is empty: the rule can never match")
-
-    def _hosts(self, rule: Rule, place: DocumentPlace) -> None:
-        for pattern in sorted(rule.domains.allowed if rule.domains is not None else ()):
-            if any(mark in pattern for mark in _URL_MARKS):
-                self._warn(
-                    (*place, "if", "domains", "allowed"),
-                    f"{shown(pattern)} never matches: write host, *.host, host/path or *",
-                )
 
     def _breadth(self, rule: Rule, place: DocumentPlace) -> None:
         conditions = (rule.roles, rule.servers, rule.tools, rule.paths, rule.names, rule.domains)

@@ -5,7 +5,7 @@ does not know, lets an allow rule match everything.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
@@ -146,6 +146,8 @@ class PolicyReader:
         if text == WORKSPACE:
             return self.workspace or NOWHERE
         path = rooted(text, self.home)
+        if "*" in text:
+            self.slip(spot, "names one directory, with all that lies below it: leave out the *")
         if path is None and base is not None and text:
             return real(f"{base}/{text}")
         if path is None:
@@ -165,6 +167,18 @@ class PolicyReader:
             is_list = entry.startswith("@")
             found.extend(self._dynamic(item, entry, defined) if is_list else (entry,))
         return tuple(found)
+
+    def hosts(self, spots: Sequence[Spot], defined: frozenset[str] = frozenset()) -> frozenset[str]:
+        """Host patterns; one that can never match is a mistake, also in a rule that denies."""
+        for item in spots:
+            entry = item.value if isinstance(item.value, str) else ""
+            if entry and not entry.startswith("@") and not _is_host_pattern(entry):
+                self.slip(
+                    item,
+                    f"{shown(entry)} never matches: write host, *.host, host/path or *,"
+                    " without scheme and port, and other letters as xn--",
+                )
+        return host_patterns(self.entries(spots, defined))
 
     def _dynamic(self, spot: Spot, entry: str, defined: frozenset[str]) -> tuple[str, ...]:
         name, lists = entry[1:], self.lists
@@ -249,7 +263,7 @@ class _RulesReader(Struct, frozen=True):
         members = spot.object(("roles", "allowed"))
         return DomainCondition(
             roles=roles(members.required("roles")),
-            allowed=host_patterns(self._entries(members.required("allowed"))),
+            allowed=self.reader.hosts(members.required("allowed").items(), self.defined),
         )
 
     def _list(self, spot: Spot) -> ListCondition:
@@ -281,6 +295,9 @@ def name_patterns(spots: Iterable[Spot]) -> frozenset[str]:
     return frozenset([_pattern(spot) for spot in spots])
 
 
+_CHOICE: Final = re.compile(r"\{[^{}]*,[^{}]*\}")
+
+
 def _pattern(spot: Spot) -> str:
     """The last components of a path, in lower case for comparison."""
     text = spot.name()
@@ -289,7 +306,7 @@ def _pattern(spot: Spot) -> str:
         spot.error('must be the last names of a path, such as ".env" or ".aws/credentials"')
     if text and set(text) <= {"*", "/"}:
         spot.error("describes every name: leave the condition out")
-    elif "?" in text or "[" in text or text.count("*") > _MOST_STARS:
+    elif "?" in text or "[" in text or _CHOICE.search(text) or text.count("*") > _MOST_STARS:
         spot.error(f"must have no wildcard but *, and that {_MOST_STARS} times at most")
     return text.lower()
 
@@ -308,6 +325,23 @@ def host_patterns(entries: Iterable[str]) -> frozenset[str]:
     """Host patterns with the host in lower case; the path of `host/path` unchanged."""
     parted = [entry.partition("/") for entry in entries]
     return frozenset([host.lower() + slash + path for host, slash, path in parted])
+
+
+_URL_MARKS: Final = frozenset(" ?#@\\")
+
+
+def _is_host_pattern(entry: str) -> bool:
+    """Whether a host of a URL can match, as URLs name it: in ASCII, without port and last dot."""
+    host = entry.partition("/")[0].removeprefix("*.")
+    named = host.startswith("[") or ":" not in host or host.count(":") > 1
+    return entry == "*" or (
+        bool(host)
+        and named
+        and host.isascii()
+        and "*" not in host
+        and not host.endswith((".", ":"))
+        and not _URL_MARKS & {*host}
+    )
 
 
 def _methods(spot: Spot) -> frozenset[Method]:

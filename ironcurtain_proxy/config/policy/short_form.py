@@ -26,7 +26,6 @@ from ironcurtain_proxy.config.policy.policy_file import (
     BaseName,
     PolicyFile,
     PolicyReader,
-    host_patterns,
     name_patterns,
     role,
 )
@@ -206,7 +205,7 @@ class _FileReader(Struct):
             condition = NameCondition(roles=paths, matching=_patterns(names), unless=unless)
             rule = replace(rule, names=condition)
         if hosts is not None:
-            allowed = host_patterns(reader.entries(_texts(hosts)))
+            allowed = reader.hosts(_texts(hosts))
             rule = replace(rule, domains=DomainCondition(roles=urls, allowed=allowed))
         return rule
 

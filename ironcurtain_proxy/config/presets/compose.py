@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
-from ironcurtain_proxy.config.annotating.annotate import as_annotations, roles_in
+from ironcurtain_proxy.config.annotating.annotate import as_annotations
+from ironcurtain_proxy.config.annotating.known import roles_in
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.presets.base import BY_TOOL, as_rule
 from ironcurtain_proxy.config.presets.preset import Preset

@@ -142,13 +142,6 @@ def test_a_rule_that_can_match_is_left_alone(
     assert lint(tmp_path, annotations, condition) == []
 
 
-def test_a_url_where_a_host_belongs_is_pointed_out(
-    tmp_path: Path, annotations: Annotations
-) -> None:
-    condition: Json = {"domains": {"roles": ["fetch-url"], "allowed": ["https://x.com"]}}
-    assert '"https://x.com" never matches' in " ".join(lint(tmp_path, annotations, condition))
-
-
 def test_an_allow_rule_without_conditions_is_pointed_out(
     tmp_path: Path, annotations: Annotations
 ) -> None:

@@ -141,3 +141,36 @@ def test_what_allows_leaves_out_names_and_the_shipped_names_of_secrets() -> None
 def test_sql_is_bounded_by_what_it_does() -> None:
     assert [rule.sql for rule in rules("allow db: {tools: query, sql: reads}\n")] == ["reads"]
     assert any("is not one of reads" in said for said in refused("ask db: {tools: q, sql: runs}\n"))
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["https://evil.com/", "evil.com:443", "*evil.com", "evil.*", "evil.com.", "döcs.rs", "a b",
+     "me@evil.com", "*.", "**", "http:evil.com"],
+)  # fmt: skip
+@pytest.mark.parametrize("verb", ["deny", "ask", "allow"])
+def test_a_host_that_can_never_match_is_refused(verb: str, host: str) -> None:
+    text = f'{verb} fetch:\n  - tools: fetch\n    hosts: ["docs.rs", "{host}"]\n'
+    assert "never matches" in refused(text)[0]
+    assert "line 3" in refused(text)[0]
+
+
+@pytest.mark.parametrize("host", ["*", "*.x.org", "X.org/path", "localhost", "127.0.0.1", "[::1]"])
+def test_a_host_that_can_match_is_taken(host: str) -> None:
+    (rule,) = rules(f'deny fetch:\n  - tools: fetch\n    hosts: "{host}"\n')
+    assert rule.domains is not None
+
+
+@pytest.mark.parametrize("within", ["~/x/*", "/srv/*/keys", "~/**"])
+def test_a_wildcard_in_a_directory_is_refused(within: str) -> None:
+    text = f'deny filesystem:\n  - tools: write_file\n    within: "{within}"\n'
+    assert "leave out the *" in refused(text)[0]
+
+
+def test_a_choice_of_names_in_braces_is_refused() -> None:
+    text = 'deny filesystem:\n  - tools: write_file\n    names: "{.env,*.pem}"\n'
+    assert "no wildcard but *" in refused(text)[0]
+
+
+def test_braces_without_a_choice_are_a_name() -> None:
+    rules('deny filesystem:\n  - tools: write_file\n    names: "{{name}}"\n')

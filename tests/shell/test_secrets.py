@@ -1,0 +1,91 @@
+"""Names of files that usually hold secrets, in shell commands."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.config.policy import shipped
+from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.shell.capabilities import needs_of
+from ironcurtain_proxy.shell.effects import effect_of
+from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.secrets import names_a_secret
+from tests.shell.places import PROJECT
+
+_POLICY: Final = Path(shipped.__path__[0]) / "compiled-policy.json"
+_RULE: Final = orjson.loads(_POLICY.read_text())["rules"][0]["if"]["names"]
+# Endings that only a rule about files can take for secrets: `secrets.token` may be a variable.
+_MATCHING: Final = [
+    name.replace("secrets.*", "secrets.yaml").replace("credentials.*", "credentials.json")
+    for name in _RULE["matching"]
+]
+
+
+@pytest.mark.parametrize("pattern", _MATCHING)
+def test_a_command_asks_about_the_names_that_the_shipped_policy_asks_about(pattern: str) -> None:
+    name = pattern.replace("*", "x")
+    assert names_a_secret([Word(name)])
+    assert names_a_secret([Word(f"sub/{name}")])
+
+
+@pytest.mark.parametrize("pattern", _RULE["unless"])
+def test_a_command_does_not_ask_about_the_examples_that_the_policy_leaves_out(
+    pattern: str,
+) -> None:
+    assert not names_a_secret([Word(pattern.replace("*", "x"))])
+
+
+@pytest.mark.parametrize("text", ["process.env", "import.meta.env", "secrets.token_hex"])
+def test_a_name_of_a_program_is_no_file(text: str) -> None:
+    assert not names_a_secret([Word(text)])
+
+
+def _effect(command: str) -> str:
+    return effect_of(parse_command(command), PROJECT).effect
+
+
+@pytest.mark.parametrize(
+    "operand", ["'.e*'", "':(glob).e*'", "':(top).env'", "':/.env'", "'*.env'", "'*.pem'"]
+)
+def test_a_pattern_of_git_for_a_secret_does_not_only_read(operand: str) -> None:
+    assert _effect(f"git show HEAD -- {operand}") != "reads"
+
+
+@pytest.mark.parametrize("operand", ["'*.py'", "':!*.lock'", "':(top)src'", "'docs/*.json'"])
+def test_a_pattern_of_git_for_other_files_only_reads(operand: str) -> None:
+    assert _effect(f"git diff -- {operand}") == "reads"
+
+
+@pytest.mark.parametrize(
+    "given", ["LANGUAGE=../../x", "LC_ALL=/home/u/project/x", "LANG=./x", "TZ=:/x", "TZ=/x"]
+)
+def test_a_locale_that_is_a_file_is_no_harmless_variable(given: str) -> None:
+    assert _effect(f"{given} ls") != "reads"
+
+
+@pytest.mark.parametrize("given", ["LC_ALL=C.UTF-8", "LANG=de_DE@euro", "TZ=Europe/Berlin"])
+def test_a_locale_by_name_is_a_harmless_variable(given: str) -> None:
+    assert _effect(f"{given} ls") == "reads"
+
+
+_WITH_PASSWORD: Final = replace(PROJECT, shows_credentials=True)
+"""A repository whose configuration has a remote with a password in its URL."""
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cd .git; cat config", "cd .git && head -5 config", "rg url .git", "cat .git/config",
+     "cd .git/worktrees/x && cat ../../config", "git remote -v"],
+)  # fmt: skip
+def test_a_command_that_shows_a_password_of_git_does_not_only_read(command: str) -> None:
+    parsed = parse_command(command)
+    found = effect_of(parsed, _WITH_PASSWORD)
+    assert found.effect != "reads"
+    assert "secrets.access" in needs_of(parsed, found)
+
+
+def test_the_same_command_only_reads_where_the_configuration_has_no_password() -> None:
+    assert _effect("cd .git; cat config") == "reads"
