@@ -12,5 +12,6 @@
 - What crosses: `asked`, requests taken apart; `crossing`, the parameters that reach a server;
   `asking`, answers that ask for something.
 - `boot_moment`: a moment that no change of the clock moves.
+- `conventions`: OpenTelemetry's names for what a record tells of.
 - `vocabulary`: long lists of words, written as text.
 """
