@@ -17,7 +17,7 @@ import anyio
 import httpx2
 
 from ironcurtain_proxy.downstream.remote.connection import HttpConnection
-from ironcurtain_proxy.downstream.remote.network import CONNECT, Network
+from ironcurtain_proxy.downstream.remote.network import CONNECT, GuardedNetwork
 from ironcurtain_proxy.downstream.remote.response import Response
 from ironcurtain_proxy.model.remote import RemoteEndpoint
 
@@ -55,7 +55,7 @@ class GuardedPool:
             server: the server's name.
             endpoint: its address, and the way to it.
         """
-        self._network = Network(server, endpoint)
+        self._network = GuardedNetwork(server, endpoint)
         self._proxy = None if endpoint.proxy is None else httpx2.URL(endpoint.proxy)
         self._turns = anyio.CapacityLimiter(_MOST)
         self._idle: dict[_Origin, deque[HttpConnection]] = {}
