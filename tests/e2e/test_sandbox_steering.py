@@ -167,7 +167,7 @@ def test_settings_that_the_user_writes_meanwhile_are_kept_where_the_record_says(
     assert kept.read_text() == mine
     assert kept.parent.parts[-2:] == (".ironcurtain", "put-back")
     warned = Path(installation.root / "stderr-0.txt").read_text()
-    assert warned.count("move to its place before you start the proxy") == 1
+    assert warned.count("move your own to their place before you start the proxy") == 1
 
 
 def test_what_is_written_late_is_put_back_too_and_said_with_the_next_call(cell: Cell) -> None:
