@@ -272,9 +272,9 @@ def _meanings(name: str, proposed: Proposed) -> frozenset[Meaning]:
     """The meanings of an argument and of its members."""
     if not proposed.inside:
         return frozenset({_meaning(name, proposed)})
-    # What the agent adds to the members that are listed counts as a path.
+    # What the agent adds to the members that are listed counts as a path, and says of none.
     is_open = proposed.certain and LOCAL_PATHS.union(("none", "unclear")).issuperset(proposed.roles)
-    own: Meaning = "path" if is_open else "unclear"
+    own: Meaning = "part" if is_open else "unclear"
     return frozenset({own}).union(*[_meanings(*one) for one in proposed.inside.items()])
 
 
@@ -282,7 +282,8 @@ def _meaning(name: str, proposed: Proposed) -> Meaning:
     words = [word for word in words_of(name) if word not in {"name", "names"}]
     last = words[-1] if words else ""
     if not proposed.certain:
-        return "plain" if proposed.likely == "option" else proposed.likely or "unclear"
+        likely = "plain" if proposed.likely == "option" else proposed.likely
+        return likely or "unclear" if last not in WORDS["targets"] else "unclear"
     match proposed.roles:
         case ("fetch-url",):
             return "url"

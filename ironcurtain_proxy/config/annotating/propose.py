@@ -78,7 +78,7 @@ class _Walk:
             return Proposed(roles=_NONE, why="no text")
         text = proposed_for(name, schema, self.about)
         found = [text] if "string" in types else []
-        found += [] if types else [replace(text, certain=False)]
+        found += [] if types else [replace(text, certain=False, likely="")]
         found += [self._items(name, one, depth) for one in _lists_in(schema)]
         found += [self._object(one, depth) for one in _objects_in(schema)]
         if "array" in types and not any("items" in one for one in _variants(schema)):

@@ -35,7 +35,9 @@ _LEADING: Final = (
 """The words that may stand before the first noun of a description. Each step takes a word or a
 single character, so that no description makes the search long.
 """
-_PATH_SUBJECT: Final = re.compile(rf"{_LEADING}\b{_FILE}\b", re.IGNORECASE)
+_PATH_SUBJECT: Final = re.compile(
+    rf"{_LEADING}\b(?:{_FILE}|files? (?:to|where|in which|containing))\b", re.IGNORECASE
+)
 _PATH_WORDS: Final = re.compile(
     r"\b(?:absolute|relative|file|filesystem|directory|folder|full|local|output|input|target)"
     rf"[ -]?{_FILE}\b"
@@ -102,7 +104,12 @@ class ArgumentContext:
 
 def proposed_for(name: str, schema: Mapping[str, Json], about: ArgumentContext) -> Proposed:
     """The roles of a text argument."""
-    said = _by_format(schema, about) or _by_name(name, about)
+    said, form = _by_name(name, about), _by_format(schema, about)
+    # A server that calls a path a date must not open it.
+    is_end = not _ENDS.isdisjoint(words_of(name)[-1:])
+    is_grave = is_end or not _CALM.union(_UNCLEAR).issuperset(said.roles)
+    if form is not None and not (is_grave and _CALM.issuperset(form.roles)):
+        said = form
     text = " ".join([str(schema.get(key, "")) for key in ("title", "description")]).strip()[:_MOST]
     if said.roles == _NONE and not text and "format" not in schema:
         said = _in_doubt(name, about) or said
@@ -242,13 +249,17 @@ def _raised(
         return said
     is_text = bool(words) and words[-1] in _TEXTS
     path, url = _spoken_of(text, schema, is_text=is_text)
+    # A mention makes careful; only a description that begins with the path makes it likely.
+    strong, _ = _spoken_of(text, schema, is_text=True)
     if not _CALM.issuperset(said.roles):
         is_both = (said.roles == ("fetch-url",) and path and not _URL_SUBJECT.match(text)) or (
             said.roles == about.paths and url and not _PATH_SUBJECT.match(text)
         )
         if is_both:
             return Proposed(roles=_UNCLEAR, certain=False, why="a URL or a path")
-        is_path = said.roles == _UNCLEAR and not url and (path or not _ENDS.isdisjoint(words[-1:]))
+        is_program = not (_COMMANDS | WORDS["code"]).isdisjoint(words)
+        named = not is_program and (strong or not _ENDS.isdisjoint(words[-1:]))
+        is_path = said.roles == _UNCLEAR and named and not url
         return replace(said, likely="path") if is_path else said
     what = ["a path"] if path else ["a URL"] if url else []
     if _RUNS.search(text) and not is_text:
@@ -256,9 +267,11 @@ def _raised(
     if not what:
         asks = bool(words) and words[-1] in _QUERIES and said.roles == _NONE
         return Proposed(roles=("sql",), why="SQL") if asks and _is_sql(text) else said
-    likely: LikelyMeaning = "" if what != ["a path"] else "path"
-    if likely and said.roles in {_NONE, ("message",)}:
-        likely = "option"  # the description of a pattern or a content may speak of its file
+    likely: LikelyMeaning = ""
+    if what == ["a path"] and said.roles in {_NONE, ("message",)}:
+        likely = "" if strong else "option"  # a pattern's description may speak of its file
+    elif what == ["a path"] and strong:
+        likely = "path"
     why = f"its description speaks of {what[0]}"
     return Proposed(roles=_UNCLEAR, certain=False, why=why, likely=likely)
 

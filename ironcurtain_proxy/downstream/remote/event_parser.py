@@ -14,7 +14,7 @@ _LONGEST_NUMBER: Final = 18
 """Digits of a pause; further ones make it no longer than is waited anyway."""
 
 
-class Event(Struct, frozen=True):
+class StreamEvent(Struct, frozen=True):
     """One event."""
 
     event: str
@@ -48,7 +48,7 @@ class EventParser:
         self._retry: int | None = None
         self._begin()
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[StreamEvent]:
         """Read bytes, and give the events that end in them.
 
         Raises:
@@ -72,7 +72,7 @@ class EventParser:
         self._check(len(self._line))
         return found
 
-    def _take(self, line: bytes) -> Event | None:
+    def _take(self, line: bytes) -> StreamEvent | None:
         """Take a whole line; an empty one ends an event."""
         if self._is_first:
             self._is_first = False
@@ -101,13 +101,13 @@ class EventParser:
             return
         self._says_something = True
 
-    def _end(self) -> Event | None:
+    def _end(self) -> StreamEvent | None:
         event = None
         if self._says_something:
             data = b"\n".join(self._data)
             if not data.isascii():
                 data = data.decode("utf-8", "replace").encode()
-            event = Event(self._event or "message", data, self._id, self._retry)
+            event = StreamEvent(self._event or "message", data, self._id, self._retry)
         self._begin()
         return event
 

@@ -40,7 +40,7 @@ class RefusedAddressError(ServerUnavailableError):
     """A connection that the operator's entry does not allow."""
 
 
-class Network:
+class GuardedNetwork:
     """Makes the connections of one server."""
 
     def __init__(self, server: str, endpoint: RemoteEndpoint) -> None:

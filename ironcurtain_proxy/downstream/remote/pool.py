@@ -17,7 +17,7 @@ import anyio
 import httpx2
 
 from ironcurtain_proxy.downstream.remote.connection import HttpConnection
-from ironcurtain_proxy.downstream.remote.network import CONNECT, Network
+from ironcurtain_proxy.downstream.remote.network import CONNECT, GuardedNetwork
 from ironcurtain_proxy.downstream.remote.response import Response
 from ironcurtain_proxy.model.remote import RemoteEndpoint
 
@@ -36,7 +36,7 @@ _IDLE: Final = 60.0
 _PORTS: Final = {"http": 80, "https": 443}
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
-Origin: TypeAlias = tuple[str, str, int]
+_Origin: TypeAlias = tuple[str, str, int]
 """Scheme, host and port."""
 
 _HEAD: Final = re.compile(
@@ -55,10 +55,10 @@ class GuardedPool:
             server: the server's name.
             endpoint: its address, and the way to it.
         """
-        self._network = Network(server, endpoint)
+        self._network = GuardedNetwork(server, endpoint)
         self._proxy = None if endpoint.proxy is None else httpx2.URL(endpoint.proxy)
         self._turns = anyio.CapacityLimiter(_MOST)
-        self._idle: dict[Origin, deque[HttpConnection]] = {}
+        self._idle: dict[_Origin, deque[HttpConnection]] = {}
         self._busy: set[HttpConnection] = set()
 
     async def send(
@@ -119,7 +119,7 @@ class GuardedPool:
             except TimeoutError:
                 raise httpx2.PoolTimeout("too many requests wait for their answers") from None
 
-    def _kept(self, origin: Origin) -> HttpConnection | None:
+    def _kept(self, origin: _Origin) -> HttpConnection | None:
         """An open connection that was used last; others live on while they are young."""
         idle = self._idle.get(origin)
         while idle:
@@ -129,7 +129,7 @@ class GuardedPool:
             connection.close()
         return None
 
-    def _release(self, origin: Origin, connection: HttpConnection | None, turn: object) -> None:
+    def _release(self, origin: _Origin, connection: HttpConnection | None, turn: object) -> None:
         self._turns.release_on_behalf_of(turn)
         if connection is None:
             return
@@ -144,7 +144,7 @@ class GuardedPool:
         ):
             idle.popleft().close()
 
-    async def _opened(self, origin: Origin) -> HttpConnection:
+    async def _opened(self, origin: _Origin) -> HttpConnection:
         """A new connection to an origin, or to the proxy that leads to it."""
         scheme, host, port = origin
         if self._proxy is None:
@@ -205,7 +205,7 @@ def head_of(method: str, target: bytes, headers: Headers) -> bytes:
     return head + b"\r\n"
 
 
-def _origin(url: httpx2.URL) -> Origin:
+def _origin(url: httpx2.URL) -> _Origin:
     scheme = url.scheme
     if scheme not in _PORTS or not url.raw_host:
         raise httpx2.UnsupportedProtocol("only http:// and https:// are spoken")

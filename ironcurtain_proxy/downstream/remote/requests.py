@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import httpx2
 
-from ironcurtain_proxy.downstream.remote.event_parser import Event
+from ironcurtain_proxy.downstream.remote.event_parser import StreamEvent
 from ironcurtain_proxy.downstream.remote.pool import GuardedPool
 from ironcurtain_proxy.downstream.remote.response import Response
 from ironcurtain_proxy.errors import (
@@ -192,7 +192,7 @@ class Requester:
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def events(self, response: Response) -> AsyncIterator[Event]:
+    def events(self, response: Response) -> AsyncIterator[StreamEvent]:
         """The events of a stream."""
         return response.events(self.max_message)
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import httpx2
 
-from ironcurtain_proxy.downstream.remote.event_parser import Event, EventParser
+from ironcurtain_proxy.downstream.remote.event_parser import EventParser, StreamEvent
 
 _FORBIDDEN: Final = 403
 _EVENTS: Final = "text/event-stream"
@@ -66,7 +66,7 @@ class Response:
         said = self.header(b"www-authenticate")
         return self.status == _FORBIDDEN and "insufficient_scope" in said
 
-    async def events(self, largest: int) -> AsyncIterator[Event]:
+    async def events(self, largest: int) -> AsyncIterator[StreamEvent]:
         """The body as events, in UTF-8.
 
         A server's own `charset` would choose among all codecs of Python, which unpack archives,

@@ -16,7 +16,7 @@ import httpx2
 
 from ironcurtain_proxy.downstream.remote import sending
 from ironcurtain_proxy.downstream.remote.answering import is_answer_to
-from ironcurtain_proxy.downstream.remote.event_parser import Event
+from ironcurtain_proxy.downstream.remote.event_parser import StreamEvent
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
 from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester
 from ironcurtain_proxy.downstream.remote.response import Response
@@ -351,7 +351,7 @@ class StreamPosition:
         """Whether a connection broke; else the server ended its streams itself."""
         self._retry = _RETRY
 
-    def note(self, event: Event) -> None:
+    def note(self, event: StreamEvent) -> None:
         """An event has arrived."""
         if event.id and event.id.isascii() and event.id.isprintable():
             self.last_event = event.id

@@ -3,14 +3,23 @@
 import os
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+import anyio
+import anyio.to_thread
 import pytest
 
+from ironcurtain_proxy.auto_confirm import upkeep
+from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.store import database
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from tests.auto_confirm.store.specimens import auto_approved
+from tests.mailbox.mailbox_fixture import until
+
+T = TypeVar("T")
 
 BACKFILL = slice(96, 100)
 """Of the log's index: how many of its pages are in the file."""
@@ -81,3 +90,26 @@ def test_the_log_of_a_file_that_was_replaced_is_not_copied(sqlite_store: Store) 
     with pytest.raises(StoreLostError, match="removed or replaced"):
         sqlite_store.copy_log()
     assert aside.read_bytes() == before
+
+
+@pytest.mark.anyio
+async def test_a_session_copies_the_log_after_its_first_question(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "COPY", 0.01)
+    looked: list[object] = []
+
+    async def in_thread(work: Callable[[], T], /) -> T:
+        looked.append(work)
+        return await anyio.to_thread.run_sync(work)
+
+    duty = upkeep.Upkeep(store=LazyStore(lambda: sqlite_store), in_thread=in_thread)
+    path = path_of(sqlite_store)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(duty.run)
+        await anyio.to_thread.run_sync(filled, sqlite_store, database._COPY_AFTER)
+        assert copied_pages(path) == 0
+        assert len(looked) == 1, "it looks for abandoned rows alone"
+        duty.used.set()
+        await until(lambda: copied_pages(path) > 0)
+        tasks.cancel_scope.cancel()

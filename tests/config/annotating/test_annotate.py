@@ -199,6 +199,11 @@ def test_a_path_is_told_by_name_format_or_description(
         tool("read_docs", "Reads", options={"type": "object"}),
         tool("read_docs", "Reads", path={}),
         tool("read_file", "Reads a file of the drive.", fileId=TEXT),
+        tool("read_docs", "Reads", reference=described("Such as /tmp/x"), path=TEXT),
+        tool("open_doc", "Opens", id=described("Optional. e.g. /tmp/x")),
+        tool("show_doc", "Shows", offset={"type": "object", "properties": {"page": TEXT}}),
+        tool("write_doc", "Writes", workspace={}),
+        tool("create_doc", "Creates", path=TEXT, label=described("The file to read")),
         tool("read_docs", "Reads", path=TEXT, more=patterned(encoding=TEXT)),
         tool("read_docs", "Reads", what={"anyOf": [described("A path"), described("A URL")]}),
         tool("download", "Downloads a file", url=TEXT, path=TEXT),
@@ -212,6 +217,11 @@ def test_where_a_doubt_is_left_the_tool_is_unknown(definition: Mapping[str, Json
     found = read(definition)
     assert found.kind == "unknown"
     assert found.why
+
+
+def test_a_path_that_a_server_calls_a_date_stays_a_path() -> None:
+    found = read(tool("read_doc", "Reads a document.", path={**TEXT, "format": "date"}))
+    assert (found.kind, found.arguments["path"]) == ("files", ["read-path"])
 
 
 def test_paths_inside_objects_are_paths_and_so_is_what_the_agent_adds_to_them() -> None:

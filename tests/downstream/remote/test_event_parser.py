@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.downstream.remote.event_parser import Event, EventParser
+from ironcurtain_proxy.downstream.remote.event_parser import EventParser, StreamEvent
 
 LARGEST = 1 << 16
 
 
-def events(*feeds: bytes, largest: int = LARGEST) -> list[Event]:
+def events(*feeds: bytes, largest: int = LARGEST) -> list[StreamEvent]:
     parser = EventParser(largest)
     return [event for one in feeds for event in parser.feed(one)]
 
@@ -20,35 +20,37 @@ def test_the_fields_of_an_event() -> None:
     text = (
         b"\xef\xbb\xbfid: 7\nevent: a\nretry: 50\n: heard by nobody\ndata: b\ndata:c\nother: d\n\n"
     )
-    assert events(text) == [Event("a", b"b\nc", "7", 50)]
+    assert events(text) == [StreamEvent("a", b"b\nc", "7", 50)]
 
 
 def test_an_id_stays_and_the_other_fields_do_not() -> None:
     assert events(b"id: 7\nevent: a\nretry: 5\n\ndata: b\n\n") == [
-        Event("a", b"", "7", 5),
-        Event("message", b"b", "7", None),
+        StreamEvent("a", b"", "7", 5),
+        StreamEvent("message", b"b", "7", None),
     ]
 
 
 def test_an_event_without_an_empty_line_has_not_come() -> None:
-    assert events(b"data: a\n\ndata: b\n") == [Event("message", b"a", "", None)]
+    assert events(b"data: a\n\ndata: b\n") == [StreamEvent("message", b"a", "", None)]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_a_line_ends_in_three_ways_in_whatever_pieces(end: bytes) -> None:
     text = end.join([b"id: 1", b"data: a", b"data: b", b"", b"data: c", b"", b""])
-    wanted = [Event("message", b"a\nb", "1", None), Event("message", b"c", "1", None)]
+    wanted = [StreamEvent("message", b"a\nb", "1", None), StreamEvent("message", b"c", "1", None)]
     for size in (len(text), 3, 2, 1):
         assert events(*(text[at : at + size] for at in range(0, len(text), size))) == wanted
 
 
 def test_what_is_no_utf_8_is_replaced() -> None:
-    assert events(b"data: \xff\xc3\xa4\n\n") == [Event("message", "\ufffdä".encode(), "", None)]
+    assert events(b"data: \xff\xc3\xa4\n\n") == [
+        StreamEvent("message", "\ufffdä".encode(), "", None)
+    ]
 
 
 @pytest.mark.parametrize("value", [b"", b"-1", b"1.5", b"  5", "٣".encode(), b"1_0"])
 def test_a_pause_that_is_no_number_is_none(value: bytes) -> None:
-    assert events(b"retry:" + value + b"\ndata: a\n\n") == [Event("message", b"a", "", None)]
+    assert events(b"retry:" + value + b"\ndata: a\n\n") == [StreamEvent("message", b"a", "", None)]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from ironcurtain_proxy.downstream.remote.network import Network, RefusedAddressError
+from ironcurtain_proxy.downstream.remote.network import GuardedNetwork, RefusedAddressError
 from ironcurtain_proxy.downstream.remote.oauth_client import open_client
 from ironcurtain_proxy.downstream.remote.pool import GuardedPool
 from ironcurtain_proxy.model.addresses import is_public
@@ -28,7 +28,7 @@ CLOSED = [
 @pytest.mark.parametrize("address", CLOSED)
 async def test_an_address_that_is_not_public_is_not_connected_to(address: str) -> None:
     assert not is_public(ip_address(address))
-    network = Network("one", RemoteEndpoint(url="https://mcp.example/mcp"))
+    network = GuardedNetwork("one", RemoteEndpoint(url="https://mcp.example/mcp"))
     with pytest.raises(RefusedAddressError, match="no public address"):
         await network.connect(address, 443)
 

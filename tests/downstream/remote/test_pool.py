@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from ironcurtain_proxy.downstream.remote import pool as pool_module
 from ironcurtain_proxy.downstream.remote.connection import HttpConnection
-from ironcurtain_proxy.downstream.remote.network import Network
+from ironcurtain_proxy.downstream.remote.network import GuardedNetwork
 from ironcurtain_proxy.downstream.remote.pool import GuardedPool, head_of
 from ironcurtain_proxy.model.json import Json
 from tests.downstream.remote.site import Heard, Site, remote, serving
@@ -76,13 +76,13 @@ async def test_a_connection_is_used_again_unless_its_server_closes_it(
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The hosts to which connections are made."""
     opened: list[str] = []
-    connect = Network.connect
+    connect = GuardedNetwork.connect
 
-    async def noted(self: Network, host: str, port: int) -> HttpConnection:
+    async def noted(self: GuardedNetwork, host: str, port: int) -> HttpConnection:
         opened.append(host)
         return await connect(self, host, port)
 
-    monkeypatch.setattr(Network, "connect", noted)
+    monkeypatch.setattr(GuardedNetwork, "connect", noted)
     return opened
 
 
