@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,14 +41,20 @@ def _commands(document: Path) -> Iterator[str]:
 SHOWN = sorted({(document.name, line) for document in DOCUMENTS for line in _commands(document)})
 
 
+@pytest.fixture(scope="module")
+def parser() -> ArgumentParser:
+    """Of all commands: to make it is most of the time of a test."""
+    made, _ = _parser(list(COMMANDS))
+    return made
+
+
 @pytest.mark.parametrize(("document", "line"), SHOWN)
 def test_every_command_that_a_document_shows_is_taken(
-    document: str, line: str, capsys: pytest.CaptureFixture[str]
+    document: str, line: str, parser: ArgumentParser, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = _words(line)
     if not words or PLACEHOLDER.search(" ".join(words)):
         words = words[:1]
-    parser, _ = _parser(list(COMMANDS))
     if not words or (words[0].startswith("-") and words[0] not in {"--help", "--version"}):
         words = ["serve", *words]
     assert words[0].startswith("-") or words[0] in COMMANDS, f"{document}: {line}"
