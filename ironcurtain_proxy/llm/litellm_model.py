@@ -10,6 +10,7 @@ limited in size; no redirect is followed. The questions and the meaning of answe
 import gc
 import logging
 import os
+import threading
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -42,6 +43,10 @@ _API_BASES: Final[Mapping[Provider, str | None]] = MappingProxyType(
 )
 _NO_KEY: Final = "none"
 _MAX_TOKENS: Final = 300
+_IMPORTING: Final = threading.Lock()
+"""Held by the one thread that loads. A load that was abandoned goes on beside the next one, and two
+models load at once: of two threads that import modules which import each other, Python gives one a
+module that is half there."""
 _LOADING_SECONDS: Final = 60.0
 _LOADING_SHARE: Final = 0.75
 
@@ -154,9 +159,13 @@ class LitellmModel:
                 return self._ask
             # Abandoned instead of awaited when the deadline passes: the import continues, and the
             # next question finds it complete.
-            ask, close = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
+            ask, close = await anyio.to_thread.run_sync(self._load_alone, abandon_on_cancel=True)
             self._ask, self._close = ask, close
             return ask
+
+    def _load_alone(self) -> tuple[_Ask, _Close]:
+        with _IMPORTING:
+            return self._load()
 
     def _load(self) -> tuple[_Ask, _Close]:
         """Import litellm and prepare the client. Runs in a thread, takes seconds."""
