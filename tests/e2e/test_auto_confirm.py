@@ -139,7 +139,7 @@ def test_a_manager_that_says_nothing_is_followed_by_the_fallback_in_time(office:
     agent = office.start(
         manager("architect_manager", "deaf", str(office.installation.root / "one")),
         manager("claude_code_high_level", "deciding", "approve"),
-        escalation_timeout_minutes=0.04,
+        escalation_timeout_minutes=0.1,
     )
     agent.call("delete_file", {"path": OUTSIDE})
     assert office.outcome()["decidedBy"] == "reviewer:claude_code_high_level"

@@ -96,7 +96,7 @@ def test_without_the_token_nothing_happens_and_the_fallback_is_asked(
     agent = desk.start(
         desk.session(),
         manager("claude_code_high_level", "deciding", "approve"),
-        escalation_timeout_minutes=0.05,
+        escalation_timeout_minutes=0.12,
     )
     call = agent.start_call("delete_file", {"path": OUTSIDE})
     for answer in ({}, {"reviewer": "architect_manager"}, {"token": "x" * len(TOKEN)}):
