@@ -93,7 +93,9 @@ def a_terminal(tmp_path: Path) -> Iterator[tuple[Path, Callable[..., str]]]:
         command = ["tmux", "-S", str(socket), "-f", "/dev/null", *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    tmux("new-session", "-d", "-s", "reviewers", f"cat > {tmp_path}/typed")
+    typing = f"exec > {tmp_path}/typed; tmux wait-for -S typing; exec cat"
+    tmux("new-session", "-d", "-s", "reviewers", typing)
+    tmux("wait-for", "typing")  # before that, the file may be missing
     ours, theirs = os.openpty()
     attach = ["tmux", "-S", str(socket), "attach", "-t", "reviewers"]
     environment = {**os.environ, "TERM": "xterm"}
