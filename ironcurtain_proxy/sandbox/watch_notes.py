@@ -230,7 +230,7 @@ def _read(path: str, file: int) -> AbandonedNote:
     try:
         with os.fdopen(os.dup(file), "rb") as reader:
             content = msgspec.msgpack.decode(reader.read(_LARGEST + 1), type=_Content)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError, RecursionError):
         return AbandonedNote(path, (), 0.0, until, (), is_readable=False)
     roots = tuple([root for one in content.roots if _is_there(root := os.fsdecode(one))])
     return AbandonedNote(path, roots, content.began, until, content.places)

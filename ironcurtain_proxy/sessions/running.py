@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import DecodeError, Struct, json
+from msgspec import Struct, json
 
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
@@ -96,7 +96,8 @@ def running_sessions(sessions: Path) -> Iterator[RunningSession]:
         sessions: the directory with one for each session.
     """
     for file in sorted(sessions.glob(f"*/{FILE_NAME}")):
-        with suppress(OSError, DecodeError):
+        # A torn or foreign file is no session: it may hold no UTF-8, or nest without end.
+        with suppress(OSError, ValueError, RecursionError):
             state = json.decode(read_state(file), type=SessionState)
             if is_alive(Owner(state.pid, state.start_time)):
                 name = file.parent.name

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import DecodeError, Meta, Struct, field, json
+from msgspec import Meta, Struct, field, json
 from msgspec.structs import replace
 
 from ironcurtain_proxy.config.clients.known import FORMATS, FormatName, format_of
@@ -111,7 +111,7 @@ def read_undo_record(state: Path) -> UndoRecord:
         return UndoRecord(version=_VERSION, entries=(), written={}, origins={})
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
-    except DecodeError:
+    except (ValueError, RecursionError):  # no JSON of this form, no UTF-8, or nested without end
         found = None
     if found is None or found.version != _VERSION:
         raise ConfigurationError(

@@ -99,14 +99,25 @@ def test_two_changes_of_a_file_are_undone_in_turn(here: Here) -> None:
     assert before != file.read_bytes()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', '{"version": 2, "clients": []}'])
-def test_a_damaged_record_is_said_and_not_overwritten(here: Here, text: str) -> None:
+DAMAGED = {
+    "empty": b"",
+    "torn": b"{",
+    "another form": b"[]",
+    "incomplete": b'{"version": 1}',
+    "another version": b'{"version": 2, "clients": []}',
+    "no UTF-8": b'{"version": 1, "written": {"a": "\xff"}}',
+    "nested without end": b'{"x":' + b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("raw", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_record_is_said_and_not_overwritten(here: Here, raw: bytes) -> None:
     file = here.state / "clients/journal.json"
     file.parent.mkdir(parents=True)
-    file.write_text(text)
+    file.write_bytes(raw)
     with pytest.raises(ConfigurationError, match=r"journal\.json"):
         read_undo_record(here.state)
-    assert file.read_text() == text
+    assert file.read_bytes() == raw
 
 
 def test_a_copy_that_is_gone_is_said(here: Here) -> None:
