@@ -92,7 +92,9 @@ def test_json_that_is_no_object_is_told_from_what_is_no_json(line: bytes) -> Non
 
 
 def test_a_batch_keeps_the_ids_of_its_answers() -> None:
-    line = b'[{"id":1,"result":{}},{"id":2.0,"error":{}},{"id":3,"method":"x"},{"id":0.5,"result":1}]'
+    line = (
+        b'[{"id":1,"result":{}},{"id":2.0,"error":{}},{"id":3,"method":"x"},{"id":0.5,"result":1}]'
+    )
     assert decode(line) == Malformed("not a JSON object", is_json=True, answered=(1, 2))
 
 
