@@ -148,7 +148,7 @@ def _described(one: Agreement) -> dict[str, object]:
 
 def _as_text(found: Mapping[str, Agreement]) -> Iterator[str]:
     if not found:
-        yield "the auto-approver and a person judged no call both: switch on autoApprove.shadow"
+        yield "no call was judged by both the model and a person: switch on autoApprove.shadow"
         return
     yield f"{'tool':<40}{'calls':>7}{'agreed':>8}{'wrong':>7}{'spared':>8}{'asked':>7}"
     for tool, of_tool in sorted(found.items(), key=_most_first):

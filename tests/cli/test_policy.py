@@ -84,6 +84,14 @@ def test_a_condition_on_a_tool_that_nobody_annotated_is_written_with_a_warning(
     assert 'warning: tool "fetched" has no annotation' in done.stdout
 
 
+def test_a_rule_about_hosts_is_compared_with_rules_about_hosts_alone(place: Place) -> None:
+    said = place.run("allow", "fetch/fetch", "--host", "docs.rs", "--dry-run").stdout
+    assert "takes precedence over: ask by escalate-fetch" in said
+    assert "secret" not in said
+    said = place.run("allow", "filesystem/read_text_file", "--secrets", "--dry-run").stdout
+    assert said.count("this opens files that usually hold secrets, too") == 1
+
+
 def test_each_of_many_allowed_tools_gets_its_rule(place: Place) -> None:
     tools = ["time/convert_time", "fetch/fetch", "time/get_current_time", "git/git_log"] * 2
     for tool in tools:
