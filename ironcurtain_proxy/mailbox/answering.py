@@ -1,6 +1,6 @@
 """Answers to requests: writing one, and finding out whether it was in time.
 
-This proxy marks the very file that it accepted before it removes it (see `mailbox_directory`),
+This proxy marks the very file that it accepted before it removes it (see `private_directory`),
 so that acceptance is known for certain. The original's proxies do not; there, a request that
 still lies beside the answer counts instead.
 """
