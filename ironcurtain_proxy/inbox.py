@@ -186,15 +186,15 @@ class EscalationInbox:
             approved=False, note=note, reviewer=self._reviewer, credential=self._credential
         )
 
-    async def _answer(self, identity: str, verdict: ReviewerAnswer) -> bool:
+    async def _answer(self, identity: str, given: ReviewerAnswer) -> bool:
         shown, place = self._shown_as(identity), self._reader.place()
         if shown is None or place is None:
             return False
-        return await answer_async(place, shown.request, verdict)
+        return await answer_async(place, shown.request, given)
 
-    def _answer_now(self, identity: str, verdict: ReviewerAnswer) -> bool:
+    def _answer_now(self, identity: str, given: ReviewerAnswer) -> bool:
         shown, place = self._shown_as(identity), self._reader.place()
-        return shown is not None and place is not None and answer(place, shown.request, verdict)
+        return shown is not None and place is not None and answer(place, shown.request, given)
 
     def _shown_as(self, identity: str) -> PendingRequest | None:
         """The request as it was shown; else as it is now."""

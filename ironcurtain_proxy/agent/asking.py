@@ -54,7 +54,7 @@ class AuthorizedQuestion(Protocol):
 
 
 class AskedClient:
-    """Implements `ports.End` for questions of servers."""
+    """Implements `ports.OperationTarget` for questions of servers."""
 
     def __init__(self, seconds: float) -> None:
         """Begin without a client.

@@ -70,7 +70,7 @@ class Hooks:
     on_question: (
         Callable[[str, str, Mapping[str, Json], int], Awaitable[Mapping[str, object]]] | None
     ) = None
-    """Answers a question of a server's own; see `open_questions.Asker`. None: all are refused."""
+    """Answers a question of a server's own; see `QuestionHandler`. None: all are refused."""
     capabilities: Callable[[str], Awaitable[Mapping[str, Json]]] | None = None
     """Gives the client capabilities for a server; None: roots only."""
     roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None

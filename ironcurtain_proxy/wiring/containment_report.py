@@ -129,10 +129,10 @@ def _nothing(why: str, remedy: str) -> ContainmentReport:
 
 def _remedy(walls: Walls | None) -> str:
     if walls is None:
-        return "install what doctor names, and leave sandbox: false out of its entry"
+        return 'install what `doctor` names, and remove "sandbox": false where its entry has it'
     if not walls.is_offline:
         return (
-            "leave sandbox.network.allowedDomains out of its entry: an approved call reaches its "
+            "remove sandbox.network.allowedDomains from its entry: an approved call reaches its "
             "host without it"
         )
-    return "leave sandbox.filesystem.allowWrite and another cwd than the workspace out of its entry"
+    return "remove sandbox.filesystem.allowWrite, and a cwd outside the workspace, from its entry"

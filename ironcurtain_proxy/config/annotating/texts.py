@@ -133,7 +133,9 @@ def _in_doubt(name: str, about: ArgumentContext) -> Proposed | None:
         return Proposed(roles=("identifier",), why="the name of a note")
     is_end = len(words) == 1 and words[0] in WORDS["open_ends"]
     if is_end and about.names.isdisjoint(WORDS["moments"]):
-        return Proposed(roles=_UNCLEAR, certain=False, why=f"{words[0]} may name a place")
+        return Proposed(
+            roles=_UNCLEAR, certain=False, why=f'the word "{words[0]}" may name a place'
+        )
     return None
 
 
@@ -172,7 +174,7 @@ def _by_name(name: str, about: ArgumentContext) -> Proposed:
             return found
     if not (WORDS["options"] | _TEXTS).isdisjoint((last, last.removesuffix("s"), "".join(words))):
         return Proposed(roles=_NONE, why=f"the word {last}")
-    return Proposed(roles=_UNCLEAR, certain=False, why="its name says nothing")
+    return Proposed(roles=_UNCLEAR, certain=False, why="its name does not say what it holds")
 
 
 def _of_programs(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
@@ -214,7 +216,7 @@ def _of_places(words: tuple[str, ...], last: str, about: ArgumentContext) -> Pro
             return Proposed(roles=_UNCLEAR, certain=False, why="a path, perhaps of the service")
         return Proposed(roles=about.paths, why=f"the word {last}")
     if last in WORDS["maybe_paths"]:
-        return Proposed(roles=_UNCLEAR, certain=False, why=f"the word {last} may name a file")
+        return Proposed(roles=_UNCLEAR, certain=False, why=f'the word "{last}" may name a file')
     return None
 
 
