@@ -78,6 +78,8 @@ PLANTED: Final = {
     "a repository far below": {"a/b/c/d/.git/config": EVIL},
     "an agent's settings": {"sub/.claude/settings.json": "{}"},
     "more of an agent's settings": {".claude/settings.local.json": "{}"},
+    "a tool of an agent": {"sub/.opencode/tools/x.ts": "evil()"},
+    "a hook of an agent": {".github/hooks/x.json": "{}"},
     "another repository by name": {"pointer/.git": "gitdir: ../elsewhere\n"},
     "a hook of a submodule": {
         ".git/modules/sub/HEAD": "x",
