@@ -1,6 +1,5 @@
 """Interactions and their trail, as statements on a connection. The caller holds the transaction."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -10,7 +9,6 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     MODEL,
@@ -31,16 +29,12 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     TASKS,
 )
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 
 OPEN: Final[tuple[Status, ...]] = ("pending", "held", "escalated")
 """The states of a call that waits for its decision."""
 
 OURS: Final = INTERACTIONS.c.request_id.is_not(None)
 """The condition on our rows: rows of other programs have no request, and do not count."""
-
-LATELY: Final = 1000
-"""The number of recent approvals that count."""
 
 _ASKED: Final[tuple[Status, ...]] = ("held", "escalated")
 
@@ -271,24 +265,6 @@ def set_outcome(connection: Connection, interaction_id: int, *, succeeded: bool)
         (INTERACTIONS.c.id == interaction_id) & (INTERACTIONS.c.status == "auto_approved")
     )
     return connection.execute(pattern).scalar()
-
-
-def recent_work(connection: Connection) -> InteractionHistory:
-    """Recent approvals in all sessions, for the comparison with a new call.
-
-    A scope that is no path, such as a branch, gives no directory.
-    """
-    rows = connection.execute(
-        sa.select(INTERACTIONS.c.operation, INTERACTIONS.c.scope)
-        .where(OURS & INTERACTIONS.c.status.in_(("approved", "auto_approved")))
-        .order_by(INTERACTIONS.c.id.desc())
-        .limit(LATELY)
-    ).all()
-    paths = {line for row in rows for line in (row.scope or "").split("\n") if line[:1] == "/"}
-    return InteractionHistory(
-        operations=Counter(row.operation for row in rows),
-        directories=frozenset(RealPath(RealPath.from_text(path).parts[:-1]) for path in paths),
-    )
 
 
 def _close_tasks(

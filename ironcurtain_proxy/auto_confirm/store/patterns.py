@@ -14,7 +14,6 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
@@ -90,24 +89,6 @@ def count_outcome(connection: Connection, pattern_id: int, *, succeeded: bool) -
     number = sa.case((uses > 1, uses), else_=1)
     mean = rate + ((1.0 if succeeded else 0.0) - rate) / number
     return _change(connection, pattern_id, {"success_rate": mean})
-
-
-def approve_rates(connection: Connection) -> dict[tuple[str, str], ApproveRate]:
-    """Decisions of people and reviewers, by operation and scope.
-
-    Decisions of machines do not count, so the engine cannot feed itself.
-    """
-    approved = sa.func.sum(sa.case((REVIEWER_DECISIONS.c.decision == "approved", 1), else_=0))
-    scope = sa.func.coalesce(INTERACTIONS.c.scope, "")
-    rows = connection.execute(
-        sa.select(INTERACTIONS.c.operation, scope, approved, sa.func.count())
-        .select_from(REVIEWER_DECISIONS.join(INTERACTIONS))
-        .where(OURS & REVIEWER_DECISIONS.c.decision.in_(("approved", "rejected")))
-        .group_by(INTERACTIONS.c.operation, scope)
-    )
-    return {
-        (operation, where): ApproveRate(int(yes), total) for operation, where, yes, total in rows
-    }
 
 
 @dataclass(frozen=True, slots=True)
