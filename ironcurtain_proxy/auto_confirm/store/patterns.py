@@ -6,7 +6,7 @@ promotes it.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
@@ -77,18 +77,24 @@ def switch_pattern(connection: Connection, name: str, *, on: bool) -> bool:
 
 def count_use(connection: Connection, pattern_id: int) -> bool:
     """Count an approval of the pattern. False if there is no such pattern."""
-    count = sa.func.coalesce(PATTERNS.c.usage_count, 0) + 1
-    return _change(connection, pattern_id, {"usage_count": count})
+    return connection.execute(_USED, {"which": pattern_id}).rowcount == 1
 
 
 def count_outcome(connection: Connection, pattern_id: int, *, succeeded: bool) -> bool:
     """Add a call's outcome to the success rate: the mean over the pattern's uses."""
-    rate = sa.func.coalesce(PATTERNS.c.success_rate, 1.0)
-    uses = sa.func.coalesce(PATTERNS.c.usage_count, 0)
+    ended = {"which": pattern_id, "outcome": 1.0 if succeeded else 0.0}
+    return connection.execute(_ENDED, ended).rowcount == 1
+
+
+_USES: Final = sa.func.coalesce(PATTERNS.c.usage_count, 0)
+_RATE: Final = sa.func.coalesce(PATTERNS.c.success_rate, 1.0)
+_BY_ID: Final = sa.update(PATTERNS).where(PATTERNS.c.id == sa.bindparam("which"))
+_USED: Final = _BY_ID.values(usage_count=_USES + 1)
+_ENDED: Final = _BY_ID.values(
     # A use is counted before its outcome is known.
-    number = sa.case((uses > 1, uses), else_=1)
-    mean = rate + ((1.0 if succeeded else 0.0) - rate) / number
-    return _change(connection, pattern_id, {"success_rate": mean})
+    success_rate=_RATE
+    + (sa.bindparam("outcome", type_=sa.Float()) - _RATE) / sa.case((_USES > 1, _USES), else_=1)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +214,3 @@ def _sortable(
 
 def _named(name: str) -> "sa.ColumnElement[bool]":
     return PATTERNS.c.name == name
-
-
-def _change(connection: Connection, pattern_id: int, values: Mapping[str, object]) -> bool:
-    changed = sa.update(PATTERNS).where(PATTERNS.c.id == pattern_id).values(dict(values))
-    return connection.execute(changed).rowcount == 1
