@@ -36,6 +36,9 @@ MIX: Final = (
 """Tools and directories, by weight: 17 of 20 are operations that the engine's document calls safe.
 """
 
+FIRST: Final = 2
+"""Calls of each session that are made before the load."""
+
 AT_ONCE: Final = 3
 """Calls of one session at a time: a fourth that is held would be the last (X-17)."""
 
@@ -114,7 +117,7 @@ async def drive(
 ) -> None:
     """One session's calls, a few at a time, and not faster than agents would make them."""
     chance = random.Random(session.number)  # noqa: S311  a mix, not a secret
-    numbers = iter(range(1, calls))
+    numbers = iter(range(FIRST, calls))
 
     async def worker() -> None:
         for number in numbers:
@@ -132,7 +135,7 @@ async def drive(
 
 async def run(sessions: list[Session], calls: int, kill: Path, rate: float) -> Load:
     """Drive all sessions."""
-    half, done = anyio.Event(), [0, (calls - 1) * len(sessions)]
+    half, done = anyio.Event(), [0, (calls - FIRST) * len(sessions)]
     pause = len(sessions) / rate if rate else 0.0
     async with anyio.create_task_group() as all_tasks:
         for session in sessions:
@@ -140,10 +143,11 @@ async def run(sessions: list[Session], calls: int, kill: Path, rate: float) -> L
             all_tasks.start_soon(session.listen)
         for session in sessions:
             await session.greet()
-        # Its first call finds nothing read and no reviewer started. One after the other: sessions
-        # do not begin in the same moment.
+        # The first calls of a session find no reviewer started: one for each of the two. One after
+        # the other, since sessions do not begin in the same moment.
         for session in sessions:
             await session.call("delete_file", f"/srv/data/{session.number * calls}")
+            await session.call("write_file", f"/srv/other/{session.number * calls + 1}")
         began, clock = SystemClock().now(), time.perf_counter()
         async with anyio.create_task_group() as tasks:
             for session in sessions:

@@ -78,7 +78,7 @@ class Books:
     final: list[Line] = field(default_factory=list)
     """The outcome of every call, without those that were told to come back."""
     first: Times = field(default_factory=Times)
-    """Of the first call of each session."""
+    """Of the first calls of each session, before the load."""
     load: Times = field(default_factory=Times)
     """Of all other calls."""
     open: int = 0
@@ -156,7 +156,7 @@ def report(sessions: list[Session], books: Books, load: Load, used: ProcessorTim
     by_engine, routed = safe.count("engine"), risky.count("reviewer")
     first, all_other = books.first, books.load
     p99, dispatched = percentile(all_other.decision, 0.99), percentile(all_other.dispatch, 0.99)
-    rate = (made - len(sessions)) / load.seconds
+    rate = len(all_other.decision) / load.seconds
     for line in (
         f"{len(sessions)} sessions, {made} calls in {load.seconds:.1f} s, {rate:.0f}/s",
         (
@@ -164,7 +164,7 @@ def report(sessions: list[Session], books: Books, load: Load, used: ProcessorTim
             f"{max(0.0, used.machine - used.own) / used.there:.0%} by others"
         ),
         (
-            f"the first call of a session: decision p50 {percentile(first.decision, 0.5):.2f} ms, "
+            f"first calls of a session: decision p50 {percentile(first.decision, 0.5):.2f} ms, "
             f"at most {max(first.decision):.2f} ms; dispatch p50 "
             f"{percentile(first.dispatch, 0.5):.1f} ms, at most {max(first.dispatch):.1f} ms"
         ),
