@@ -3,7 +3,8 @@
 - `reviewer`: the engine as a reviewer. `engine`: its decision, pure. `running_engine`: its tasks.
 - `reviewer_chain`, `reviewers`, `briefing`: the target and the fallback of a question, and how
   each kind of reviewer is asked.
-- `engine_memory`, `engine_memory_rows`, `store`: the memory of the engine, in SQL.
+- `engine_memory`, `engine_knowledge`, `engine_memory_rows`, `store`: the memory of the engine, in
+  SQL.
 - `revocable_calls`: calls that the timeline can undo.
 - `notify`: notices. `notice_channels`: where they go to.
 - `windows`: testing windows and deployments that the operator announces.

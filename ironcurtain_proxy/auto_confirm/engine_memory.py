@@ -3,12 +3,9 @@
 Theory of operation: the engine decides on what earlier calls taught it (`Knowledge`), and its own
 decisions become rows that later decisions read.
 
-    knowledge  ◀── cache ◀── refresh in the background, every 0.5 s while it is used
+    knowledge  ◀── `engine_knowledge`, a cache that is refreshed in the background
     opened     ──▶ a row with the decision, or with a task for a reviewer
     settled    ──▶ the ruling of that task          ended ──▶ whether the call succeeded
-
-Parts of the knowledge have their own lifetimes: failures and queue 0.5 s, patterns and rates 2 s,
-history 60 s. A call waits for a fresh read only if the cache is older than 5 s.
 
 No row may stay open that nobody will close: writing the first row is shielded from cancellation,
 and a row whose writing failed or timed out is noted as owed and closed later (see `owed`). If the
@@ -19,7 +16,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Final, TypeVar
 
@@ -27,8 +24,9 @@ import anyio
 import anyio.to_thread
 
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory, Knowledge
-from ironcurtain_proxy.auto_confirm.engine_memory_rows import pattern_of, row_of, task_of
+from ironcurtain_proxy.auto_confirm.engine.interaction import Knowledge
+from ironcurtain_proxy.auto_confirm.engine_knowledge import CachedKnowledge
+from ironcurtain_proxy.auto_confirm.engine_memory_rows import row_of, task_of
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.owed import OwedLines
 from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Findings, LedgerError
@@ -59,24 +57,8 @@ T = TypeVar("T")
 DEADLINE: Final = 10.0
 """Seconds for one question or one line: the first one may have to wait for the store to open."""
 
-FRESH: Final = 2.0
-"""Seconds for which patterns, safe paths and rates are cached."""
-
 _MOST_ROWS: Final = 10_000
 """Approvals that nobody took, or that came to nothing later, are not waited for."""
-
-HISTORY_LASTS: Final = 60.0
-"""Seconds for which earlier work is cached: it is read from a thousand rows, and changes
-slowly."""
-
-LATELY: Final = 0.5
-"""Seconds between two reads of a session's health, its failures and the queue."""
-
-STALE: Final = 5.0
-"""Seconds after which a call waits for a fresh read instead of using the cache."""
-
-_ATTEMPTS: Final = 3
-"""The attempts after a loss of the store during a read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,26 +69,26 @@ class StoreLedger:
     clock: Clock
     windows: Windows
     timeout_minutes: float
+    session: str = ""
+    """The session whose first question finds its knowledge read; empty: unknown."""
     keep: timedelta | None = None
     """The time for which the store keeps ended interactions; None: for ever."""
     quiet: float = QUIET
-    _began: datetime = field(init=False)
-    """The start. Older open rows were left by an earlier process of the session that was killed."""
     _owner: str | None = field(init=False)
     _rows: dict[EscalationId, int] = field(default_factory=dict)
-    _pattern_ids: dict[str, int] = field(default_factory=dict)
-    _lasting: tuple[float, Knowledge] | None = None
-    _history: tuple[float, InteractionHistory] | None = None
-    _lately: dict[str, tuple[float, Knowledge]] = field(default_factory=dict)
-    _wanted: anyio.Event = field(default_factory=anyio.Event)
+    _knowledge: CachedKnowledge = field(init=False)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
     _owed: OwedLines = field(init=False)
     _upkeep: Upkeep = field(init=False)
     _has_failed: bool = False
-    _times_lost: int = 0
 
     def __post_init__(self) -> None:
-        self._began = self.clock.now()
+        self._knowledge = CachedKnowledge(
+            store=self.store,
+            clock=self.clock,
+            began=self.clock.now(),
+            in_thread=self._in_thread,
+        )
         self._owner = this_owner()
         self._owed = OwedLines(self._in_thread)
         self._upkeep = Upkeep(
@@ -121,24 +103,7 @@ class StoreLedger:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._upkeep.run)
             tasks.start_soon(self._owed.run)
-            await self._keep_fresh()
-
-    async def _keep_fresh(self) -> None:
-        try:
-            # The first question finds the library loaded and its statements compiled.
-            await self._in_thread(lambda: self._of_session("", self.clock.now()))
-        except LedgerError as error:
-            _log.warning("the auto-confirm engine approves nothing: %s", error)
-        while True:
-            await self._wanted.wait()
-            self._wanted = anyio.Event()
-            for session in list(self._lately):
-                try:
-                    await self._refresh(session)
-                except LedgerError as error:
-                    # The cache becomes stale, and nothing is approved then.
-                    _log.warning("the store does not answer: %s", error)
-            await anyio.sleep(LATELY)
+            await self._knowledge.keep_fresh(self.session)
 
     async def aclose(self) -> None:
         """Write the owed lines if possible, and close the connections."""
@@ -148,74 +113,24 @@ class StoreLedger:
 
     async def knowledge(self, session: str) -> Knowledge:
         """The knowledge, at most a few seconds old."""
-        known = self._lately.get(session)
-        self._wanted.set()
         self._upkeep.used.set()
-        if known is None or self.clock.monotonic() - known[0] > STALE:
-            known = await self._refresh(session)
+        known = await self._knowledge.of(session)
         now = self.clock.now()
         # Never those of a moment ago: whoever opens one goes on as soon as the command says so. Two
         # looks at small files, in place: a thread would cost more than the decision.
         windows = self.windows.read(now)
         return replace(
-            known[1],
+            known,
             moment=now.astimezone(),
             testing=windows.testing,
             deployment=windows.deployment,
         )
 
-    async def _refresh(self, session: str) -> tuple[float, Knowledge]:
-        for _ in range(_ATTEMPTS):
-            lost, asked = self._times_lost, self.clock.monotonic()
-            known = await self._in_thread(lambda: self._of_session(session, self.clock.now()))
-            if lost == self._times_lost:
-                self._lately[session] = (asked, known)
-                return asked, known
-            # Another task found meanwhile that the store was lost, so the result is void.
-            self._forget()
-        raise self._fault("the store was lost while it was asked")
-
-    def _of_session(self, session: str, now: datetime) -> Knowledge:
-        lasting = self._lasting_knowledge()
-        health = self.store.get().session_health(session, now, self._began)
-        return replace(
-            lasting,
-            queue_depth=self.store.get().pending_of_other_sessions(session),
-            # A session of ours of which nothing is known yet is a new one, not a strange one: what
-            # kind of session it is the operator said.
-            health="normal" if health == "unknown" else health,
-            earlier_failures=self.store.get().earlier_failures(session, now),
-        )
-
-    def _lasting_knowledge(self) -> Knowledge:
-        now = self.clock.monotonic()
-        if self._lasting is None or now - self._lasting[0] > FRESH:
-            self._lasting = (now, self._read_lasting(self.clock.now()))
-        return self._lasting[1]
-
-    def _read_lasting(self, now: datetime) -> Knowledge:
-        rows = self.store.get().patterns()
-        self._pattern_ids = {row.name: row.id for row in rows}
-        patterns = [pattern_of(row) for row in rows]
-        return Knowledge(
-            moment=now,
-            history=self._read_history(),
-            patterns=tuple([pattern for pattern in patterns if pattern is not None]),
-            safe_paths=self.store.get().safe_paths(),
-            approve_rates=self.store.get().approve_rates(),
-        )
-
-    def _read_history(self) -> InteractionHistory:
-        now = self.clock.monotonic()
-        if self._history is None or now - self._history[0] > HISTORY_LASTS:
-            self._history = (now, self.store.get().recent_work())
-        return self._history[1]
-
     async def opened(
         self, escalation: Escalation, decision: EngineDecision, found: Findings
     ) -> None:
         """Write a decision down, with its approval if it is one."""
-        pattern = None if found.pattern is None else self._pattern_ids.get(found.pattern)
+        pattern = None if found.pattern is None else self._knowledge.pattern_ids.get(found.pattern)
         row = replace(row_of(escalation, decision, found, pattern), owner=self._owner)
         then: PermissionDecision | EscalationTask
         if decision.approves:
@@ -317,11 +232,6 @@ class StoreLedger:
             raise LedgerError("it is still being written")
         self.store.get().forget_request(identifier)
 
-    def _forget(self) -> None:
-        """Clear the cache, because it comes from another store."""
-        self._lasting = self._history = None
-        self._lately.clear()
-
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
             with anyio.fail_after(DEADLINE):
@@ -332,8 +242,7 @@ class StoreLedger:
             raise self._fault("the store did not answer in time") from None
         except StoreLostError as error:
             self.store.lose()
-            self._times_lost += 1
-            self._forget()
+            self._knowledge.forget()
             raise self._fault(f"the store failed: {error}") from error
         except (IronCurtainError, OSError) as error:
             raise self._fault(f"the store failed: {error}") from error

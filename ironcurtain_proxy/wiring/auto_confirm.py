@@ -76,6 +76,7 @@ def assemble_engine(
         clock=clock,
         windows=Windows(settings.state_dir / "windows"),
         timeout_minutes=minutes,
+        session=settings.session,
         keep=timedelta(days=config.keep_days) if config.keep_days else None,
     )
     notifier = Notifier(

@@ -158,7 +158,7 @@ class EngineSession:
         return ruling
 
     def status(self) -> str:
-        return self.store.session_health("worker-1", self.clock.now())
+        return self.store.session_state("worker-1", self.clock.now()).health
 
     def found(self, question: Escalation) -> Recorded:
         """What the store says of it."""

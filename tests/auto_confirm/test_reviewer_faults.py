@@ -197,10 +197,10 @@ async def test_an_agent_that_names_very_much_does_not_fill_what_is_read_again(
         question = running.question(calls.read(long))
         assert isinstance(await running.ask(question), Approved)
         assert running.found(question).scope is None
-        assert running.store.recent_work().directories == frozenset()
+        assert running.store.learned().history.directories == frozenset()
         running.manager.at_once = BY_MANAGER
         await running.ask(calls.delete(long))
-        assert running.store.approve_rates() == {("delete", ""): ApproveRate(1, 1)}
+        assert running.store.learned().rates == {("delete", ""): ApproveRate(1, 1)}
     with sqlite3.connect(tmp_path / "interactions.db") as connection:
         ((content,),) = connection.execute("SELECT content FROM escalation_tasks")
     connection.close()

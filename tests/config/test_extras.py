@@ -245,7 +245,8 @@ def _base_modules() -> Iterator[str]:
     )
     first = {
         *("wiring.auto_confirm", "auto_confirm.lazy_store", "auto_confirm.engine_memory"),
-        *("auto_confirm.engine_memory_rows", "auto_confirm.upkeep"),
+        *("auto_confirm.engine_memory_rows", "auto_confirm.engine_knowledge"),
+        "auto_confirm.upkeep",
         "auto_confirm.running_engine",
     }
     for module in sorted(PACKAGE.rglob("*.py")):

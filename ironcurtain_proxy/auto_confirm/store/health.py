@@ -1,5 +1,6 @@
-"""The health of sessions, from their recorded interactions."""
+"""The state of sessions, from their recorded interactions."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -9,8 +10,9 @@ from sqlalchemy.engine import Connection
 from ironcurtain_proxy.auto_confirm.engine.interaction import SessionHealth
 from ironcurtain_proxy.auto_confirm.engine.patterns import SAFE_BANDS
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
+from ironcurtain_proxy.auto_confirm.store.retention import LONGEST_WAIT
 from ironcurtain_proxy.auto_confirm.store.rows import TIMEOUT
-from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
+from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, StoredText
 
 STUCK_AFTER: Final = timedelta(minutes=10)
 """A call that waits longer has outlived its reviewer's five minutes and the fallback's five."""
@@ -22,31 +24,88 @@ _LAST: Final = 10
 _ENOUGH: Final = 3
 
 
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """A session at one moment, and the calls of others that wait before it."""
+
+    health: SessionHealth
+    earlier_failures: int
+    """The number of its calls that failed in the last hour."""
+    pending_of_others: int
+    """The waiting calls of other sessions, which a session cannot increase itself: of the last
+    hour."""
+
+
 def is_stuck(now: datetime) -> "sa.ColumnElement[bool]":
     """Whether an overdue call waits."""
-    since = sa.func.coalesce(INTERACTIONS.c.held_at, INTERACTIONS.c.created_at)
-    return OURS & INTERACTIONS.c.status.in_(OPEN) & (since < now - STUCK_AFTER)
+    return OURS & _WAITS & _waited_since(now - STUCK_AFTER)
 
 
-def pending_of_others(connection: Connection, session: str, now: datetime) -> int:
-    """The waiting calls of other sessions, which a session cannot increase itself."""
-    count = (
-        sa.select(sa.func.count())
-        .select_from(INTERACTIONS)
-        .where(OURS & INTERACTIONS.c.status.in_(OPEN) & (INTERACTIONS.c.session_name != session))
-        .where(INTERACTIONS.c.created_at >= now - QUEUE_LIFETIME)
+_WAITS: Final = INTERACTIONS.c.status.in_(OPEN)
+_SESSION: Final = sa.bindparam("session", type_=StoredText())
+_ITS: Final = INTERACTIONS.c.session_name == _SESSION
+_SERIOUS: Final = INTERACTIONS.c.risk_band.not_in(SAFE_BANDS) | INTERACTIONS.c.risk_band.is_(None)
+_RECENT: Final = INTERACTIONS.c.created_at >= sa.bindparam("recent")
+
+
+def _waited_since(moment: "datetime | sa.BindParameter[datetime]") -> "sa.ColumnElement[bool]":
+    return sa.func.coalesce(INTERACTIONS.c.held_at, INTERACTIONS.c.created_at) < moment
+
+
+def _number(where: "sa.ColumnElement[bool]") -> "sa.ColumnElement[int]":
+    return sa.func.count().filter(where)
+
+
+_OPEN_CALLS: Final = (
+    sa.select(
+        _number(
+            (INTERACTIONS.c.session_name != _SESSION)
+            & (INTERACTIONS.c.created_at >= sa.bindparam("queued"))
+        ).label("others"),
+        _number(
+            _ITS
+            & _SERIOUS
+            & _waited_since(sa.bindparam("overdue"))
+            & (INTERACTIONS.c.created_at >= sa.bindparam("began"))
+        ).label("overdue"),
     )
-    return connection.execute(count).scalar_one()
+    .where(OURS & _WAITS)
+    .subquery()
+)
+"""Found by their status: few are open, however many the session has made."""
+
+_ITS_CALLS: Final = (
+    sa.select(
+        _number(INTERACTIONS.c.succeeded.is_(False) & _RECENT).label("failed"),
+        # A silent reviewer is not the session's fault if the next one answered.
+        _number(
+            _SERIOUS
+            & (INTERACTIONS.c.decided_by == TIMEOUT)
+            & (INTERACTIONS.c.responded_at >= sa.bindparam("overdue"))
+        ).label("unanswered"),
+    )
+    .where(OURS & _ITS & (INTERACTIONS.c.created_at >= sa.bindparam("oldest")))
+    .subquery()
+)
+
+_COUNTS: Final = sa.select(_OPEN_CALLS, _ITS_CALLS).join_from(_OPEN_CALLS, _ITS_CALLS, sa.true())
+
+_LAST_ENDED: Final = (
+    sa.select(INTERACTIONS.c.status, INTERACTIONS.c.succeeded, INTERACTIONS.c.decided_by)
+    .where(OURS & _ITS & _RECENT & INTERACTIONS.c.status.not_in(OPEN))
+    .order_by(INTERACTIONS.c.id.desc())
+    .limit(_LAST)
+)
 
 
-def session_health(
+def session_state(
     connection: Connection, session: str, now: datetime, began: datetime | None = None
-) -> SessionHealth:
-    """The health of a session in the last hour.
+) -> SessionState:
+    """The state of a session, in two statements.
 
     `stuck`: a call waits for more than ten minutes, or one ended unanswered in the last ten.
-    `failing`: half or more of its last ten ended calls were refused or failed. `unknown`: fewer
-    than three have ended.
+    `failing`: half or more of its last ten ended calls were refused or failed, in the last hour.
+    `unknown`: fewer than three have ended.
 
     What is safe makes no session stuck. It is asked about only while the session is stuck already:
     where nobody answers, each such question would prolong what caused it, without an end.
@@ -57,29 +116,26 @@ def session_health(
         now: aware.
         began: when the process that serves it was started: what waited before waits no longer.
     """
-    its = OURS & (INTERACTIONS.c.session_name == session)
-    recent = INTERACTIONS.c.created_at >= now - RECENT
-    serious = INTERACTIONS.c.risk_band.not_in(SAFE_BANDS) | INTERACTIONS.c.risk_band.is_(None)
-    # A silent reviewer is not the session's fault if the next one answered.
-    unanswered = sa.select(INTERACTIONS.c.id).where(
-        its
-        & serious
-        & (INTERACTIONS.c.decided_by == TIMEOUT)
-        & (INTERACTIONS.c.responded_at >= now - STUCK_AFTER)
+    recent = now - RECENT
+    times = {
+        "session": session,
+        "recent": recent,
+        "queued": now - QUEUE_LIFETIME,
+        "overdue": now - STUCK_AFTER,
+        "began": recent if began is None else max(began, recent),
+        "oldest": now - LONGEST_WAIT - STUCK_AFTER,
+    }
+    counts = connection.execute(_COUNTS, times).one()
+    stuck = counts.overdue or counts.unanswered
+    return SessionState(
+        health="stuck" if stuck else _fared(connection, session, recent),
+        earlier_failures=counts.failed,
+        pending_of_others=counts.others,
     )
-    since = now - RECENT if began is None else max(began, now - RECENT)
-    waits = sa.select(INTERACTIONS.c.id).where(
-        its & serious & is_stuck(now) & (INTERACTIONS.c.created_at >= since)
-    )
-    for sign in (waits, unanswered):
-        if connection.execute(sign.limit(1)).first() is not None:
-            return "stuck"
-    ended = connection.execute(
-        sa.select(INTERACTIONS.c.status, INTERACTIONS.c.succeeded, INTERACTIONS.c.decided_by)
-        .where(its & recent & INTERACTIONS.c.status.not_in(OPEN))
-        .order_by(INTERACTIONS.c.id.desc())
-        .limit(_LAST)
-    ).all()
+
+
+def _fared(connection: Connection, session: str, recent: datetime) -> SessionHealth:
+    ended = connection.execute(_LAST_ENDED, {"session": session, "recent": recent}).all()
     if len(ended) < _ENOUGH:
         return "unknown"
     bad = sum(
@@ -93,14 +149,3 @@ def session_health(
 
 def _is_nobody(decided_by: str | None) -> bool:
     return decided_by == TIMEOUT or str(decided_by).startswith("engine:")
-
-
-def failures(connection: Connection, session: str, now: datetime) -> int:
-    """The number of a session's calls that failed in the last hour."""
-    count = (
-        sa.select(sa.func.count())
-        .select_from(INTERACTIONS)
-        .where(OURS & (INTERACTIONS.c.session_name == session))
-        .where(INTERACTIONS.c.succeeded.is_(False) & (INTERACTIONS.c.created_at >= now - RECENT))
-    )
-    return connection.execute(count).scalar_one()

@@ -1,16 +1,15 @@
 """Interactions and their trail, as statements on a connection. The caller holds the transaction."""
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import datetime
+from functools import cache
 from typing import Final, assert_never
 
 import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     MODEL,
@@ -31,16 +30,12 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     TASKS,
 )
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 
 OPEN: Final[tuple[Status, ...]] = ("pending", "held", "escalated")
 """The states of a call that waits for its decision."""
 
 OURS: Final = INTERACTIONS.c.request_id.is_not(None)
 """The condition on our rows: rows of other programs have no request, and do not count."""
-
-LATELY: Final = 1000
-"""The number of recent approvals that count."""
 
 _ASKED: Final[tuple[Status, ...]] = ("held", "escalated")
 
@@ -65,10 +60,8 @@ def is_of(connection: Connection, interaction_id: int, request: str | None) -> b
     """Whether an interaction is a request's; None: any one's."""
     if request is None:
         return True
-    found = sa.select(INTERACTIONS.c.id).where(
-        (INTERACTIONS.c.id == interaction_id) & (INTERACTIONS.c.request_id == request)
-    )
-    return connection.execute(found).first() is not None
+    named = {"which": interaction_id, "whose": request}
+    return connection.execute(_OF_REQUEST, named).first() is not None
 
 
 def record_call(
@@ -98,7 +91,7 @@ def insert_interaction(
 ) -> int:
     """Write a new interaction; its id."""
     values = {
-        **asdict(row),
+        **_shallow(row),
         "decided_by": decided_by,
         "factors": _written(row.factors),
         "auto_approved": row.status == "auto_approved",
@@ -124,9 +117,9 @@ def _insert_line(
             "reason": decision.reason,
             "response_seconds": held_at and max(0.0, (now - held_at).total_seconds()),
         }
-        connection.execute(sa.insert(REVIEWER_DECISIONS).values(line))
+        _inserted(connection, REVIEWER_DECISIONS, line)
     values = {
-        **asdict(decision),
+        **_shallow(decision),
         "interaction_id": interaction_id,
         "auto_decision": decision.is_automatic,
         "created_at": now,
@@ -153,26 +146,23 @@ def settle(
 
     `request`: whose it must be; None: anybody's.
     """
-    mine = INTERACTIONS.c.id == interaction_id
-    if request is not None:
-        mine &= INTERACTIONS.c.request_id == request
-    ended = connection.execute(
-        sa.update(INTERACTIONS)
-        .where(mine)
-        .where(INTERACTIONS.c.status.in_(_before(settlement)))
-        .values(
-            status=settlement.status,
-            auto_approved=settlement.status == "auto_approved",
-            decided_by=settlement.decided_by,
-            response=settlement.response,
-            responded_at=now,
-        )
-    )
-    if ended.rowcount != 1:
+    values = {
+        "which": interaction_id,
+        "whose": request,
+        "from": _before(settlement),
+        "status": settlement.status,
+        "auto_approved": settlement.status == "auto_approved",
+        "decided_by": settlement.decided_by,
+        "response": settlement.response,
+        "responded_at": now,
+    }
+    if request is None:
+        del values["whose"]
+    if connection.execute(_from_states(of_request=request is not None), values).rowcount != 1:
         return False
     held_at = None
     if is_reviewer(settlement.decided_by):
-        held_at = connection.execute(sa.select(INTERACTIONS.c.held_at).where(mine)).scalar()
+        held_at = connection.execute(_HELD_AT, {"which": interaction_id}).scalar()
     _insert_line(connection, interaction_id, settlement.decision, held_at, now)
     outcome: TaskStatus = "withdrawn"
     if is_reviewer(settlement.decided_by):
@@ -192,7 +182,7 @@ def _put_question(
 ) -> int:
     status, held_at = found
     values = {
-        **asdict(task),
+        **_shallow(task),
         "interaction_id": interaction_id,
         "status": "open",
         "created_at": now,
@@ -227,20 +217,16 @@ def pass_on(
     now: datetime,
 ) -> bool:
     """Note that one reviewer was replaced by another. False: nobody is being asked about it."""
-    passed = connection.execute(
-        sa.update(INTERACTIONS)
-        .where(INTERACTIONS.c.id == interaction_id)
-        .where(INTERACTIONS.c.status.in_(_ASKED))
-        .values(
-            status="escalated",
-            decided_by=TIMEOUT,
-            escalation_target=targets[1],
-            escalation_reason=reason,
-            escalation_time=now,
-            escalation_count=sa.func.coalesce(INTERACTIONS.c.escalation_count, 0) + 1,
-        )
-    )
-    if passed.rowcount != 1:
+    passed = {
+        "which": interaction_id,
+        "from": _ASKED,
+        "status": "escalated",
+        "decided_by": TIMEOUT,
+        "escalation_target": targets[1],
+        "escalation_reason": reason,
+        "escalation_time": now,
+    }
+    if connection.execute(_PASSED_ON, passed).rowcount != 1:
         return False
     values = {
         "interaction_id": interaction_id,
@@ -249,7 +235,7 @@ def pass_on(
         "reason": reason,
         "created_at": now,
     }
-    connection.execute(sa.insert(HISTORY).values(values))
+    _inserted(connection, HISTORY, values)
     _close_tasks(connection, interaction_id, "timed_out", now)
     line = PermissionDecision(
         decision="timed_out", decided_by=TIMEOUT, reason=reason, escalation_target=targets[0]
@@ -260,42 +246,17 @@ def pass_on(
 
 def set_outcome(connection: Connection, interaction_id: int, *, succeeded: bool) -> int | None:
     """Note whether the call succeeded. Returns the pattern that approved it, the first time."""
-    noted = connection.execute(
-        sa.update(INTERACTIONS)
-        .where((INTERACTIONS.c.id == interaction_id) & INTERACTIONS.c.succeeded.is_(None))
-        .values(succeeded=succeeded)
-    )
-    if noted.rowcount != 1:
+    noted = {"which": interaction_id, "succeeded": succeeded}
+    if connection.execute(_NO_OUTCOME, noted).rowcount != 1:
         return None
-    pattern = sa.select(INTERACTIONS.c.matched_pattern_id).where(
-        (INTERACTIONS.c.id == interaction_id) & (INTERACTIONS.c.status == "auto_approved")
-    )
-    return connection.execute(pattern).scalar()
-
-
-def recent_work(connection: Connection) -> InteractionHistory:
-    """Recent approvals in all sessions, for the comparison with a new call.
-
-    A scope that is no path, such as a branch, gives no directory.
-    """
-    rows = connection.execute(
-        sa.select(INTERACTIONS.c.operation, INTERACTIONS.c.scope)
-        .where(OURS & INTERACTIONS.c.status.in_(("approved", "auto_approved")))
-        .order_by(INTERACTIONS.c.id.desc())
-        .limit(LATELY)
-    ).all()
-    paths = {line for row in rows for line in (row.scope or "").split("\n") if line[:1] == "/"}
-    return InteractionHistory(
-        operations=Counter(row.operation for row in rows),
-        directories=frozenset(RealPath(RealPath.from_text(path).parts[:-1]) for path in paths),
-    )
+    return connection.execute(_ITS_PATTERN, {"which": interaction_id}).scalar()
 
 
 def _close_tasks(
     connection: Connection, interaction_id: int, status: TaskStatus, now: datetime
 ) -> None:
-    still_open = (TASKS.c.interaction_id == interaction_id) & (TASKS.c.status == "open")
-    connection.execute(sa.update(TASKS).where(still_open).values(status=status, answered_at=now))
+    closed = {"which": interaction_id, "status": status, "answered_at": now}
+    connection.execute(_OPEN_TASKS, closed)
 
 
 def _written(factors: Mapping[str, Json]) -> str:
@@ -306,14 +267,48 @@ def _written(factors: Mapping[str, Json]) -> str:
 
 
 def _update(connection: Connection, interaction_id: int, values: Mapping[str, object]) -> None:
-    connection.execute(
-        sa.update(INTERACTIONS).where(INTERACTIONS.c.id == interaction_id).values(dict(values))
-    )
+    connection.execute(_BY_ID, {"which": interaction_id, **values})
 
 
 def _inserted(connection: Connection, table: sa.Table, values: Mapping[str, object]) -> int:
-    inserted = connection.execute(sa.insert(table).values(dict(values)))
-    key = inserted.inserted_primary_key
+    key = connection.execute(_insert(table), dict(values)).inserted_primary_key
     if key is None:
         raise StoreError(f"{table.name} gave no id")
     return int(key[0])
+
+
+def _shallow(row: InteractionRow | PermissionDecision | EscalationTask) -> dict[str, object]:
+    """The fields of a row. `asdict` would copy their content."""
+    return {field.name: getattr(row, field.name) for field in fields(row)}
+
+
+# --- statements, made once: their values are given when they are run ------------------------------
+
+_WHICH: Final = INTERACTIONS.c.id == sa.bindparam("which")
+_BY_ID: Final = sa.update(INTERACTIONS).where(_WHICH)
+_HELD_AT: Final = sa.select(INTERACTIONS.c.held_at).where(_WHICH)
+_WHOSE: Final = INTERACTIONS.c.request_id == sa.bindparam("whose")
+_OF_REQUEST: Final = sa.select(INTERACTIONS.c.id).where(_WHICH & _WHOSE)
+_NO_OUTCOME: Final = _BY_ID.where(INTERACTIONS.c.succeeded.is_(None))
+_ITS_PATTERN: Final = sa.select(INTERACTIONS.c.matched_pattern_id).where(
+    _WHICH & (INTERACTIONS.c.status == "auto_approved")
+)
+_OPEN_TASKS: Final = sa.update(TASKS).where(
+    (TASKS.c.interaction_id == sa.bindparam("which")) & (TASKS.c.status == "open")
+)
+
+
+@cache
+def _from_states(*, of_request: bool = False) -> sa.Update:
+    found = _BY_ID.where(INTERACTIONS.c.status.in_(sa.bindparam("from", expanding=True)))
+    return found.where(_WHOSE) if of_request else found
+
+
+_PASSED_ON: Final = _from_states().values(
+    escalation_count=sa.func.coalesce(INTERACTIONS.c.escalation_count, 0) + 1
+)
+
+
+@cache
+def _insert(table: sa.Table) -> sa.Insert:
+    return sa.insert(table)

@@ -6,7 +6,7 @@ promotes it.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
@@ -14,7 +14,6 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
@@ -78,36 +77,24 @@ def switch_pattern(connection: Connection, name: str, *, on: bool) -> bool:
 
 def count_use(connection: Connection, pattern_id: int) -> bool:
     """Count an approval of the pattern. False if there is no such pattern."""
-    count = sa.func.coalesce(PATTERNS.c.usage_count, 0) + 1
-    return _change(connection, pattern_id, {"usage_count": count})
+    return connection.execute(_USED, {"which": pattern_id}).rowcount == 1
 
 
 def count_outcome(connection: Connection, pattern_id: int, *, succeeded: bool) -> bool:
     """Add a call's outcome to the success rate: the mean over the pattern's uses."""
-    rate = sa.func.coalesce(PATTERNS.c.success_rate, 1.0)
-    uses = sa.func.coalesce(PATTERNS.c.usage_count, 0)
+    ended = {"which": pattern_id, "outcome": 1.0 if succeeded else 0.0}
+    return connection.execute(_ENDED, ended).rowcount == 1
+
+
+_USES: Final = sa.func.coalesce(PATTERNS.c.usage_count, 0)
+_RATE: Final = sa.func.coalesce(PATTERNS.c.success_rate, 1.0)
+_BY_ID: Final = sa.update(PATTERNS).where(PATTERNS.c.id == sa.bindparam("which"))
+_USED: Final = _BY_ID.values(usage_count=_USES + 1)
+_ENDED: Final = _BY_ID.values(
     # A use is counted before its outcome is known.
-    number = sa.case((uses > 1, uses), else_=1)
-    mean = rate + ((1.0 if succeeded else 0.0) - rate) / number
-    return _change(connection, pattern_id, {"success_rate": mean})
-
-
-def approve_rates(connection: Connection) -> dict[tuple[str, str], ApproveRate]:
-    """Decisions of people and reviewers, by operation and scope.
-
-    Decisions of machines do not count, so the engine cannot feed itself.
-    """
-    approved = sa.func.sum(sa.case((REVIEWER_DECISIONS.c.decision == "approved", 1), else_=0))
-    scope = sa.func.coalesce(INTERACTIONS.c.scope, "")
-    rows = connection.execute(
-        sa.select(INTERACTIONS.c.operation, scope, approved, sa.func.count())
-        .select_from(REVIEWER_DECISIONS.join(INTERACTIONS))
-        .where(OURS & REVIEWER_DECISIONS.c.decision.in_(("approved", "rejected")))
-        .group_by(INTERACTIONS.c.operation, scope)
-    )
-    return {
-        (operation, where): ApproveRate(int(yes), total) for operation, where, yes, total in rows
-    }
+    success_rate=_RATE
+    + (sa.bindparam("outcome", type_=sa.Float()) - _RATE) / sa.case((_USES > 1, _USES), else_=1)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +214,3 @@ def _sortable(
 
 def _named(name: str) -> "sa.ColumnElement[bool]":
     return PATTERNS.c.name == name
-
-
-def _change(connection: Connection, pattern_id: int, values: Mapping[str, object]) -> bool:
-    changed = sa.update(PATTERNS).where(PATTERNS.c.id == pattern_id).values(dict(values))
-    return connection.execute(changed).rowcount == 1

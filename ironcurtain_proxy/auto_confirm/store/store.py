@@ -4,27 +4,17 @@ Every method is one transaction and raises `StoreError` if it fails; the engine 
 nothing. Synchronous and thread-safe: an async caller calls it in a thread.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self, TypeVar
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import (
-    ApproveRate,
-    InteractionHistory,
-    SessionHealth,
-)
-from ironcurtain_proxy.auto_confirm.engine.places import SafePath
-from ironcurtain_proxy.auto_confirm.store import (
-    health,
-    interactions,
-    patterns,
-    retention,
-)
+from ironcurtain_proxy.auto_confirm.store import interactions, patterns, retention
 from ironcurtain_proxy.auto_confirm.store.database import Database
+from ironcurtain_proxy.auto_confirm.store.health import SessionState, session_state
+from ironcurtain_proxy.auto_confirm.store.learned import Learned, read_learned
 from ironcurtain_proxy.auto_confirm.store.opening import StoreOrigin, open_again, open_first
 from ironcurtain_proxy.auto_confirm.store.rows import (
     Ending,
@@ -35,7 +25,6 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
     PatternRow,
     PermissionDecision,
 )
-from ironcurtain_proxy.auto_confirm.store.tables import SAFE_PATHS
 from ironcurtain_proxy.ports import Clock
 
 T = TypeVar("T")
@@ -190,37 +179,15 @@ class Store:
 
     # --- what the engine knows -------------------------------------------------------------------
 
-    def approve_rates(self) -> Mapping[tuple[str, str], ApproveRate]:
-        """The approve rates of people and reviewers, by operation and scope."""
-        return self.read(patterns.approve_rates)
+    def learned(self, before: Learned | None = None) -> Learned:
+        """The lasting knowledge; see `learned.read_learned`."""
+        return self.read(lambda connection: read_learned(connection, before))
 
-    def recent_work(self) -> InteractionHistory:
-        """The calls approved lately, in all sessions."""
-        return self.read(interactions.recent_work)
-
-    def safe_paths(self) -> tuple[SafePath, ...]:
-        """The safe paths, in the order of their addition."""
-
-        def work(connection: Connection) -> tuple[SafePath, ...]:
-            rows = connection.execute(sa.select(SAFE_PATHS).order_by(SAFE_PATHS.c.id))
-            return tuple(SafePath(path=row.path, operation=row.operation) for row in rows)
-
-        return self.read(work)
-
-    def pending_of_other_sessions(self, session: str) -> int:
-        """The calls of other sessions that wait for at most an hour."""
-        now = self._clock.now()
-        return self.read(lambda connection: health.pending_of_others(connection, session, now))
-
-    def session_health(
+    def session_state(
         self, session: str, now: datetime, began: datetime | None = None
-    ) -> SessionHealth:
-        """The health of a session in the hour before `now`; see `health.session_health`."""
-        return self.read(lambda connection: health.session_health(connection, session, now, began))
-
-    def earlier_failures(self, session: str, now: datetime) -> int:
-        """The number of a session's calls that failed in the hour before `now`."""
-        return self.read(lambda connection: health.failures(connection, session, now))
+    ) -> SessionState:
+        """The state of a session at `now`; see `health.session_state`."""
+        return self.read(lambda connection: session_state(connection, session, now, began))
 
     # --- patterns --------------------------------------------------------------------------------
 

@@ -83,6 +83,10 @@ def recorded(store: Store, identifier: int) -> Recorded | None:
     return Recorded(**(values | {"factors": orjson.loads(row.factors or "{}")}))
 
 
+def pending_of_others(store: Store, session: str) -> int:
+    return store.session_state(session, store._clock.now()).pending_of_others
+
+
 def trail(store: Store, identifier: int) -> tuple[PermissionDecision, ...]:
     wanted = DECISIONS.c.interaction_id == identifier
     found = sa.select(DECISIONS).where(wanted).order_by(DECISIONS.c.id)

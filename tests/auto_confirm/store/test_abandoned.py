@@ -19,7 +19,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import TASKS
 from ironcurtain_proxy.auto_confirm.upkeep import is_gone, this_owner
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from tests import program
-from tests.auto_confirm.store.direct import record_interaction, recorded
+from tests.auto_confirm.store.direct import pending_of_others, record_interaction, recorded
 from tests.auto_confirm.store.specimens import interaction, task
 from tests.fakes import FakeClock
 
@@ -51,17 +51,17 @@ def test_a_killed_process_leaves_no_question_open(
         with asking(url, tmp_path) as (process, row):
             assert store.end_abandoned(is_gone) == 0
             assert status(store, row)[0] == "held"
-            assert store.pending_of_other_sessions("other") == 1
+            assert pending_of_others(store, "other") == 1
             process.kill()
             process.wait()
             assert store.end_abandoned(is_gone) == 1
         assert status(store, row) == ("rejected", "engine:abandoned")
         assert store.end_abandoned(is_gone) == 0
         # It counts in nobody's queue, and says nothing of the session or of what is asked.
-        assert store.pending_of_other_sessions("other") == 0
+        assert pending_of_others(store, "other") == 0
         later = clock.now() + timedelta(minutes=20)
-        assert store.session_health("killed", later) == "unknown"
-        assert store.approve_rates() == {}
+        assert store.session_state("killed", later).health == "unknown"
+        assert store.learned().rates == {}
         tasks = store.read(lambda c: list(c.execute(sa.select(TASKS.c.status)).scalars()))
         assert tasks == ["withdrawn"]
 

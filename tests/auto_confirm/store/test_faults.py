@@ -145,7 +145,7 @@ def test_a_lock_that_is_not_given_back_is_a_fault(tmp_path: Path) -> None:
             # Readers are not in its way.
             assert recorded(store, identifier) is not None
             with open_store(None, tmp_path / "state", FakeClock()) as second:
-                assert len(second.safe_paths()) == 5
+                assert len(second.learned().safe_paths) == 5
         auto_approved(store)
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from ironcurtain_proxy.auto_confirm.store.store import Store
-from tests.auto_confirm.store.direct import open_task, record_interaction
+from tests.auto_confirm.store.direct import open_task, pending_of_others, record_interaction
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed, task
 from tests.fakes import FakeClock
 
@@ -14,7 +14,7 @@ UNANSWERED = ends("rejected", "timeout", "nobody answered")
 
 
 def health(store: Store, clock: FakeClock, session: str = "s1") -> str:
-    return store.session_health(session, clock.now())
+    return store.session_state(session, clock.now()).health
 
 
 def ended(store: Store, *, well: int = 0, refused: int = 0, failed: int = 0) -> None:
@@ -66,7 +66,7 @@ def test_what_waited_before_the_proxy_was_started_again_waits_no_longer(
     open_task(store, record_interaction(store, SERIOUS), task())
     clock.seconds = timedelta(minutes=11).total_seconds()
     assert health(store, clock) == "stuck"
-    assert store.session_health("s1", clock.now(), clock.now()) == "unknown"
+    assert store.session_state("s1", clock.now(), clock.now()).health == "unknown"
 
 
 @pytest.mark.requirement("B-35")
@@ -120,17 +120,17 @@ def test_the_queue_is_what_waits_in_other_sessions(store: Store, clock: FakeCloc
     store.record_escalation(passed_on, "x", "y", "late")
     auto_approved(store, interaction(session="a", status="auto_approved"))
     reviewed(store, interaction(session="b"))
-    assert store.pending_of_other_sessions("me") == 4
-    assert store.pending_of_other_sessions("a") == 3
-    assert store.pending_of_other_sessions("new") == 6
+    assert pending_of_others(store, "me") == 4
+    assert pending_of_others(store, "a") == 3
+    assert pending_of_others(store, "new") == 6
     clock.seconds = 3601
-    assert store.pending_of_other_sessions("me") == 0
+    assert pending_of_others(store, "me") == 0
 
 
 def test_earlier_failures_are_those_of_the_session_in_the_last_hour(
     store: Store, clock: FakeClock
 ) -> None:
     ended(store, well=2, failed=3, refused=1)
-    assert store.earlier_failures("s1", clock.now()) == 3
-    assert store.earlier_failures("s2", clock.now()) == 0
-    assert store.earlier_failures("s1", clock.now() + timedelta(hours=2)) == 0
+    assert store.session_state("s1", clock.now()).earlier_failures == 3
+    assert store.session_state("s2", clock.now()).earlier_failures == 0
+    assert store.session_state("s1", clock.now() + timedelta(hours=2)).earlier_failures == 0

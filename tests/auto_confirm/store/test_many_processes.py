@@ -74,6 +74,6 @@ def test_many_processes_make_the_store_together(empty_url: str | None, tmp_path:
     printed = crowd(empty_url, tmp_path / "state", 0, size)
     assert all(len(lines) == ROWS + 2 for lines in printed)
     with open_store(empty_url, tmp_path / "state", FakeClock()) as store:
-        assert len(store.safe_paths()) == 5
+        assert len(store.learned().safe_paths) == 5
         count = sa.select(sa.func.count()).select_from(INTERACTIONS)
         assert store.read(lambda c: c.execute(count).scalar_one()) == size * (ROWS + 1)

@@ -127,7 +127,7 @@ def test_rates_come_from_people_and_reviewers_alone(store: Store) -> None:
         reviewed(store, end=ends("approved", by))
     auto_approved(store)
     reviewed(store, interaction(operation="git_push", scope=None))
-    assert store.approve_rates() == {
+    assert store.learned().rates == {
         ("file_edit", "/srv/app/docs/a.md"): ApproveRate(3, 4),
         ("git_push", ""): ApproveRate(1, 1),
     }

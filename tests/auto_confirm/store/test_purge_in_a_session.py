@@ -157,7 +157,7 @@ class LostMeanwhile(LazyStore):
 
     def get(self) -> Store:
         self.gets += 1
-        if self.gets == 3:
+        if self.gets == 2:
             with suppress(LedgerError):
                 anyio.from_thread.run(self.ledger._in_thread, _lost)
         return super().get()
@@ -180,7 +180,8 @@ async def test_what_a_store_said_that_was_lost_meanwhile_is_asked_again(
             await ledger.knowledge("s1")
         first = store.gets
         await ledger.knowledge("s1")
-        assert store.gets == first > 10
+        # Two for each reading.
+        assert store.gets == first == 4
         await ledger.aclose()
 
 

@@ -75,12 +75,12 @@ def test_what_is_left_is_whole_and_is_all_that_the_engine_learns_from(
     left = [written[identifier] for identifier in kept]
     decided = Counter(past.scope for past in left if past.kind in {"approved", "refused"})
     approved = Counter(past.scope for past in left if past.kind == "approved")
-    assert store.approve_rates() == {
+    assert store.learned().rates == {
         ("file_edit", scope): ApproveRate(approved[scope], count)
         for scope, count in decided.items()
     }
     assert len(store.patterns()) == 1
-    assert len(store.safe_paths()) == 5
+    assert len(store.learned().safe_paths) == 5
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from tests.auto_confirm.store.direct import recorded, trail
 from tests.auto_confirm.store.specimens import approval, ends, interaction, task
+from tests.fakes import FakeClock
 
 
 class Statements(list[str]):
@@ -53,6 +54,17 @@ def test_a_question_takes_four_statements_and_its_answer_five(
     found = recorded(store, number)
     assert found is not None
     assert (found.status, found.decided_by) == ("approved", "reviewer:a")
+
+
+def test_what_the_engine_knows_takes_three_statements_and_a_session_two(
+    store: Store, statements: Statements, clock: FakeClock
+) -> None:
+    learned = store.learned()
+    assert statements.taken() == ["SELECT"] * 4
+    store.learned(learned)
+    assert statements.taken() == ["SELECT"] * 3
+    store.session_state("s1", clock.now())
+    assert statements.taken() == ["SELECT"] * 2
 
 
 def test_an_answer_to_another_request_ends_nothing(store: Store) -> None:

@@ -14,7 +14,7 @@ from ironcurtain_proxy.auto_confirm.store import schema
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import METADATA
-from tests.auto_confirm.store.direct import recorded
+from tests.auto_confirm.store.direct import pending_of_others, recorded
 from tests.auto_confirm.store.specimens import auto_approved, reviewed
 from tests.fakes import FakeClock
 
@@ -141,7 +141,7 @@ def test_opening_again_changes_nothing(
         identifier = reviewed(store)
     for _ in range(2):
         with open_store(empty_url, tmp_path / "state", clock) as store:
-            assert len(store.safe_paths()) == 5
+            assert len(store.learned().safe_paths) == 5
             assert recorded(store, identifier) is not None
             names = store.read(lambda c: set(sa.inspect(c).get_table_names()))
             assert names == OURS
@@ -176,7 +176,7 @@ def test_a_safe_path_that_the_operator_removed_stays_removed(tmp_path: Path) -> 
     opened(tmp_path).close()
     sql(file_of(tmp_path), "DELETE FROM safe_paths WHERE path = '.git/'")
     with opened(tmp_path) as store:
-        assert ".git/" not in {one.path for one in store.safe_paths()}
+        assert ".git/" not in {one.path for one in store.learned().safe_paths}
 
 
 OLDER = """CREATE TABLE claude_interactions (
@@ -214,7 +214,7 @@ def test_an_older_table_is_completed_and_keeps_its_rows(
             identifier = auto_approved(store)
             assert recorded(store, identifier) is not None
             # What was there before us is nobody's queue and no session's health.
-            assert store.pending_of_other_sessions("me") == 0
+            assert pending_of_others(store, "me") == 0
             assert recorded(store, 1) is None or not filled
     found = columns(path, "claude_interactions")
     for name, kind, _ in DOCUMENT["claude_interactions"]:
@@ -257,7 +257,11 @@ def test_the_other_tables_of_the_document_are_completed_too(tmp_path: Path) -> N
         "interaction_id INTEGER NOT NULL, decision TEXT NOT NULL)",
     )
     with opened(tmp_path) as store:
-        assert {one.path for one in store.safe_paths()} >= {"/tmp/", "/srv/scratch/", ".git/"}
+        assert {one.path for one in store.learned().safe_paths} >= {
+            "/tmp/",
+            "/srv/scratch/",
+            ".git/",
+        }
         reviewed(store)
         with pytest.raises(StoreError):
             store.read(lambda c: c.execute(sa.text("SELECT nothing FROM safe_paths")))

@@ -22,6 +22,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
 )
 from tests.auto_confirm.store.direct import (
     open_task,
+    pending_of_others,
     record_decision,
     record_interaction,
     recorded,
@@ -204,7 +205,7 @@ def test_what_nobody_answered_can_end_in_an_approval_by_the_final_table(store: S
     assert found.auto_approved
     line = trail(store, identifier)[-1]
     assert (line.decision, line.is_automatic) == ("approved", True)
-    assert store.approve_rates() == {}
+    assert store.learned().rates == {}
 
 
 def test_nothing_is_approved_twice(store: Store) -> None:
@@ -279,13 +280,13 @@ def test_an_agents_words_are_stored_and_do_nothing(store: Store, words: str) -> 
     assert found is not None
     assert found.scope is not None
     assert found.scope.isprintable()
-    assert store.pending_of_other_sessions(words) == 0
-    assert store.pending_of_other_sessions("another") == 1
+    assert pending_of_others(store, words) == 0
+    assert pending_of_others(store, "another") == 1
 
 
 @pytest.mark.requirement("B-150", "B-148")
 def test_the_safe_paths_of_the_document_are_there(store: Store) -> None:
-    assert [(one.path, one.operation) for one in store.safe_paths()] == [
+    assert [(one.path, one.operation) for one in store.learned().safe_paths] == [
         ("/tmp/", None),
         ("/private/tmp/", None),
         ("project_root/", None),
