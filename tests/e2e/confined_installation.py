@@ -141,7 +141,7 @@ def is_server(words: list[str]) -> bool:
 
 def is_guardian(words: list[str]) -> bool:
     """Whether a command line is that of a server's guardian."""
-    return str(guardian.__file__) in words[:4]
+    return str(guardian.__file__) in words[:6]
 
 
 def is_bubblewrap(words: list[str]) -> bool:

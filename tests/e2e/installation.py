@@ -18,7 +18,7 @@ import orjson
 
 from ironcurtain_proxy.model.json import Json
 from tests import program
-from tests.e2e.process_tree import MARK, Watch, descendants, marked
+from tests.e2e.process_tree import MARK, Watch, below, descendants, marked
 from tests.e2e.raw_client import Message, RawClient, at
 from tests.e2e.servers import scripted
 from tests.program import PROXY
@@ -196,7 +196,8 @@ class Installation:
 
     def end(self) -> None:
         """Hang up everywhere; whatever is still alive afterwards fails the test."""
-        watch = Watch(marked(self.mark).union(*[self.processes(one) for one in self._clients]))
+        proxies = {client.process.pid for client in self._clients}
+        watch = Watch(marked(self.mark) | proxies | below(proxies))
         try:
             for client in self._clients:
                 client.close()
