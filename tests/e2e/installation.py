@@ -25,6 +25,8 @@ from tests.program import PROXY
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPTED: Final = Path(scripted.__file__)
+QUICK: Final = [sys.executable, "-S", "-E"]
+"""An interpreter for the servers of the tests, which need nothing that is installed."""
 
 Roles: TypeAlias = Mapping[str, Mapping[str, list[str]]]
 """For each tool, for each argument, its roles."""
@@ -116,7 +118,7 @@ class Installation:
             file = self.root / f"tools-{name}.json"
             file.write_bytes(orjson.dumps({"tools": tools}))
             given["SCRIPTED_TOOLS"] = str(file)
-        self.add_server(name, [sys.executable, str(SCRIPTED)], env=given, **entry)
+        self.add_server(name, [*QUICK, str(SCRIPTED)], env=given, **entry)
         self.annotations[str(entry.get("annotations", name))] = roles
 
     def allow_scripted(self, *names: str) -> None:
