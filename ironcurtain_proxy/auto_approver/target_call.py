@@ -104,7 +104,7 @@ def action_of(escalation: Escalation, around: CallSurroundings) -> Action | NotU
         return _file(tool, escalation)
     if tool in _URL_TOOLS:
         return _url(escalation)
-    return NotUnderstood("the tool is none that a message can ask for")
+    return NotUnderstood("a message cannot ask for this tool")
 
 
 def targets_of(escalation: Escalation) -> tuple[str, ...]:
@@ -259,7 +259,7 @@ def _file(name: str, escalation: Escalation) -> FileCall | NotUnderstood:
     if tool.operation == "write" and not (isinstance(content, str) and content.strip()):
         return NotUnderstood("the call would leave the file empty")
     if tool.operation == "edit" and not escalation.arguments.get("edits"):
-        return NotUnderstood("the call says no change")
+        return NotUnderstood("the call names no change")
     return FileCall(
         operation=tool.operation,
         paths=paths,

@@ -95,7 +95,7 @@ class Load(Struct, eq=False):
         """Bound the processes of the sandbox. Returns the bytes that they use."""
         found = list(_below(self.guardian, 2 * self.limits.processes))
         if sum(map(_threads, found)) > self.limits.processes:
-            self._end(f"its processes and threads are more than {self.limits.processes:,}")
+            self._end(f"it has more than {self.limits.processes:,} processes and threads")
             return most
         files: set[int] = set()
         sizes = sorted([(_memory(pid, files), pid) for pid in found], reverse=True)

@@ -263,7 +263,7 @@ def _digest_problem(fields: Mapping[str, object], expected: Expected) -> str:
     if "requestDigest" not in fields:
         return "the response does not say what was shown" if expected.require_digest else ""
     if fields["requestDigest"] != expected.digest:
-        return "the response answers something else than what was asked"
+        return "the response answers something other than what was asked"
     return ""
 
 

@@ -213,7 +213,7 @@ class Containing:
             try:
                 changes = await timeline.settle(marked.point)
             except Exception:  # noqa: BLE001  the record of the call is worth more
-                _log.exception("what call %s changed is not noted", case.call.request_id)
+                _log.exception("the changes of call %s could not be noted", case.call.request_id)
                 return
         if isinstance(changes, NotHeld):
             case.note_instead("notHeld", changes.reason)

@@ -142,17 +142,20 @@ def _hosts(value: UrlValue) -> list[str]:
     return [host for host in hosts if _HOST.fullmatch(host)]
 
 
+_NOT: Final = "the sandbox of this server does not let it"
+
+
 def _network(profile: SandboxProfile, host: str) -> str:
     if not profile.allowed_domains:
         return "the sandbox of this server has no network (sandbox.network.allowedDomains)"
-    return (
-        f"the sandbox of this server does not let it reach {host} (sandbox.network.allowedDomains)"
-    )
+    return f"{_NOT} reach {host} (sandbox.network.allowedDomains)"
 
 
 def _path(profile: SandboxProfile, path: RealPath, *, changes: bool, reads: bool) -> str | None:
     if changes and not profile.may_write(path):
-        return "the sandbox of this server may not write there (sandbox.filesystem.allowWrite):"
+        return f"{_NOT} write there (sandbox.filesystem.allowWrite):"
     if reads and not profile.may_read(path):
-        return "the sandbox of this server may not read there (sandbox.filesystem.allowRead):"
+        return (
+            "the sandbox of this server does not let it read there (sandbox.filesystem.allowRead):"
+        )
     return None

@@ -35,7 +35,7 @@ _MEMORY: Final = "MEMORY_FILE_PATH"
 """The variable with the file of the public memory server."""
 ROOT_MEANS: Final = (
     "confined servers read every file of the machine that is not closed to them, and the kernel "
-    "takes them for root; run ironcurtain-proxy as an ordinary user"
+    "treats them as root; run ironcurtain-proxy as an ordinary user"
 )
 _CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}

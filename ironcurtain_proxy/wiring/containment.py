@@ -54,7 +54,7 @@ class SessionContainment:
 
     def end(self, call: RequestId, why: str) -> None:
         """End containment until a person has looked."""
-        _LOGGER.warning("containment has ended: %s; after a look: %s", why, _HOW)
+        _LOGGER.warning("containment has ended: %s; look at the files, and then run: %s", why, _HOW)
         content = orjson.dumps({"call": call, "why": why.encode(errors="replace").decode()})
         try:
             write_whole(self.directory / FILE_NAME, content)

@@ -235,7 +235,7 @@ class ProcessReviewer:
 
     def _problem(self, escalation: Escalation, answer: ProcessAnswer) -> str:
         if answer.arguments_hash != escalation.fingerprint:
-            return "it answers something else than what was asked"
+            return "it answers something other than what was asked"
         if self._clock.steady() > escalation.deadline:
             # The machine slept.
             return "it is late"
