@@ -82,7 +82,7 @@ class AskedClient:
         found: set[AskKind] = set()
         forms, sampling = said.get("elicitation"), said.get("sampling")
         if isinstance(forms, dict):
-            # An empty object means forms: the word came when there were others.
+            # An empty object means forms: clients name the kind only since there are others.
             found |= {"form"} if not forms or "form" in forms else set()
             found |= {"url"} if "url" in forms else set()
         if isinstance(sampling, dict):

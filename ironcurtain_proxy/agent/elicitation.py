@@ -38,7 +38,7 @@ class ElicitationReviewer:
     def is_reachable(self) -> bool:
         """Whether the client declared that it shows forms."""
         declared = (self._client.client_capabilities or {}).get("elicitation")
-        # An empty object means forms: the word came when there were others.
+        # An empty object means forms: clients name the kind only since there are others.
         return isinstance(declared, dict) and (not declared or "form" in declared)
 
     async def ask(self, escalation: Escalation) -> Ruling:

@@ -154,8 +154,8 @@ class StoreLedger:
         if known is None or self.clock.monotonic() - known[0] > STALE:
             known = await self._refresh(session)
         now = self.clock.now()
-        # Never those of a moment ago: whoever opens one goes on as soon as the command says so. Two
-        # looks at small files, in place: a thread would cost more than the decision.
+        # Always read anew: whoever opens a window relies on it at once. The two files are small,
+        # and a thread would cost more than the decision.
         windows = self.windows.read(now)
         return replace(
             known[1],
@@ -181,8 +181,7 @@ class StoreLedger:
         return replace(
             lasting,
             queue_depth=self.store.get().pending_of_other_sessions(session),
-            # A session of ours of which nothing is known yet is a new one, not a strange one: what
-            # kind of session it is the operator said.
+            # A session without a history is new, not unknown: the operator named its kind.
             health="normal" if health == "unknown" else health,
             earlier_failures=self.store.get().earlier_failures(session, now),
         )
@@ -253,7 +252,7 @@ class StoreLedger:
     async def settled(self, escalation: Escalation, ruling: Ruling) -> bool:
         """Note how it ended."""
         approved = isinstance(ruling, Approved)
-        # That nobody could be asked says nothing of the session, and was nobody's decision.
+        # An unreachable reviewer says nothing about the session, and nobody decided.
         by = (
             "engine:unreachable"
             if isinstance(ruling, Unreachable) or ruling == WITHDRAWN
@@ -265,11 +264,11 @@ class StoreLedger:
             status = "auto_approved" if automatic else "approved"
         settlement = Ending(
             status=status,
-            # What the engine approves after silence is the clock's doing: the session was stuck.
+            # An approval after silence is an effect of the clock: the session was stuck.
             decided_by=TIMEOUT if by == AFTER_SILENCE else by,
             reason=getattr(ruling, "reason", "") or by,
         )
-        # What the engine approves and cannot write is not approved, whenever it is written.
+        # An approval that cannot be written at once is none, even if it can be written later.
         later = settlement
         if automatic and by.startswith("engine:"):
             later = replace(settlement, status="rejected", reason="its approval was not written")

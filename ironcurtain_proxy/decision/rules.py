@@ -107,7 +107,7 @@ def _first_that_holds(
 
 
 def _paths_hold(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
-    # Asked only where there is no value: and no value has no name.
+    # Called only where there is no value, and then there is no name to compare.
     if rule.names is not None or rule.uris is not None:
         return False
     return rule.paths is None or paths_hold(rule.paths, request, role)

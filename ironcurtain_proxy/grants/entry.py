@@ -54,7 +54,7 @@ class FamilyForm(_Form, frozen=True, rename={"is_of_remote": "ofRemote"}):
     around: tuple[str, ...]
     directory: Name | None
     meaning: str
-    # What was kept before had none of these.
+    # Grants that were kept by earlier versions have none of these.
     hosts: tuple[str, ...] = ()
     is_of_remote: bool = False
 

@@ -82,7 +82,7 @@ def _by_texts(edits: Sequence[_Edit]) -> list[str]:
 
 
 def _diff(old: str, new: str) -> list[str]:
-    # Nothing is no line, where `split` makes it an empty one.
+    # An empty text has no line, but `split` would give one.
     before, after = (text.split("\n") if text else [] for text in (old, new))
     if len(before) + len(after) > _MAX_LINES:
         return [f"({len(before)} lines before, {len(after)} lines after: too many for a diff)"]

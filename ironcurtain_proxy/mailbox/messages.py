@@ -255,7 +255,7 @@ def _problem(fields: Mapping[str, object], expected: Expected) -> str:
         return "the response's reviewer is not a name"
     if reviewer == expected.session:
         return "a session does not review itself"
-    # A refusal is as good whatever it was that was shown.
+    # A refusal counts whatever was shown.
     return "" if fields["decision"] == "denied" else _digest_problem(fields, expected)
 
 

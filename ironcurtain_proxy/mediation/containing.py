@@ -258,7 +258,7 @@ class Containing:
             # What the process cannot write to it cannot delete.
             open_to = [one for one in missing if walls is None or walls.can_write(one.path)]
             if open_to:
-                # Where there can be no point at all, that is the better word.
+                # If there can be no point at all, that reason says more.
                 no_point = await self._mark(case, facts, may_drop=False)
                 return no_point or self._said(open_to)
         return None

@@ -44,7 +44,7 @@ def _remove_if_abandoned(place: str, parent: int, name: str) -> None:
         status = os.fstat(directory)
         if status.st_uid != os.geteuid() or status.st_mode & 0o777 != 0o700:  # noqa: PLR2004  ours
             return
-        # Fails where a proxy or a guardian lives that has it.
+        # Fails while a proxy or a guardian holds it.
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with os.scandir(directory) as entries:
             found = list(entries)

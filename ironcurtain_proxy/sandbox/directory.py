@@ -82,9 +82,9 @@ def _locked(path: str) -> int:
         except BlockingIOError:
             raise
         except OSError:
-            # A file system without locks has none for those either who look for abandoned ones.
+            # Without locks on this file system, nobody can look for abandoned directories either.
             return lock
-        # Had they locked it before us, it is gone, or another.
+        # If somebody locked it before us, it was removed or replaced.
         if not os.path.samestat(os.fstat(lock), os.lstat(path)):
             raise FileNotFoundError(errno.ENOENT, "removed", path)
     except OSError:

@@ -42,7 +42,8 @@ class RemovedFiles:
         """
         parent, _, name = path.rpartition("/")
         with opened(parent or "/") as place:
-            # In one step, so that what is kept is what was there; and where a rename always works.
+            # A rename in the same directory works on every file system, and in one step: nothing
+            # changes between the look and the move.
             aside = f"put-back-{os.urandom(4).hex()}-{_cut(name)}.sample"
             try:
                 os.rename(name, aside, src_dir_fd=place, dst_dir_fd=place)

@@ -76,10 +76,10 @@ def walls_of(
             return None
         inside = [one for one in chain if _is_apart(one)]
         if any(_root(one) != "/" for one in inside):
-            # It sees fewer mounts than there are.
+            # A process with another root sees fewer mounts than there are.
             return None
         here = tuple(_mounts(os.getpid()))
-        # Of all of them: none can take away what those before it show.
+        # Of all processes of the chain: a later one cannot hide what an earlier one shows.
         writable = dict.fromkeys([path for one in inside for path in _writable(one, here, private)])
         closed = frozenset.intersection(*[_closed(one) for one in inside])
         interfaces = frozenset[str]().union(*[_interfaces(one) for one in inside])

@@ -163,7 +163,8 @@ def confinements(
     mailboxes = (settings.mailbox_dir, *(() if reviewers is None else reviewers.mailboxes))
     for mailbox in mailboxes if make else ():
         with suppress(OSError):
-            # What does not exist cannot be closed, and a reader of requests knows what is asked.
+            # A directory that does not exist cannot be closed, and requests in it would be
+            # readable.
             mailbox.mkdir(mode=0o700, parents=True, exist_ok=True)
     keys = _real([settings.home / key for key in KEYS])
     writable = {spec.name: _writable(spec, settings, policy) for spec in specs}
@@ -214,7 +215,7 @@ def _private(
         try:
             make_private(directory)
         except OSError:
-            # Without one, what it writes there is refused, and said to be.
+            # Without the directory the server's writes are refused, and reported as refused.
             return None
     return found
 

@@ -101,7 +101,8 @@ def containment_report(
     held: list[str] = []
     asked: dict[tuple[str, str], list[str]] = {}
     for spec in settings.servers:
-        # Nothing of this machine could hold a remote server; others have to write elsewhere.
+        # No sandbox of this machine holds a remote server, and some servers have to write
+        # elsewhere.
         if spec.remote is not None or keeps_own_place(spec):
             continue
         walls = configured_walls(spec, confined.get(spec.name))

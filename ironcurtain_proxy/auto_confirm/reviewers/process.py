@@ -237,7 +237,7 @@ class ProcessReviewer:
         if answer.arguments_hash != escalation.fingerprint:
             return "it answers something other than what was asked"
         if self._clock.steady() > escalation.deadline:
-            # The machine slept.
+            # The machine slept past the deadline.
             return "it is late"
         return ""
 

@@ -294,7 +294,7 @@ class StreamableHttp(Sending):
         except httpx2.SSEError:
             raise
         except httpx2.TransportError:
-            # Like one that ends: what is missing can be asked for.
+            # A broken stream is treated as one that ended: the rest can be asked for.
             place.is_torn = True
             return False
         return False
