@@ -44,7 +44,7 @@ def decide_without_roles(request: AccessRequest, policy: Policy) -> Decision:
 def decide_unannotated(request: AccessRequest, policy: Policy) -> Decision:
     """The decision on a tool without an annotation, where the operator wants to be asked.
 
-    What its arguments look like can be denied by a rule. No rule allows it.
+    A rule can deny the call by what its arguments look like. No rule allows it.
     """
     roles: tuple[ArgumentRole | None, ...] = (*resource_roles(request), None)
     for role in roles:

@@ -30,8 +30,8 @@ _OFFER: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 class JoinedWrites(asyncio.Transport):
     """A transport on which the head of an answer leaves with its body, in one packet.
 
-    uvicorn writes them one after the other. What has nothing behind it leaves at the end of the
-    turn of the event loop.
+    uvicorn writes them one after the other. Bytes that nothing follows leave at the end of the turn
+    of the event loop.
     """
 
     def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:

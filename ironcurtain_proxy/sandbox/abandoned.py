@@ -3,9 +3,9 @@
 Each start looks for directories of sockets that nobody has locked: their proxy and their guardian
 are dead. Processes that still run in such a sandbox are killed, and the directory is removed.
 
-The places are shared, so what is found there may be anybody's trap. Only a directory with the name,
-the owner and the mode of ours is touched, only if nothing lies in it but what srt makes there, and
-no link is followed. That it is locked, and by whom, the kernel says.
+The places are shared, so that anybody may have left a trap there. A directory is touched only if
+its name, owner and mode are ours, and if it holds only what srt makes there. No link is followed.
+The kernel says whether a directory is locked, and by whom.
 """
 
 import fcntl

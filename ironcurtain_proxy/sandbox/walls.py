@@ -2,7 +2,7 @@
 
 Theory of operation: a configuration says what a sandbox should be; containment relies on what it
 is. The process is found by the pipe from which the server reads its calls, starting at the guardian
-that was launched. Of that process are read:
+that was launched. These tables of the process are read:
 
     /proc/PID/ns         namespaces that differ from ours: mount, network, pid, user, ipc
     /proc/PID/status     a seccomp filter is in force

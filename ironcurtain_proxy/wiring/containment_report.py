@@ -1,7 +1,7 @@
 """The servers whose calls containment can settle, found without a start: for `check` and `doctor`.
 
-The conditions are those that a call meets. What only a call shows stays open: its own effect, and
-what was found of the running process.
+The conditions are those of a call. Two of them stay open, because only a call shows them: its own
+effect, and the limits of the running process.
 """
 
 from collections.abc import Iterator, Mapping

@@ -48,14 +48,14 @@ def session_health(
     `failing`: half or more of its last ten ended calls were refused or failed. `unknown`: fewer
     than three have ended.
 
-    What is safe makes no session stuck. It is asked about only while the session is stuck already:
-    where nobody answers, each such question would prolong what caused it, without an end.
+    A safe operation makes no session stuck. Such a call is asked about only while the session is
+    stuck already: if nobody answers, each question would prolong the state that caused it.
 
     Args:
         connection: the store's.
         session: which.
         now: aware.
-        began: when the process that serves it was started: what waited before waits no longer.
+        began: the start of the process that serves it; calls that waited before wait no longer.
     """
     its = OURS & (INTERACTIONS.c.session_name == session)
     recent = INTERACTIONS.c.created_at >= now - RECENT
