@@ -80,7 +80,7 @@ class FamiliesForm(ToolForm, frozen=True, tag="family"):
     workspace: Name
     families: list[FamilyForm]
     phrases: list[Name]
-    """One for each family, or one that says that there are none."""
+    """A phrase for each family; without a family, one phrase that says so."""
     beside: list[FlagForm]
     # Left out for a workspace that shares its repository with no other worktree.
     repository: Name | UnsetType = UNSET

@@ -69,7 +69,7 @@ class _Marked(Struct, frozen=True):
     announced: tuple[RealPath, ...]
 
     def announces(self, change: Change) -> bool:
-        """Whether the call says that it changes this, or makes a directory for what it changes."""
+        """Whether the call names the changed path, or needs a new directory for what it names."""
         path = RealPath((*self.workspace.parts, *change.path.split("/")))
         return any(
             path.is_within(one) or (change.kind == "created" and one.is_within(path))

@@ -43,7 +43,7 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 class _Mount(Struct, frozen=True):
     point: str
     root: str
-    """The part of its file system that it shows."""
+    """The directory of the file system that the mount shows."""
     device: str
     kind: str
     is_writable: bool

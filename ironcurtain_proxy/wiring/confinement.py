@@ -229,7 +229,7 @@ def _refuse_if_gone(spec: ServerSpec, settings: Settings) -> None:
 
 
 def _own(settings: Settings, policy: Policy, opened: Sequence[str]) -> tuple[str, ...]:
-    """The proxy's own paths. A log's directory is one, unless it also has other users' files."""
+    """The proxy's own paths. A log's directory counts, unless others use it, too."""
     found = [settings.state_dir, settings.mailbox_dir]
     found += [Path(str(protected.path)) for protected in policy.protected_paths]
     workspace = [] if settings.workspace is None else [str(settings.workspace)]
