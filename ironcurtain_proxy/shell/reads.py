@@ -145,7 +145,7 @@ LOCAL_NAME: Final = re.compile(
 
 
 def assigned(commands: Sequence[SimpleCommand]) -> frozenset[str]:
-    """The variables whose values stand in the text of the commands."""
+    """The variables that the commands themselves set: from their own text, or by `read`."""
     known = SHOWN_VARIABLES
     for command in commands:
         if command.words[:1] == (Word("read"),):
