@@ -1,7 +1,7 @@
 """The action of a call, if it is one of the few that a message can ask for.
 
-A table, not a grammar of tools: a call that is not in it, or has an
-argument that the table does not name, goes to a person. This file does not know the message.
+The file is a table, not a grammar of tools: a call that is not in it, or has an argument that the
+table does not name, goes to a person. It does not know the message.
 """
 
 import re

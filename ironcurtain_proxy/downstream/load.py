@@ -9,8 +9,8 @@ bound what all of them use, unless a session manager lends a control group. So t
 
 A look reads three small tables of the kernel. Processes are looked at one by one only when the
 machine as a whole uses so much that this sandbox could be the cause. The nearer a limit is, the
-sooner comes the next look. What is faster than that meets the kernel, which ends processes of
-sandboxes first when memory runs out (see `sandbox.inside`).
+sooner comes the next look. A program that is faster than a look meets the kernel, which ends
+processes of sandboxes first when memory runs out (see `sandbox.inside`).
 
 On a disk that is nearly full when the sandbox starts, the reserve is half of what is left.
 """

@@ -3,8 +3,8 @@
 An offer of another protocol (h2c, WebSocket) is not taken up, as HTTP allows: the parser would drop
 the body of such a request, which Java's client makes of each `POST` by default.
 
-Attack that this stops: a program without a token that opens connections and never comes to the
-point, until no descriptor or no memory is left for others. uvicorn limits neither.
+Attack that this stops: a program without a token opens connections and never ends a request, until
+no descriptor or no memory is left for others. uvicorn limits neither.
 """
 
 import asyncio  # noqa: TID251  a protocol of uvicorn's
