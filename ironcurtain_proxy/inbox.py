@@ -64,7 +64,7 @@ class EscalationInbox:
         self._credential = None
         if token_file is not None:
             if not reviewer:
-                raise ConfigurationError("a token file needs a reviewer: whose token it is")
+                raise ConfigurationError("a token file needs reviewer, the name whose token it is")
             self._credential = Credential(reviewer, read_token(Path(token_file)))
         self._reader = MailboxReader(Path(directory), create=True)
         self._reviewer = reviewer
@@ -175,7 +175,7 @@ class EscalationInbox:
             if shown is None:
                 return None
             if not isinstance(remember, OfferedCandidate) or remember not in shown.candidates:
-                raise NotOfferedError(f"request {identity} does not offer that to be remembered")
+                raise NotOfferedError(f"request {identity} has no such candidate to remember")
             return remember.place
         if isinstance(remember, bool):
             return 0 if remember else None

@@ -308,7 +308,7 @@ class Connection:
     def _settle(self, message: Mapping[str, Json], size: int, guess: GuessedDigest | None) -> None:
         request_id = answer_id(message.get("id"))
         if not isinstance(request_id, int):
-            self._dropped.note("dropped an answer whose id is no whole number, as our ids are")
+            self._dropped.note("dropped an answer whose id is not a whole number")
             return
         if request_id not in self._answers:
             self._dropped.note("dropped an answer that nobody waits for")

@@ -3,9 +3,9 @@
 An offer of another protocol (h2c, WebSocket) is not taken up, as HTTP allows: the parser would drop
 the body of such a request, which Java's client makes of each `POST` by default.
 
-Attacks that this stops: a program without a token that opens connections and never comes to the
-point, until no descriptor or no memory is left for others; a body in chunks with trailers without
-end, or with a header behind it that its head did not have. uvicorn limits none of them.
+Attacks that this stops: a program without a token opens connections and never ends a request, until
+no descriptor or no memory is left for others; a body in chunks has trailers without end, or a
+header behind it that its head did not have. uvicorn limits none of them.
 """
 
 import asyncio  # noqa: TID251  a protocol of uvicorn's
@@ -34,8 +34,8 @@ became more would be read as a request."""
 class JoinedWrites(asyncio.Transport):
     """A transport on which the head of an answer leaves with its body, in one packet.
 
-    uvicorn writes them one after the other. What has nothing behind it leaves at the end of the
-    turn of the event loop.
+    uvicorn writes them one after the other. Bytes that nothing follows leave at the end of the turn
+    of the event loop.
     """
 
     def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:

@@ -184,7 +184,7 @@ class AgentSession:
         except (MsgspecError, ValueError):
             return  # no message: our own process writes none such
         except RecursionError:
-            # A server nests its answer, and how deep is too deep depends on who reads it.
+            # A server may nest its answer deeper than this reader can follow.
             found = _Envelope(id=recover_id(line, line))
         if found.method is None:
             given = message_id(found.id)

@@ -137,7 +137,7 @@ def _written(request: Request, given: ReviewerAnswer) -> tuple[str, bytes]:
             reviewer=given.reviewer,
             answeredFrom=_whereabouts(given.place),
         )
-    # Whoever may write there, too, cannot be there first.
+    # A random name, so that another program cannot take it first.
     return response_name(request.id, os.urandom(_WORD_BYTES).hex()), proved_response_bytes(
         approved=given.approved, request=request, note=note, credential=given.credential
     )

@@ -21,8 +21,8 @@ _OFFLINE: Final = (
     "the sandbox of this server does not let it reach them (sandbox.network.allowedDomains)"
 )
 _TOO_WIDE: Final = (
-    "the sandbox of this server may not write there, and nothing so near the home directory is "
-    "opened for one call (sandbox.filesystem.allowWrite):"
+    "the sandbox of this server does not let it write there, and nothing so near the home "
+    "directory is opened for one call (sandbox.filesystem.allowWrite):"
 )
 _MOST_BESIDE: Final = 200
 """Names beside what is opened; each costs a mount."""

@@ -311,7 +311,7 @@ def test_accepting_needs_a_person_or_a_word(pinned: Installation) -> None:
     say(pinned, {"instructions": "Other."})
     pinned.start()
     asked = program.run([*PROXY, "pins", "accept", "whole"], pinned.environment())
-    assert (asked.returncode, "asks on a terminal, and this is none" in asked.stderr) == (2, True)
+    assert (asked.returncode, "asks on a terminal, and there is none" in asked.stderr) == (2, True)
     nobody = program.run([*PROXY, "pins", "diff", "nobody"], pinned.environment())
     assert (nobody.returncode, nobody.stdout) == (2, "")
 

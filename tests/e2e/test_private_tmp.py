@@ -64,7 +64,7 @@ def test_what_of_tmp_the_server_needs_is_not_writable_and_is_not_opened(
     outside = installation.root.parent / "elsewhere"
     # The directory holds the home directory, so that nobody is asked to open it.
     answer = agent.call("shell", {"command": f"echo x > {outside}"})
-    assert "may not write there" in "".join(texts(answer))
+    assert "does not let it write there" in "".join(texts(answer))
     assert not outside.exists()
 
 

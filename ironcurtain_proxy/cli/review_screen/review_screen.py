@@ -257,7 +257,8 @@ class ReviewScreen(App[None]):
             self._say("deletes, history, egress and risky calls are approved one by one")
             return
         if self._together != tuple(several):
-            # Pressed again, it approves exactly these; what came meanwhile is said first, too.
+            # A second press approves exactly these. If others have come meanwhile, they are named
+            # first.
             self._together = tuple(several)
             names = ", ".join([summary(one) for one in several.values()])
             self._say(f"A again approves {len(several)} of {len(self._waiting)} together: {names}")

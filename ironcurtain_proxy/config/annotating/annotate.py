@@ -272,7 +272,7 @@ def _meanings(name: str, proposed: Proposed) -> frozenset[Meaning]:
     """The meanings of an argument and of its members."""
     if not proposed.inside:
         return frozenset({_meaning(name, proposed)})
-    # What the agent adds to the members that are listed counts as a path, and says of none.
+    # A member that the schema does not list counts as a path, but proves no path of the tool.
     is_open = proposed.certain and LOCAL_PATHS.union(("none", "unclear")).issuperset(proposed.roles)
     own: Meaning = "part" if is_open else "unclear"
     return frozenset({own}).union(*[_meanings(*one) for one in proposed.inside.items()])

@@ -105,7 +105,7 @@ class ArgumentContext:
 def proposed_for(name: str, schema: Mapping[str, Json], about: ArgumentContext) -> Proposed:
     """The roles of a text argument."""
     said, form = _by_name(name, about), _by_format(schema, about)
-    # A server that calls a path a date must not open it.
+    # A server must not open a path by giving it the format of a date.
     is_end = not _ENDS.isdisjoint(words_of(name)[-1:])
     is_grave = is_end or not _CALM.union(_UNCLEAR).issuperset(said.roles)
     if form is not None and not (is_grave and _CALM.issuperset(form.roles)):
@@ -251,7 +251,8 @@ def _raised(
         return said
     is_text = bool(words) and words[-1] in _TEXTS
     path, url = _spoken_of(text, schema, is_text=is_text)
-    # A mention makes careful; only a description that begins with the path makes it likely.
+    # A description that mentions a path makes the role careful. Only a description that begins with
+    # it makes a path likely.
     strong, _ = _spoken_of(text, schema, is_text=True)
     if not _CALM.issuperset(said.roles):
         is_both = (said.roles == ("fetch-url",) and path and not _URL_SUBJECT.match(text)) or (

@@ -1,8 +1,9 @@
 """YAML restricted to the data of JSON: text keys, no anchors, no tags.
 
-Imported only for files that end in `.yaml`. Anchors are refused: nested aliases make a few lines
-stand for gigabytes. The loader written in Python is used because the C loader crashes the
-process on deep nesting.
+A file of another program may have tags of plain values, and anchors that no alias names. Imported
+only for files that end in `.yaml`. Anchors are refused: nested aliases make a few lines stand for
+gigabytes. The loader written in Python is used because the C loader crashes the process on deep
+nesting.
 """
 
 from collections.abc import Mapping
@@ -18,13 +19,19 @@ from ironcurtain_proxy.model.json import Json
 _Place = tuple[PathPart, ...]
 
 
-def parse_yaml(data: bytes, source: object, report: Report) -> Json:
+def parse_yaml(data: bytes, source: object, report: Report, *, is_own: bool = True) -> Json:
     """The parsed value of a YAML document.
 
     After an error, which is in the report, it is meaningless.
+
+    Args:
+        data: the text.
+        source: the name of the file in errors.
+        report: for the errors.
+        is_own: whether the file is one of this program.
     """
     try:
-        loader = _Loader(data.decode("utf-8"))
+        loader = _Loader(data.decode("utf-8"), is_own=is_own)
         root = loader.get_single_node()
         if root is not None:
             return _YamlReader(source, report, loader.refused).value(root, ())
@@ -38,17 +45,18 @@ def parse_yaml(data: bytes, source: object, report: Report) -> Json:
 class _Loader(yaml.SafeLoader):
     """Composes the nodes of a text, and notes those with an anchor or a tag."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_own: bool) -> None:
         super().__init__(text)
+        self._is_own = is_own
         self.refused: dict[int, str] = {}
         """The faults of nodes, by the `id` of each."""
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         node = super().compose_node(parent, index)
-        if event.anchor is not None:
+        if isinstance(event, yaml.AliasEvent) or (self._is_own and event.anchor is not None):
             self.refused[id(node)] = "anchors and aliases are not supported"
-        elif event.tag is not None:
+        elif self._is_own and event.tag is not None:
             self.refused[id(node)] = "tags are not supported: remove it, or put a text in quotes"
         return node
 
