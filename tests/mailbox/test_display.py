@@ -12,7 +12,6 @@ from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.display import (
     Field,
     banner,
-    fold,
     margin,
     reasons_of,
     rows,
@@ -39,6 +38,8 @@ INVISIBLE = {
     "a tag": ("a\U000e0041b", "a\\U000e0041b"),
     "a variation selector": ("a\ufe0fb", "a\\ufe0fb"),
     "a byte order mark": ("\ufeffa", "\\ufeffa"),
+    "a Mongolian variation selector": ("a\u180bb", "a\\u180bb"),
+    "a note that has no shape": ("a\U0001d159b", "a\\U0001d159b"),
     "a line separator": ("a\u2028b", "a\\u2028b"),
 }
 
@@ -78,9 +79,12 @@ def test_nothing_but_a_name_stands_in_the_first_columns(value: str, width: int) 
         assert len(line) <= width
 
 
-@given(st.text(), st.integers(20, 60))
-def test_folding_loses_nothing(text: str, width: int) -> None:
-    assert "".join(fold(text, width)) == text
+@given(st.text(), st.integers(46, 120))
+def test_the_headline_writes_no_field_either(value: str, width: int) -> None:
+    one = pending({"path": f"x{' ' * 60}    rule   harmless {value}"})
+    shown = banner(one, 1, CLOCK.now(), width=width)
+    headline = shown[: shown.index(next(line for line in shown if "argument path" in line))]
+    assert all(line.startswith("      : ") for line in headline[1:])
 
 
 @pytest.mark.requirement("E-37")
