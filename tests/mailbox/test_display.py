@@ -1,6 +1,8 @@
 """What a person gets to see of a request."""
 
+import ctypes
 import os
+import select
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,6 +196,24 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     for name in ("pipe", "binary", "", "\0"):
         lines = changes_of("write_file", {"path": str(tmp_path / name), "content": "x"})
         assert lines == ["(what the file holds now cannot be shown)"]
+
+
+def test_a_device_that_an_agent_names_is_not_opened() -> None:
+    """Opening alone can rewind a tape, or start a watchdog."""
+    device = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+    try:
+        libc = ctypes.CDLL(None)
+        libc.ptsname.restype = ctypes.c_char_p
+        assert libc.grantpt(device) == libc.unlockpt(device) == 0
+        path = libc.ptsname(device).decode()
+        assert changes_of("write_file", {"path": path, "content": "x"}) != []
+        watch = select.poll()
+        watch.register(device, select.POLLHUP)
+        assert watch.poll(0) == [], "it was opened and closed"
+        os.close(os.open(path, os.O_RDWR | os.O_NOCTTY))
+        assert watch.poll(0) == [(device, select.POLLHUP)]
+    finally:
+        os.close(device)
 
 
 def test_the_worst_reason_stands_first() -> None:
