@@ -12,6 +12,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.model.question import is_invisible
 from ironcurtain_proxy.model.vocabulary import word_list
 
 _MAIN_ARGUMENTS: Final = word_list(
@@ -132,10 +133,10 @@ def details(fields: Mapping[str, object]) -> list[str]:
 
 def printable(text: str) -> str:
     """`text` with everything that is not a visible character, or a blank, escaped."""
-    if text.isprintable():
+    if text.isascii() and text.isprintable():
         return text
     return "".join(
-        [char if char.isprintable() else char.encode("unicode_escape").decode() for char in text]
+        [char.encode("unicode_escape").decode() if is_invisible(char) else char for char in text]
     )
 
 

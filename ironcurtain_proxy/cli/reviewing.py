@@ -23,7 +23,13 @@ from ironcurtain_proxy.mailbox.answering import (
 )
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import summary
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError, find, has_changed
+from ironcurtain_proxy.mailbox.mailboxes import (
+    Mailboxes,
+    NotPendingError,
+    came_later,
+    find,
+    has_changed,
+)
 from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory, utc_now
 from ironcurtain_proxy.mailbox.token_file import read_token
 from ironcurtain_proxy.private_directory import MailboxDirectory
@@ -144,6 +150,12 @@ def _chosen(
 ) -> list[PendingRequest]:
     if reference != "all":
         return [find(reference, waiting, state_directory())]
+    if given.approved:
+        # The agent asks whenever it likes, also between a person's look and a person's word.
+        later = came_later(waiting, state_directory())
+        for one in later:
+            complain(f"{_told(one)}: left out of all: it came after `pending`, look again")
+        waiting = [one for one in waiting if one not in later]
     return all_of(waiting, given.credential, approve=given.approved)
 
 

@@ -101,7 +101,10 @@ _UNREADABLE: Final = "(what the file holds now cannot be shown)"
 def _present(path: str) -> _Present | None:
     """The present content of the file; None: it cannot be shown."""
     try:
-        # Not blocking: the agent may have named a pipe.
+        # The agent may have named a device, which does something where it is only opened.
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text
+            return None
+        # Not blocking: it may have become a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError:
         return _Present("", is_there=False)

@@ -1,4 +1,4 @@
-"""Names of files that steer an agent's client or the proxy, in any directory.
+"""Names of files that steer a client, Mercurial or the proxy, in any directory.
 
 Programs that they name run outside every sandbox, with all rights of the user; or they let a client
 run programs without a question. In lower case, as they are compared.
@@ -20,6 +20,7 @@ STEERING: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ".factory": ("mcp.json", "settings", "hooks"),
         ".gemini": ("settings", "extensions", "policies", "hooks", ".env"),
         ".github": ("hooks",),
+        ".hg": ("hgrc", "sharedpath"),
         ".idea": ("startup", "watchertasks"),
         ".ironcurtain": ("policy", "compiled-policy", "dynamic-lists"),
         ".junie": ("mcp",),

@@ -12,7 +12,7 @@ import errno
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -62,6 +62,8 @@ class SteeringLookout:
     inotify: Inotify = field(default_factory=Inotify)
     elsewhere: tuple[str, ...] = ()
     """Further directories that servers may write to. They are not inspected."""
+    closed_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Of a directory, the names that no server can change. What they hold is not inspected."""
     is_known: Callable[[str, Item], bool] = lambda _path, _item: False
     """Whether a new item is the user's own."""
     unseen: str = ""
@@ -189,6 +191,8 @@ class SteeringLookout:
         if owner is not None:
             yield from self._inner(owner, event)
             return
+        if event.name in self.closed_names.get(event.directory, ()):
+            return
         place = self._place_of(event.directory, event.name)
         if place is not None:
             yield place
@@ -245,8 +249,11 @@ class SteeringLookout:
                     self._miss(_why_unseen(self.inotify.error, directory))
                 continue
             names: set[str] = set()
+            closed = self.closed_names.get(directory, frozenset())
             with suppress(OSError), os.scandir(directory) as entries:
                 for entry in entries:
+                    if entry.name in closed:
+                        continue
                     names.add(entry.name)
                     place = self._place_of(directory, entry.name)
                     if place is not None:

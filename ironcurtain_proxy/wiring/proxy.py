@@ -237,7 +237,8 @@ def assemble(
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
     watchman, confined = looked_after(confined, settings.state_dir)
-    servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
+    options = replace(downstream_options(settings, environ, confined), watchman=watchman)
+    servers = DownstreamServers(specs, options)
     servers.hooks.batch = batch
     overlay = overlay_for(settings, confined)
     pins = pins_of(settings)

@@ -192,6 +192,7 @@ def test_a_rebase_that_would_run_a_command_when_the_user_goes_on_is_taken_away(
         ".gemini/policies/x.toml",
         ".gemini/.env",
         ".github/hooks/x.json",
+        ".hg/hgrc",
         ".kiro/agents/x.json",
         ".opencode/package.json",
         ".opencode/tools/x.ts",
