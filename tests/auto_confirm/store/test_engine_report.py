@@ -1,9 +1,14 @@
 """The page: complete in itself, and nothing that an agent says becomes part of it."""
 
+import shutil
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -12,10 +17,11 @@ from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute
 from ironcurtain_proxy.auto_confirm.store.report import engine_part
 from ironcurtain_proxy.auto_confirm.store.rows import FinalStatus
 from ironcurtain_proxy.auto_confirm.store.series import Series, collect
-from ironcurtain_proxy.auto_confirm.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.report.page import page as drawn
 from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed, task
+from tests.auto_confirm.store.used_again import UsedAgain
 from tests.fakes import FakeClock
 from tests.report.parsed import Parsed
 
@@ -29,9 +35,32 @@ HOW: tuple[tuple[FinalStatus, str], ...] = (
 )
 
 
-@pytest.fixture
-def filled(store: Store, clock: FakeClock) -> Store:
+class Day(NamedTuple):
+    """A store after a day of work, and the clock at its end. Tests only read it."""
+
+    store: Store
+    clock: FakeClock
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def filled(
+    request: pytest.FixtureRequest, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Day]:
     """A day of work with every outcome and every band."""
+    clock, state = FakeClock(), tmp_path_factory.mktemp("filled")
+    with ExitStack() as stack:
+        url = None
+        if request.param == "sqlite":
+            shutil.copy(sqlite_template, state)
+        else:
+            again: UsedAgain = request.getfixturevalue("used_again")
+            url = again.url_of(stack.enter_context(again.one()))
+        store = stack.enter_context(open_store(url, state, clock))
+        fill(store, clock)
+        yield Day(store, clock)
+
+
+def fill(store: Store, clock: FakeClock) -> None:
     bands: tuple[RiskBand, ...] = ("SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL")
     for hour in range(24):
         clock.seconds = hour * 3600
@@ -45,15 +74,14 @@ def filled(store: Store, clock: FakeClock) -> Store:
         clock.seconds += 10 * hour
         status, by = HOW[hour % 3]
         assert store.settle(identifier, ends(status, by))
-    return store
 
 
 def page_of(store: Store, clock: FakeClock) -> str:
     return drawn([engine_part(compute(store, clock.now()), collect(store))], clock.now())
 
 
-def test_the_page_has_every_plot_and_fetches_nothing(filled: Store, clock: FakeClock) -> None:
-    page = page_of(filled, clock)
+def test_the_page_has_every_plot_and_fetches_nothing(filled: Day) -> None:
+    page = page_of(*filled)
     parsed = Parsed(page)
     assert parsed.open == []
     assert parsed.tags["svg"] == 4
@@ -67,8 +95,8 @@ def test_the_page_has_every_plot_and_fetches_nothing(filled: Store, clock: FakeC
     assert "prefers-color-scheme:dark" in page
 
 
-def test_an_agents_words_are_words(filled: Store, clock: FakeClock) -> None:
-    page = page_of(filled, clock)
+def test_an_agents_words_are_words(filled: Day) -> None:
+    page = page_of(*filled)
     assert "<script" not in page
     assert "\u202e" not in page
     assert "\x1b" not in page
@@ -98,8 +126,8 @@ def test_what_is_nearly_all_is_not_shown_as_all(store: Store, clock: FakeClock) 
 # --- series --------------------------------------------------------------------------------------
 
 
-def test_every_prompt_is_in_one_bar_and_bars_add_up(filled: Store, clock: FakeClock) -> None:
-    series = collect(filled)
+def test_every_prompt_is_in_one_bar_and_bars_add_up(filled: Day) -> None:
+    series = collect(filled.store)
     assert series.step == timedelta(hours=1)
     assert len(series.slots) == 24
     total: Counter[str] = Counter()
@@ -107,7 +135,7 @@ def test_every_prompt_is_in_one_bar_and_bars_add_up(filled: Store, clock: FakeCl
         total.update(slot.decisions)
     expected = {"auto-approved": 48, "approved": 8, "rejected": 8, "timed out": 8}
     assert total == expected
-    assert sum(expected.values()) == compute(filled, clock.now()).interactions
+    assert sum(expected.values()) == compute(filled.store, filled.clock.now()).interactions
     by_band: Counter[str] = Counter()
     for counts in series.bands.values():
         by_band.update(counts)
@@ -115,8 +143,8 @@ def test_every_prompt_is_in_one_bar_and_bars_add_up(filled: Store, clock: FakeCl
     assert list(series.bands) == ["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
 
 
-def test_the_rate_of_safe_operations_is_that_of_each_stretch(filled: Store) -> None:
-    slots = collect(filled).slots
+def test_the_rate_of_safe_operations_is_that_of_each_stretch(filled: Day) -> None:
+    slots = collect(filled.store).slots
     # At 0 and 1 o'clock, 5 and 6, … a safe operation went to a reviewer.
     assert [(slot.safe_approved, slot.safe_decided) for slot in slots[:5]] == [
         *((2, 3), (2, 3), (2, 2), (2, 2), (2, 2)),

@@ -14,13 +14,15 @@ def shows(used_again: UsedAgain, name: str, statement: str) -> list[tuple[object
 
 def test_a_database_that_is_used_again_has_the_rows_of_a_new_one(used_again: UsedAgain) -> None:
     version = "TABLE ironcurtain_schema_version"
+    path = "INSERT INTO safe_paths (path) VALUES ('/x') RETURNING id"
     with used_again.one() as name:
-        before = shows(used_again, name, version)
+        before, number = shows(used_again, name, version), shows(used_again, name, path)
         shows(used_again, name, "UPDATE ironcurtain_schema_version SET version_num = '77'")
         shows(used_again, name, "DELETE FROM ironcurtain_upkeep")
     with used_again.one() as again:
         assert again == name
         assert shows(used_again, again, version) == before != []
+        assert shows(used_again, again, path) == number
 
 
 @pytest.mark.parametrize(

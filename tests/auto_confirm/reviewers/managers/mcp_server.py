@@ -1,8 +1,8 @@
-"""A manager written with the MCP library. Gives the answer named by its first argument.
+"""A manager written with the MCP library: it denies the operation `delete`, and approves all other.
 
-The second says how a result holds it. A question about the tool `patience` it never answers, but
-makes the file that its third argument names; which of these were cancelled stands in the note of
-every further answer.
+The first argument says how a result holds the answer. Three tools are nothing but names here. A
+question about `patience` is never answered, but makes the file that the second argument names; one
+about `cancelled` gets a note of those that were cancelled; one about `failure` makes the tool fail.
 """
 
 import sys
@@ -15,41 +15,37 @@ from mcp.server.mcpserver import MCPServer
 
 from tests.auto_confirm.reviewers.managers.conversation import read_token
 
-DECISION: Final = sys.argv[1]
 TOKEN: Final = read_token()
 CANCELLED: Final[list[str]] = []
 
 
-async def as_object(id: str, argumentsHash: str, tool: str) -> dict[str, str]:  # noqa: A002, N803
+async def as_object(id: str, argumentsHash: str, tool: str, operation: str) -> dict[str, str]:  # noqa: A002, N803
+    if tool == "failure":
+        raise ValueError(f"secret words about {id}")
     if tool == "patience":
         try:
-            await anyio.Path(sys.argv[3]).touch()
+            await anyio.Path(sys.argv[2]).touch()
             await anyio.sleep_forever()
         finally:
             CANCELLED.append(id)
     return {
         "id": id,
         "argumentsHash": argumentsHash,
-        "decision": DECISION,
+        "decision": "deny" if operation == "delete" else "approve",
         "reviewer": "model-7",
         "token": TOKEN,
-        "note": " ".join(["seen", *CANCELLED]),
+        "note": " ".join(CANCELLED) if tool == "cancelled" else "seen",
     }
 
 
-async def as_text(id: str, argumentsHash: str, tool: str) -> str:  # noqa: A002, N803
-    return orjson.dumps(await as_object(id, argumentsHash, tool)).decode()
-
-
-async def as_error(id: str) -> str:  # noqa: A002
-    raise ValueError(f"secret words about {id}")
+async def as_text(id: str, argumentsHash: str, tool: str, operation: str) -> str:  # noqa: A002, N803
+    return orjson.dumps(await as_object(id, argumentsHash, tool, operation)).decode()
 
 
 WAYS: Final[dict[str, Callable[..., Awaitable[object]]]] = {
     "object": as_object,
     "text": as_text,
     "unstructured": as_object,
-    "error": as_error,
 }
 
 
@@ -62,4 +58,4 @@ def main(way: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[2])
+    main(sys.argv[1])
