@@ -12,7 +12,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from io import FileIO
 from pathlib import Path
@@ -133,9 +134,26 @@ def run(
         )
 
 
-def import_beforehand(module: str) -> None:
-    """Let all further forks begin with a module that takes seconds to import."""
-    _server().send(module.encode())
+@contextmanager
+def imported_beforehand(module: str) -> Iterator[None]:
+    """Let the forks of a block begin with a module that takes seconds to import."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ended, status = os.pipe()
+    with ours:
+        socket.send_fds(_server(), [module.encode()], [theirs.fileno(), status])
+        theirs.close()
+        os.close(status)
+        _SPECIAL.append(ours)
+        try:
+            yield
+        finally:
+            _SPECIAL.remove(ours)
+    assert _number(ended) == 0
+    os.close(ended)
+
+
+_SPECIAL: Final[list[socket.socket]] = []
+"""The process that forks in a block of `imported_beforehand`."""
 
 
 def prepare() -> None:
@@ -183,7 +201,8 @@ def _fork(
     asked = [argv[2:], dict(env), str(cwd)]
     ours, theirs = os.pipe()
     try:
-        socket.send_fds(_server(), [orjson.dumps(asked)], [*files, theirs])
+        server = _SPECIAL[-1] if _SPECIAL else _server()
+        socket.send_fds(server, [orjson.dumps(asked)], [*files, theirs])
     finally:
         os.close(theirs)
     return _number(ours), ours
