@@ -11,7 +11,7 @@ arguments, environment, working directory.
 
 A message with two descriptors is the name of a module, for what a start imports only where it is
 switched on: a fork imports it and does the same as this process, for the socket that is the first
-descriptor. The second is the pipe for its status. With a large library each fork costs twice as
+descriptor. The second is a pipe for its status. With a large library each fork costs twice as
 much, so those that do without it are made by this one.
 """
 

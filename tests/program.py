@@ -136,24 +136,16 @@ def run(
 
 @contextmanager
 def imported_beforehand(module: str) -> Iterator[None]:
-    """Let the forks of a block begin with a module that takes seconds to import."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ended, status = os.pipe()
-    with ours:
-        socket.send_fds(_server(), [module.encode()], [theirs.fileno(), status])
-        theirs.close()
-        os.close(status)
-        _SPECIAL.append(ours)
-        try:
-            yield
-        finally:
-            _SPECIAL.remove(ours)
-    assert _number(ended) == 0
-    os.close(ended)
+    """Let the forks of a block begin with a module that takes seconds to import, once a worker."""
+    _SPECIAL.append(_server_with(module))
+    try:
+        yield
+    finally:
+        _SPECIAL.pop()
 
 
 _SPECIAL: Final[list[socket.socket]] = []
-"""The process that forks in a block of `imported_beforehand`."""
+"""What forks in blocks of `imported_beforehand`."""
 
 
 def prepare() -> None:
@@ -179,6 +171,16 @@ def _server() -> socket.socket:
             [sys.executable, "-m", "tests.fork_server"], stdin=theirs.fileno(), cwd=ROOT
         )
     atexit.register(server.wait)
+    atexit.register(ours.close)
+    return ours
+
+
+@cache
+def _server_with(module: str) -> socket.socket:
+    """A fork of that process with a module more, which ends with this one, too."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, Path(os.devnull).open("wb") as status:
+        socket.send_fds(_server(), [module.encode()], [theirs.fileno(), status.fileno()])
     atexit.register(ours.close)
     return ours
 
