@@ -132,22 +132,20 @@ async def test_a_phone_has_room_for_the_call_and_the_keys(
         assert isinstance(box.rulings[asked.id], Approved)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
 async def test_a_long_choice_of_what_to_remember_leaves_each_key_on_the_page(
-    browser: BrowserContext, tmp_path: Path, width: int
+    browser: BrowserContext, tmp_path: Path
 ) -> None:
     choice = replace(ETC, description="Let write_file change files below ~/notes; " * 6)
     asked = escalation(seconds=PATIENCE, candidates=(choice,))
-    async with (
-        a_page(browser, tmp_path, width=width, height=800) as (box, page),
-        box.asked(asked, PATIENCE),
-    ):
+    async with a_page(browser, tmp_path) as (box, page), box.asked(asked, PATIENCE):
         await expect(page.locator("#headline")).to_contain_text("files/read_file")
         await page.evaluate("document.querySelector('#more').open = true")
-        for key in await page.locator("#actions button:visible, #actions select").all():
-            place = await key.bounding_box()
-            assert place is not None
-            assert place["x"] + place["width"] <= width, await key.inner_text()
+        for width in (1280, 390):
+            await page.set_viewport_size({"width": width, "height": 800})
+            for key in await page.locator("#actions button:visible, #actions select").all():
+                place = await key.bounding_box()
+                assert place is not None
+                assert place["x"] + place["width"] <= width, (width, await key.inner_text())
         await press(page, "d", asked, box)
 
 
