@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize
-from ironcurtain_proxy.decision.combining import gravest_first
+from ironcurtain_proxy.decision.combining import decision_of, gravest_first
 from ironcurtain_proxy.decision.floors import restrictions
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
 from ironcurtain_proxy.decision.matching import (
@@ -20,7 +20,7 @@ from ironcurtain_proxy.decision.matching import (
     sql_holds,
     values_of,
 )
-from ironcurtain_proxy.decision.rules import decide_role
+from ironcurtain_proxy.decision.rules import decide_role, denying_rule
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, Escalate, effect_of
 from ironcurtain_proxy.model.operation import TOOL_CALL, named_in
@@ -90,9 +90,8 @@ def explain(request: AccessRequest, policy: Policy) -> Explanation:
     decision = authorize(request, policy)
     asked = tuple(_ask_invariants(request, policy))
     settled_early = asked[-1][1] != _SILENT
-    # No rule allows a tool that nobody described, and none is asked to.
-    by_roles = not settled_early and request.annotated
-    roles = tuple(_trace_roles(request, policy)) if by_roles else ()
+    trace = _trace_roles if request.annotated else _trace_denial
+    roles = () if settled_early else tuple(trace(request, policy))
     mine = sum(1 for rule in policy.rules if _is_about(rule, request))
     change = _smallest_change(request, policy)
     return Explanation(
@@ -158,6 +157,23 @@ def _trace_roles(request: AccessRequest, policy: Policy) -> Iterator[RoleTrace]:
             trials=() if contained else tuple(_trials(request, policy, role, set(values))),
             answer=answer,
         )
+
+
+def _trace_denial(request: AccessRequest, policy: Policy) -> Iterator[RoleTrace]:
+    """The rule that denies a tool that nobody described. No rule allows one, and none is asked."""
+    found = denying_rule(request, policy)
+    if found is None:
+        return
+    role, rule = found
+    values = tuple([shown(value) for value in values_of(request, (role,))]) if role else ()
+    said = f"says deny for {', '.join(values) or 'the call'}"
+    yield RoleTrace(
+        role=role,
+        values=values,
+        contained=False,
+        trials=(Trial(rule.name, holds=True, why=said, layer=rule.layer),),
+        answer=decision_of(rule),
+    )
 
 
 def _trials(

@@ -46,13 +46,24 @@ def decide_unannotated(request: AccessRequest, policy: Policy) -> Decision:
 
     A rule can deny the call by what its arguments look like. No rule allows it.
     """
+    found = denying_rule(request, policy)
+    if found is not None:
+        return decision_of(found[1])
+    ground = Ground(UNKNOWN_TOOL, f"Nobody has described the tool {request.server}/{request.tool}")
+    return Escalate(ground, tuple(resource_roles(request)))
+
+
+def denying_rule(request: AccessRequest, policy: Policy) -> tuple[ArgumentRole | None, Rule] | None:
+    """The rule that denies a call of a tool without an annotation, and the role that it is about.
+
+    None: there is none. A role of None: it is about the call.
+    """
     roles: tuple[ArgumentRole | None, ...] = (*resource_roles(request), None)
     for role in roles:
         for rule in policy.book.about(request.server, request.tool, role, request.method):
             if rule.effect == "deny" and _speaks_of(rule, request, role):
-                return decision_of(rule)
-    ground = Ground(UNKNOWN_TOOL, f"Nobody has described the tool {request.server}/{request.tool}")
-    return Escalate(ground, tuple(resource_roles(request)))
+                return role, rule
+    return None
 
 
 def _speaks_of(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:

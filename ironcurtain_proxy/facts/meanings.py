@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from types import MappingProxyType
@@ -377,4 +378,17 @@ def settled(place: Place, sought: DiskLookups, remotes: GitRemotes | None) -> Pl
         reached = hosts_of(family, directory, place.home, remotes)
         hosts[family] = tuple(sorted({*hosts.get(family, ()), *reached}))
     known = tuple([one for one in hosts.items() if one[1]])
-    return replace(place, meanings=found, hosts=known)
+    scripts = tuple([(path, _digest_of(path)) for path in sought.scripts])
+    return replace(place, meanings=found, hosts=known, scripts=scripts)
+
+
+def _digest_of(path: str) -> str:
+    """A digest that differs where the file may differ."""
+    try:
+        found = _content(path)
+    except (_UnclearError, OSError, ValueError):
+        with suppress(OSError, ValueError):
+            status = os.stat(path)  # noqa: PTH116  a text
+            return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        return "unreadable"
+    return _ABSENT if found is None else sha256(found).hexdigest()

@@ -66,3 +66,5 @@ class DiskLookups(Struct, frozen=True, kw_only=True):
     """Paths, as text, that may lie in the workspace and may be led out of it by a link."""
     globs: tuple[str, ...] = ()
     """Directories of the workspace of which a pattern names files."""
+    scripts: tuple[str, ...] = ()
+    """Files of the workspace that the command runs."""

@@ -32,6 +32,8 @@ class Place:
     was not read."""
     hosts: tuple[tuple[Family, tuple[str, ...]], ...] = ()
     """The hosts that families are known to reach."""
+    scripts: tuple[tuple[str, str], ...] = ()
+    """The files of the workspace that the command runs, with a digest of each."""
     repository: str | None = None
     """The `.git` directory that the workspace shares with the other worktrees of its repository;
     None: not known."""

@@ -9,6 +9,7 @@
 - `capabilities`, `operations`, `branches`: what a profile and the engine ask of a command.
 - `families`, `family_options`, `family_table`, `family_words`, `kinds`: what an approval of a
   command may cover.
+- `scripts`: the files that a command runs.
 - `quiet`: local parts that need no approval beside one that reaches out.
 - `disturbances`: what one part of a command may change of the others.
 """

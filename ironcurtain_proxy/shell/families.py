@@ -49,6 +49,7 @@ from ironcurtain_proxy.shell.places import (
 )
 from ironcurtain_proxy.shell.quiet import is_quiet
 from ironcurtain_proxy.shell.reads import SHOWN_VARIABLES
+from ironcurtain_proxy.shell.scripts import scripts_run
 
 
 def families_of(
@@ -75,6 +76,7 @@ def sought(parsed: ParsedCommand, place: Place) -> DiskLookups:
     """The facts to look up on the disk before the families of a command are used."""
     found = _found(parsed, place) or []
     families = [one for one, _, _ in found if one.defined_in and one.meaning is not None]
+    parts = effect_of(parsed, place).parts
     return DiskLookups(
         families=tuple(dict.fromkeys(families)),
         reaching=tuple(
@@ -82,8 +84,9 @@ def sought(parsed: ParsedCommand, place: Place) -> DiskLookups:
                 (one, part.place.directory) for one, _, part in found if part.effect == "outward"
             )
         ),
-        paths=tuple(dict.fromkeys(_paths(effect_of(parsed, place).parts))),
-        globs=tuple(dict.fromkeys(_globs(effect_of(parsed, place).parts))),
+        paths=tuple(dict.fromkeys(_paths(parts))),
+        globs=tuple(dict.fromkeys(_globs(parts))),
+        scripts=scripts_run(parsed, place),
     )
 
 

@@ -85,6 +85,20 @@ def test_an_explanation_names_the_command_that_describes_a_tool() -> None:
     assert "annotate" in denied.advice
 
 
+def test_an_explanation_names_the_rule_that_denies_a_tool_that_nobody_described() -> None:
+    places = within("places", "deny", "write-path", "/etc")
+    named = path("p", ("read-path", "write-path"), "/work/a", "/etc/passwd")
+    (trace,) = explain(unknown(named), replace(ASKS, rules=(places,))).roles
+    assert (trace.role, said(trace.answer)) == ("write-path", ("deny", "places"))
+    assert [(one.rule, one.holds, one.why) for one in trace.trials] == [
+        ("places", True, "says deny for /work/a, /etc/passwd")
+    ]
+    never = Rule(name="never", effect="deny", reason="never", servers=frozenset({"notes"}))
+    (trace,) = explain(unknown(), replace(ASKS, rules=(never,))).roles
+    assert (trace.role, trace.trials[0].why) == (None, "says deny for the call")
+    assert explain(unknown(), ASKS).roles == ()
+
+
 def sql(*effects: SqlEffect) -> AccessRequest:
     values = tuple([SqlValue(f"-- {effect}", effect, effect) for effect in effects])
     return request(ArgumentFact("query", ("sql",), values), server="db")

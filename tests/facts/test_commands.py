@@ -8,8 +8,10 @@ from ironcurtain_proxy.facts import branches
 from ironcurtain_proxy.facts.commands import CommandContext, with_command
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
 from ironcurtain_proxy.shell.effects import EffectLevel, effect_of
+from ironcurtain_proxy.shell.families import sought
 
 
 def facts_of(place: Path, *, said: tuple[ArgumentFact, ...] = (), **arguments: Json) -> Facts:
@@ -128,3 +130,31 @@ def test_git_only_reads_in_a_worktree_that_git_made(
     assert judged(outside, f"{made}/.git") == "reads"
     (project.parent / "link").symlink_to(project / "evil")
     assert judged(project.parent / "link/.git/worktrees/wt", f"{made}/.git") != "reads"
+
+
+def test_what_a_script_says_is_part_of_the_place(project: Path) -> None:
+    """Else it could be exchanged while a person reads the command."""
+    script = project / "src/b.sh"
+    grounds = CommandContext(
+        workspace=str(project),
+        directory={"shell": "/"}.get,
+        sought=sought,
+    )
+    request = AccessRequest(
+        server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
+    )
+    facts = Facts(request=request, arguments={"command": f"git push; sh {script}"})
+
+    def now() -> Place:
+        return with_command(facts, "command", "shell", grounds).place
+
+    seen = [now()]
+    script.write_text("echo good")
+    seen.append(now())
+    script.write_text("echo evil")
+    seen.append(now())
+    script.unlink()
+    script.mkdir()
+    seen.append(now())
+    assert len(set(seen)) == 4
+    assert now() == seen[-1]
