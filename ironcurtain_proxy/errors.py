@@ -26,7 +26,7 @@ class ServerUnavailableError(DownstreamError):
 
 
 class SessionForgottenError(ServerUnavailableError):
-    """The server does not know our session any more. What was sent was not taken."""
+    """The server does not know our session any more, and has not taken the message."""
 
 
 class UnansweredError(DownstreamError):

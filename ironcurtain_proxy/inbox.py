@@ -64,7 +64,7 @@ class EscalationInbox:
         self._credential = None
         if token_file is not None:
             if not reviewer:
-                raise ConfigurationError("a token file needs a reviewer: whose token it is")
+                raise ConfigurationError("a token file needs reviewer, the name whose token it is")
             self._credential = Credential(reviewer, read_token(Path(token_file)))
         self._reader = MailboxReader(Path(directory), create=True)
         self._reviewer = reviewer
@@ -175,7 +175,7 @@ class EscalationInbox:
             if shown is None:
                 return None
             if not isinstance(remember, OfferedCandidate) or remember not in shown.candidates:
-                raise NotOfferedError(f"request {identity} does not offer that to be remembered")
+                raise NotOfferedError(f"request {identity} has no such candidate to remember")
             return remember.place
         if isinstance(remember, bool):
             return 0 if remember else None
@@ -186,15 +186,15 @@ class EscalationInbox:
             approved=False, note=note, reviewer=self._reviewer, credential=self._credential
         )
 
-    async def _answer(self, identity: str, verdict: ReviewerAnswer) -> bool:
+    async def _answer(self, identity: str, given: ReviewerAnswer) -> bool:
         shown, place = self._shown_as(identity), self._reader.place()
         if shown is None or place is None:
             return False
-        return await answer_async(place, shown.request, verdict)
+        return await answer_async(place, shown.request, given)
 
-    def _answer_now(self, identity: str, verdict: ReviewerAnswer) -> bool:
+    def _answer_now(self, identity: str, given: ReviewerAnswer) -> bool:
         shown, place = self._shown_as(identity), self._reader.place()
-        return shown is not None and place is not None and answer(place, shown.request, verdict)
+        return shown is not None and place is not None and answer(place, shown.request, given)
 
     def _shown_as(self, identity: str) -> PendingRequest | None:
         """The request as it was shown; else as it is now."""

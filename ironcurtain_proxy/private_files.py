@@ -275,7 +275,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def make_private_directory(directory: Path) -> None:
-    """Make a directory and its parents, each for us alone. What is there stays as it is.
+    """Make a directory and its parents, each for us alone. Existing ones stay as they are.
 
     Raises:
         OSError: it cannot be made.

@@ -28,4 +28,4 @@ def strict_json(raw: bytes) -> Json:
 
 def _each_once(pairs: list[tuple[str, object]]) -> None:
     if len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")

@@ -250,7 +250,8 @@ class TrustedProcess:
         try:
             return await self._exits.__aexit__(exc_type, exc_val, exc_tb)
         except BaseExceptionGroup as group:
-            # The program's own exception leaves its block as it was raised, and one of ours alone.
+            # The program's own exception leaves the block unchanged, and a single one of ours
+            # without its group.
             found = _alone(group, exc_val)
             if found is None:
                 raise

@@ -56,6 +56,8 @@ class Busy(Agent):
         self.pid = self._process.pid
         self.unrecorded = 0
         """Calls that their server had before their intent was in the log."""
+        self.refused = 0
+        """Calls that no server had."""
 
     def call(self) -> None:
         """Send a call."""
@@ -67,7 +69,8 @@ class Busy(Agent):
         if stdout is not None:
             answer = orjson.loads(stdout.readline())
             said = answer["result"]["content"][0]["text"]
-            self.unrecorded += said != "recorded"
+            self.unrecorded += said == "missing"
+            self.refused += said not in {"missing", "recorded"}
 
 
 def in_flight(agent: Busy, count: int) -> float:
@@ -145,9 +148,10 @@ def main() -> int:
         verified = subprocess.run(command, env=env, check=False, stdout=subprocess.DEVNULL)
         wrong = out_of_order(log)
     sys.stdout.write(f"sent before their intent was in the log: {agent.unrecorded}\n")
+    sys.stdout.write(f"refused: {agent.refused}\n")
     sys.stdout.write(f"without an intent before one outcome: {wrong}\n")
     sys.stdout.write(f"audit verify: {verified.returncode}\n")
-    return 1 if agent.unrecorded or wrong or verified.returncode else 0
+    return 1 if agent.unrecorded or agent.refused or wrong or verified.returncode else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Checks the documents and the docstrings.
 
 Documents: width, ids of outside lists, words, links, anchors, names of files. Docstrings of the
-package: they begin with a noun or a verb.
+package: they begin with a noun or a verb, and the classes that they name exist.
 
 Prints `FILE:LINE: what is wrong` for each fault and ends with 1 if there is one. The words that
 documents do not use stand in `docs/style.md`, under "Words that documents do not use".
@@ -31,6 +31,8 @@ NO_SUBJECT: Final = re.compile(
     r"|It|Its|They|Their|This|That|These|Those|Them|Such|The (?:same|other|others|reverse))\b"
 )
 """Beginnings of a docstring that leave its subject to be guessed."""
+CLASS: Final = re.compile(r"`(?:\w+\.)*([a-z_]+)\.([A-Z][a-z]\w*)")
+"""A class with its module, in a docstring: `ports.Clock`."""
 HISTORY: Final = ("docs/adr/", "CHANGELOG.md")
 """Documents that may name files of their time."""
 
@@ -60,8 +62,11 @@ def main(root: Path) -> int:
     files = sorted({file for pattern in WHERE for file in root.glob(pattern)})
     words = _words(root / STYLE)
     faults = [fault for file in files for fault in (*_faults(file, words), *_files(root, file))]
+    classes = _classes(root / PACKAGE)
     faults += [
-        fault for file in sorted((root / PACKAGE).rglob("*.py")) for fault in _docstrings(file)
+        fault
+        for file in sorted((root / PACKAGE).rglob("*.py"))
+        for fault in _docstrings(file, classes)
     ]
     for fault in faults:
         sys.stderr.write(f"{fault.file.relative_to(root)}:{fault.line}: {fault.what}\n")
@@ -95,8 +100,17 @@ def _files(root: Path, document: Path) -> Iterator[Fault]:
                 yield Fault(document, number, f"{name}: the file does not exist")
 
 
-def _docstrings(module: Path) -> Iterator[Fault]:
-    """Docstrings of a module, also those of fields, that begin without a subject."""
+def _classes(package: Path) -> dict[str, set[str]]:
+    """The classes and types of each module, by the module's own name."""
+    found: dict[str, set[str]] = {}
+    for module in package.rglob("*.py"):
+        names = re.findall(r"^(?:class )?([A-Z]\w*)\b", module.read_text("utf-8"), re.MULTILINE)
+        found.setdefault(module.stem, set()).update(names)
+    return found
+
+
+def _docstrings(module: Path, classes: dict[str, set[str]]) -> Iterator[Fault]:
+    """Faults of a module's docstrings, also of those of fields."""
     for node in ast.walk(ast.parse(module.read_text("utf-8"))):
         body = getattr(node, "body", None)
         for found in body if isinstance(body, list) else ():
@@ -105,6 +119,9 @@ def _docstrings(module: Path) -> Iterator[Fault]:
                     if begin := NO_SUBJECT.match(text):
                         what = f"{begin[0]!r} begins a docstring: begin with a noun or a verb"
                         yield Fault(module, found.lineno, what)
+                    for stem, name in CLASS.findall(text):
+                        if name not in classes.get(stem, {name}):
+                            yield Fault(module, found.lineno, f"{stem}.{name}: does not exist")
 
 
 def _broken(document: Path, link: str) -> str | None:

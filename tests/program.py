@@ -12,7 +12,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from io import FileIO
 from pathlib import Path
@@ -133,9 +134,18 @@ def run(
         )
 
 
-def import_beforehand(module: str) -> None:
-    """Let all further forks begin with a module that takes seconds to import."""
-    _server().send(module.encode())
+@contextmanager
+def imported_beforehand(module: str) -> Iterator[None]:
+    """Let the forks of a block begin with a module that takes seconds to import, once a worker."""
+    _SPECIAL.append(_server_with(module))
+    try:
+        yield
+    finally:
+        _SPECIAL.pop()
+
+
+_SPECIAL: Final[list[socket.socket]] = []
+"""What forks in blocks of `imported_beforehand`."""
 
 
 def prepare() -> None:
@@ -165,6 +175,16 @@ def _server() -> socket.socket:
     return ours
 
 
+@cache
+def _server_with(module: str) -> socket.socket:
+    """A fork of that process with a module more, which ends with this one, too."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, Path(os.devnull).open("wb") as status:
+        socket.send_fds(_server(), [module.encode()], [theirs.fileno(), status.fileno()])
+    atexit.register(ours.close)
+    return ours
+
+
 def _piped(argv: Sequence[str], env: Mapping[str, str], cwd: Path, errors: int) -> Forked:
     theirs_in, ours_in = os.pipe()
     ours_out, theirs_out = os.pipe()
@@ -183,7 +203,8 @@ def _fork(
     asked = [argv[2:], dict(env), str(cwd)]
     ours, theirs = os.pipe()
     try:
-        socket.send_fds(_server(), [orjson.dumps(asked)], [*files, theirs])
+        server = _SPECIAL[-1] if _SPECIAL else _server()
+        socket.send_fds(server, [orjson.dumps(asked)], [*files, theirs])
     finally:
         os.close(theirs)
     return _number(ours), ours

@@ -53,8 +53,21 @@ class AuthorizedQuestion(Protocol):
         """The `params` of the question."""
 
 
+def kinds_shown(capabilities: Mapping[str, Json]) -> frozenset[AskKind]:
+    """The kinds of questions that a client with these capabilities takes."""
+    found: set[AskKind] = set()
+    forms, sampling = capabilities.get("elicitation"), capabilities.get("sampling")
+    if isinstance(forms, dict):
+        # An empty object means forms: clients name the kind only since there are others.
+        found |= {"form"} if not forms or "form" in forms else set()
+        found |= {"url"} if "url" in forms else set()
+    if isinstance(sampling, dict):
+        found |= {"sampling", "sampling-tools"} if "tools" in sampling else {"sampling"}
+    return frozenset(found)
+
+
 class AskedClient:
-    """Implements `ports.End` for questions of servers."""
+    """Implements `ports.OperationTarget` for questions of servers."""
 
     def __init__(self, seconds: float) -> None:
         """Begin without a client.
@@ -78,16 +91,7 @@ class AskedClient:
     def declared(self) -> frozenset[AskKind]:
         """The kinds of questions that the client takes."""
         transport = self.transport
-        said = (None if transport is None else transport.client_capabilities) or {}
-        found: set[AskKind] = set()
-        forms, sampling = said.get("elicitation"), said.get("sampling")
-        if isinstance(forms, dict):
-            # An empty object means forms: the word came when there were others.
-            found |= {"form"} if not forms or "form" in forms else set()
-            found |= {"url"} if "url" in forms else set()
-        if isinstance(sampling, dict):
-            found |= {"sampling", "sampling-tools"} if "tools" in sampling else {"sampling"}
-        return frozenset(found)
+        return kinds_shown((None if transport is None else transport.client_capabilities) or {})
 
     async def mirrored(
         self, allowed: frozenset[AskKind], offered: Mapping[str, Json]

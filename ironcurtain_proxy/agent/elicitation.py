@@ -6,6 +6,7 @@ The client shows a form to its user. An answer that a program could have filled 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from ironcurtain_proxy.agent.asking import kinds_shown
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.question import places, question, visible
@@ -37,9 +38,7 @@ class ElicitationReviewer:
 
     def is_reachable(self) -> bool:
         """Whether the client declared that it shows forms."""
-        declared = (self._client.client_capabilities or {}).get("elicitation")
-        # An empty object means forms: the word came when there were others.
-        return isinstance(declared, dict) and (not declared or "form" in declared)
+        return "form" in kinds_shown(self._client.client_capabilities or {})
 
     async def ask(self, escalation: Escalation) -> Ruling:
         """Show the form, and wait until the escalation's deadline at most."""

@@ -79,7 +79,7 @@ def _shape(message: "dict[str, Json]", size: int) -> ParsedMessage:
         and type(given_id) is int
         and message.get("jsonrpc") == "2.0"
     ):
-        # Nearly every message.
+        # The usual message, without further checks.
         return Message(method, params, given_id, size)
     request_id = message_id(given_id)
     if message.get("jsonrpc") != "2.0":

@@ -206,8 +206,8 @@ class Requests:
             del self._under_way[request_id]
             if answer is None and self._given_up:
                 answer = service.unfinished
-            # Without a wait for the agent to read: a task that waited would keep the answer
-            # that is in the pipe's buffer already.
+            # Does not wait until the agent reads: a waiting task would hold a second copy of the
+            # answer.
             if answer is not None and not request.withdrawn:
                 self._send(request_id, answer)
             if self._idle is not None and not self._under_way:

@@ -201,7 +201,9 @@ def _by_values(request: AccessRequest, workspace: RealPath | None) -> EffectFoun
         if not fact.values:
             continue
         if _is_odd(fact) or ("unclear" in fact.roles and request.effect is None):
-            return EffectFound(effect="beyond", reason=f"what {fact.name[:60]} names is not clear")
+            return EffectFound(
+                effect="beyond", reason=f"it is not clear what {fact.name[:60]} names"
+            )
         if any(_leads_outside(role) for role in fact.roles):
             return EffectFound(effect="outward", reason="it names a host or an account")
         if not _LEAVES.isdisjoint(fact.roles):

@@ -65,8 +65,8 @@ def judge(kernel: Decision, subject: Subject, rules: OverlayRules) -> OverlayDec
     """Apply profile and approval mode to the policy's decision.
 
     Args:
-        kernel: what the policy said.
-        subject: the call that it said it of.
+        kernel: the policy's decision.
+        subject: the call.
         rules: what the operator wants to be asked about.
     """
     # INVARIANT: deny is final; nothing else is computed.

@@ -12,6 +12,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.model.question import is_invisible
 from ironcurtain_proxy.model.vocabulary import word_list
 
 _MAIN_ARGUMENTS: Final = word_list(
@@ -132,10 +133,10 @@ def details(fields: Mapping[str, object]) -> list[str]:
 
 def printable(text: str) -> str:
     """`text` with everything that is not a visible character, or a blank, escaped."""
-    if text.isprintable():
+    if text.isascii() and text.isprintable():
         return text
     return "".join(
-        [char if char.isprintable() else char.encode("unicode_escape").decode() for char in text]
+        [char.encode("unicode_escape").decode() if is_invisible(char) else char for char in text]
     )
 
 
@@ -190,19 +191,24 @@ def _who(decided_by: str, refused_by: str, refusal_rule: str) -> str:
     if refused_by in {"held", "no-reviewer"}:
         return "nobody"
     if refused_by in _BY_THE_KERNEL and decided_by == "kernel":
-        return refusal_rule if refusal_rule in {"sandbox", "breaker"} else _KERNEL
+        return refusal_rule if refusal_rule in {"sandbox", "breaker"} else shown_decider("kernel")
+    return shown_decider(decided_by)
+
+
+def shown_decider(decided_by: str) -> str:
+    """The word of the column BY for a `decidedBy` of a record: `person` for `human`."""
     kind, _, name = decided_by.partition(":")
     return name if kind == "reviewer" else _DECIDERS.get(kind, decided_by)
 
 
-_KERNEL: Final = "policy"
 _DECIDERS: Final[Mapping[str, str]] = {
     "human": "person",
-    "kernel": _KERNEL,
+    "kernel": "policy",
     "timeout": "nobody",
     "grant": "grant",
     "engine": "engine",
 }
+"""The words of people for those of records, which other programs read, too."""
 _BY_THE_KERNEL: Final = frozenset(
     {"unknown-tool", "arguments", "policy", "breaker", "busy", "audit", "kernel"}
 )

@@ -72,7 +72,7 @@ def all_logs(log: Path, state: Path) -> tuple[Member, ...]:
                 if os.path.realpath(member.path) not in known and all(map(_is_ours, paths)):
                     process = f".{member.process}" if member.process else ""
                     found.append(replace(member, process=f"{labels[digest]}{process}"))
-    # Nobody asked for the first one by name: where others are, it need not be.
+    # The first log is only the default: it may be missing where there are others.
     return tuple(found) if found and not _exists(own[0]) else (*own, *found)
 
 

@@ -315,7 +315,7 @@ class AuditLog:
         loop = self._loop
         if loop is None or loop.is_closed():
             return
-        self._timer = loop.call_later(self._deadline, self._give_up, group)
+        self._timer = loop.call_later(self._deadline / 2, self._look_again, group)
         group.on_finish = partial(_wake, loop, partial(self._settle, group))
         # It may have finished between our last look and the line above.
         if group.finished.acquire(blocking=False):
@@ -330,6 +330,15 @@ class AuditLog:
         with self._batch:
             self._release(self._waiters)
         self._write_gathered()
+
+    def _look_again(self, group: Group) -> None:
+        """Wait for the second half of the deadline.
+
+        In two halves, because a process that was paused (SIGSTOP, a virtual machine, a container)
+        finds that the first has passed, and the disk did nothing wrong.
+        """
+        if group is self._under_way and self._loop is not None:
+            self._timer = self._loop.call_later(self._deadline / 2, self._give_up, group)
 
     def _give_up(self, group: Group) -> None:
         """Note that the deadline has passed."""

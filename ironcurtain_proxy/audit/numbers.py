@@ -83,7 +83,7 @@ def holds_number(raw: bytes, first: int, last: int) -> bool:
         begin, end = first + found, first + stop
         if _LIKELY.search(raw, begin, end):
             around = raw[max(0, begin - _MARGIN) : end + _MARGIN].decode("latin-1")
-            # A space would make a mark of what was masked already out of a new line before `* `.
+            # Not a space: before `* ` it would look like a number that is masked already.
             text = _ESCAPE.sub("\n", around)
             if redact_numbers(text) != text:
                 return True

@@ -1,8 +1,8 @@
 """Formats of keys, tokens and passwords.
 
-Every pattern takes linear time on any text: it
-begins with a literal, and what may repeat without bound is a single class that either matches or
-ends the attempt. Where a run could be entered at many places, a look-behind permits only one.
+Every pattern takes linear time on any text: it begins with a literal, and only a single class may
+repeat without bound, which either matches or ends the attempt. Where a run could be entered at many
+places, a look-behind permits only one.
 """
 
 import re

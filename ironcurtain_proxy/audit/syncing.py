@@ -22,6 +22,9 @@ GROUP_SECONDS: Final = 0.05
 
 STUCK_SECONDS: Final = 10.0
 """Seconds after which an unsynced line counts as a failed write."""
+CONFIRM_SECONDS: Final = 1.0
+"""Seconds for which that must stay so. A process that was paused (SIGSTOP, a virtual machine, a
+container) finds all its waits too long, and ends them a moment later."""
 
 HELD_UP_SECONDS: Final = 0.02
 """Seconds; a sync on a healthy disk takes less."""
@@ -81,6 +84,8 @@ class Syncer:
         self._headless: Link | None = None
         """The last synced line, where the head file does not name it yet."""
         self._waiting_since: float | None = None
+        self._stuck_since: float | None = None
+        """The moment at which a line was first found to have waited too long."""
         self._busy_since: float | None = None
         self.healthy_at = -math.inf
         """The end of this thread's last sync, in seconds of the monotonic clock."""
@@ -97,11 +102,16 @@ class Syncer:
         """
         self._written = last
         # Read once: the syncing thread may reset it at any moment.
-        since = self._waiting_since
+        since, now = self._waiting_since, time.monotonic()
         if since is None:
-            self._waiting_since = time.monotonic()
+            self._waiting_since = now
+            self._stuck_since = None
             self._wake.set()
-        elif time.monotonic() - since > STUCK_SECONDS:
+        elif now - since > STUCK_SECONDS:
+            if self._stuck_since is None or self._stuck_since < since:
+                self._stuck_since = now
+            if now - self._stuck_since < CONFIRM_SECONDS:
+                return
             raise OSError(f"the disk has not stored the data written {STUCK_SECONDS:.0f} s ago")
 
     def is_held_up(self) -> bool:

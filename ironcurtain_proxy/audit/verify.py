@@ -83,7 +83,7 @@ class _Verification:
         # Read before the lines: a log that grows meanwhile is never behind its head.
         self.head = self._read_head()
         self.after_head = _Mark(None if self.head is None else self.head.digest)
-        # A head of before the first line: whatever there is follows it.
+        # The head was written before the first line: every line follows it.
         self.after_head.is_passed = self.head is not None and self.head.seq == 0
         self.after_expected = _Mark(expect)
 

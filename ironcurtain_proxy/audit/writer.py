@@ -162,6 +162,8 @@ class Writer:
         self._next: Group | None = None
         self._stopping = False
         self._inline_since: float | None = None
+        self._seen_inline: float | None = None
+        """`_inline_since` when the thread looked last."""
         self.healthy_at = -math.inf
         """The end of this thread's last write, in seconds of the monotonic clock."""
         self._wake = threading.Lock()
@@ -224,8 +226,14 @@ class Writer:
             group.on_finish()
 
     def _look_after_inline(self) -> None:
-        since = self._inline_since
-        if since is not None and time.monotonic() - since > self._deadline:
+        """End the process if the loop hangs in a write.
+
+        The write must have been under way at the look before, too: while the process was paused,
+        time went by and the write did not.
+        """
+        since, seen = self._inline_since, self._seen_inline
+        self._seen_inline = since
+        if since is not None and since == seen and time.monotonic() - since > self._deadline:
             self._on_hang(f"a write has not returned for {self._deadline:g} s")
 
 

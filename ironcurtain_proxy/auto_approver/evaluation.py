@@ -1,6 +1,6 @@
 """Scoring the LLM approver on labelled scenarios, with confidence intervals.
 
-Knows scenarios and verdicts. Does not know how a scorecard is shown.
+Knows scenarios and answers. Does not know how a scorecard is shown.
 """
 
 from collections.abc import Iterable, Sequence
@@ -80,7 +80,7 @@ class Score:
 
 
 def score(judged: Iterable[tuple[Scenario, bool]]) -> Score:
-    """Compare verdicts (True: approved) with the labels."""
+    """Compare answers (True: approved) with the labels."""
     results = list(judged)
     return Score(
         false_approvals=tuple([s.id for s, yes in results if yes and s.label == "escalate"]),

@@ -1,7 +1,7 @@
 """The action of a call, if it is one of the few that a message can ask for.
 
-A table, not a grammar of tools: a call that is not in it, or has an
-argument that the table does not name, goes to a person. This file does not know the message.
+The file is a table, not a grammar of tools: a call that is not in it, or has an argument that the
+table does not name, goes to a person. It does not know the message.
 """
 
 import re
@@ -104,7 +104,7 @@ def action_of(escalation: Escalation, around: CallSurroundings) -> Action | NotU
         return _file(tool, escalation)
     if tool in _URL_TOOLS:
         return _url(escalation)
-    return NotUnderstood("the tool is none that a message can ask for")
+    return NotUnderstood("a message cannot ask for this tool")
 
 
 def targets_of(escalation: Escalation) -> tuple[str, ...]:
@@ -259,7 +259,7 @@ def _file(name: str, escalation: Escalation) -> FileCall | NotUnderstood:
     if tool.operation == "write" and not (isinstance(content, str) and content.strip()):
         return NotUnderstood("the call would leave the file empty")
     if tool.operation == "edit" and not escalation.arguments.get("edits"):
-        return NotUnderstood("the call says no change")
+        return NotUnderstood("the call names no change")
     return FileCall(
         operation=tool.operation,
         paths=paths,

@@ -141,7 +141,7 @@ def _about_commit(request: StatedRequest, action: GitCall) -> str | None:
 
 def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundings) -> str | None:
     if request.kind not in {None, action.kind}:
-        return "the message asks for it of another kind of thing"
+        return "the message asks for the operation on another kind of thing"
     named = {path_of(text, around) for text in request.targets}
     if None in named or not set(action.paths) <= named:
         return "the message does not name path"

@@ -106,7 +106,7 @@ def _why_not_plain(command: SimpleCommand) -> str | None:
 
 def _why_not_reads(part: Part) -> str | None:
     if part.effect != "reads":
-        return "a part of the command is none that a message can ask for"
+        return "a message cannot ask for a part of the command"
     # Behind a pipe or in a substitution the output of a part becomes input of another, which may
     # send it away: only what passes its own input on may stand there.
     words = part.command.words
@@ -180,7 +180,7 @@ def _remote(
     # A remote with a `/` could be a path, where whoever put a repository there waits.
     is_plain = len(names) <= _REMOTE_AND_BRANCH and all(_NAME.fullmatch(name) for name in names)
     if not is_plain or "/" in remote:
-        return NotUnderstood("the command names something else than a remote and a branch")
+        return NotUnderstood("the command names something other than a remote and a branch")
     if place.push_to is None or place.branch is None:
         return NotUnderstood("the upstream of the current branch is not known")
     return _own_repository(place) or GitCall(

@@ -1,8 +1,8 @@
 """A message taken apart: plain requests of a few forms, and nothing else.
 
-This file knows a handful of sentences; it does not know the call
-that is to be approved. A message is understood whole, word for word, or it approves nothing: what
-nobody thought of ("refrain", "in theory", "Bob says") is kept out by not being in the forms.
+This file knows a handful of sentences; it does not know the call that is to be approved. A message
+is understood whole, word for word, or it approves nothing. Words that nobody thought of ("refrain",
+"in theory", "Bob says") are in no form, and so approve nothing.
 """
 
 import re

@@ -133,8 +133,7 @@ class CachedKnowledge:
         return replace(
             lasting,
             queue_depth=state.pending_of_others,
-            # A session of ours of which nothing is known yet is a new one, not a strange one: what
-            # kind of session it is the operator said.
+            # A session without a history is new, not unknown: the operator named its kind.
             health="normal" if state.health == "unknown" else state.health,
             earlier_failures=state.earlier_failures,
         )

@@ -116,8 +116,8 @@ class StoreLedger:
         self._upkeep.used.set()
         known = await self._knowledge.of(session)
         now = self.clock.now()
-        # Never those of a moment ago: whoever opens one goes on as soon as the command says so. Two
-        # looks at small files, in place: a thread would cost more than the decision.
+        # Always read anew: whoever opens a window relies on it at once. The two files are small,
+        # and a thread would cost more than the decision.
         windows = self.windows.read(now)
         return replace(
             known,
@@ -168,7 +168,7 @@ class StoreLedger:
     async def settled(self, escalation: Escalation, ruling: Ruling) -> bool:
         """Note how it ended."""
         approved = isinstance(ruling, Approved)
-        # That nobody could be asked says nothing of the session, and was nobody's decision.
+        # An unreachable reviewer says nothing about the session, and nobody decided.
         by = (
             "engine:unreachable"
             if isinstance(ruling, Unreachable) or ruling == WITHDRAWN
@@ -180,11 +180,11 @@ class StoreLedger:
             status = "auto_approved" if automatic else "approved"
         settlement = Ending(
             status=status,
-            # What the engine approves after silence is the clock's doing: the session was stuck.
+            # An approval after silence is an effect of the clock: the session was stuck.
             decided_by=TIMEOUT if by == AFTER_SILENCE else by,
             reason=getattr(ruling, "reason", "") or by,
         )
-        # What the engine approves and cannot write is not approved, whenever it is written.
+        # An approval that cannot be written at once is none, even if it can be written later.
         later = settlement
         if automatic and by.startswith("engine:"):
             later = replace(settlement, status="rejected", reason="its approval was not written")

@@ -230,8 +230,8 @@ class AutoConfirm:
     async def _decide(
         self, escalation: Escalation, interaction: Interaction, knowledge: Knowledge
     ) -> EngineDecision:
-        # What is held does not count here: what the engine approves waits for nobody, and the
-        # session goes on with it. It counts before a reviewer is asked: see `_routed`.
+        # Held calls do not count here, because an approval of the engine waits for nobody. They
+        # count before a reviewer is asked: see `_routed`.
         decision = evaluate(interaction, self.settings, knowledge)
         if decision.action != "conditional" or self.safeguards is None:
             return decision

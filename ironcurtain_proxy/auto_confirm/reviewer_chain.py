@@ -175,7 +175,7 @@ class ReviewerChain:
 
     def _objection_to_approval(self, escalation: Escalation, approval: Approved) -> str | None:
         if (self.clock.steady() - escalation.deadline).total_seconds() > LATE_SECONDS:
-            # The machine slept.
+            # The machine slept past the deadline.
             return SILENCE
         decider = approval.by.removeprefix(_BY_REVIEWER)
         if decider != approval.by and is_same_party(decider, escalation.session):

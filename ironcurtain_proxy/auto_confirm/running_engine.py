@@ -40,7 +40,7 @@ class AbandonedReviewers:
         try:
             note_given_up(self.session_directory, self._names)
         except OSError as error:
-            _log.warning("status does not know of that: %s", error.strerror or error)
+            _log.warning("status does not show this: %s", error.strerror or error)
 
 
 def warm(first: Iterable[ProcessReviewer]) -> None:

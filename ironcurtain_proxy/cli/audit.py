@@ -21,12 +21,13 @@ from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.audit.rows import CallTable
 from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.audit.tailing import LogFollower, last_calls, last_records
-from ironcurtain_proxy.cli.arguments import add_json, add_subcommand, whole
+from ironcurtain_proxy.cli.arguments import add_json, add_log, add_subcommand, whole
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,
     count_logs,
     local_time,
+    no_log,
     say_raw,
     verify_logs,
 )
@@ -54,7 +55,11 @@ def add_export(parser: argparse.ArgumentParser) -> None:
         help="csv for a spreadsheet, ocsf for an event store, otlp for OpenTelemetry (default csv)",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="where to (default: standard output)"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the file to write (default: standard output)",
     )
     add_selection(parser)
 
@@ -69,7 +74,7 @@ def export_calls(logs: Logs, options: argparse.Namespace) -> int:
             sys.stdout.buffer.write(line)
         return 0
     try:
-        # Arguments and reasons stand in it: it is not for everyone.
+        # Arguments and reasons are not for everyone: only the user can read the file.
         write_pieces(output, lines)
     except OSError as error:
         raise ConfigurationError(f"--output {output}: {error.strerror or error}") from error
@@ -94,7 +99,8 @@ examples:
   ironcurtain-proxy audit stats --json
   ironcurtain-proxy audit export --format ocsf --since 7d
 
-exit status: 0; 1 if `verify` found a change, or `show` no such call; 2 if a log cannot be read
+exit status: 0; 1 if `verify` found a change, or `show` found no such call; 2 if a log cannot be
+read
 """
 
 VERIFY_EXAMPLE: Final = """\
@@ -125,12 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 help="the number that `tail` shows, or the beginning of an id",
             )
         added.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
-        added.add_argument(
-            "--log",
-            type=Path,
-            metavar="PATH",
-            help="the log (default: AUDIT_LOG_PATH, else ~/.ironcurtain/audit.jsonl)",
-        )
+        add_log(added)
         add_json(added)
         return added
 
@@ -176,10 +177,7 @@ def run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except FileNotFoundError as error:
-        raise ConfigurationError(
-            f"there is no audit log {log}: no call was made yet; or name another with --log or "
-            "AUDIT_LOG_PATH"
-        ) from error
+        raise no_log(log) from error
     except OSError as error:
         why = error.strerror or str(error)
         raise ConfigurationError(
@@ -214,7 +212,7 @@ def _configured_log() -> Path | None:
     try:
         return load_settings(dict(os.environ)).audit.path
     except IronCurtainError:
-        # `check` says what is wrong with it. The record can be read all the same.
+        # `check` names the mistake in it. The log can be read all the same.
         return None
 
 

@@ -22,6 +22,14 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 MOST_NAMES: Final = 10
 
 
+def no_log(log: Path) -> ConfigurationError:
+    """The error of a log that does not exist."""
+    return ConfigurationError(
+        f"there is no audit log {log}: either no call was made yet, or the log has another name: "
+        "give it with --log or AUDIT_LOG_PATH"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Logs:
     """The logs that a command reads."""
@@ -130,7 +138,7 @@ def count_logs(logs: Logs, options: argparse.Namespace) -> int:
 def _say_statistics(statistics: Statistics, logs: int) -> None:
     first, last = (local_time(moment) or "-" for moment in (statistics.first, statistics.last))
     where = f" in {logs} logs" if logs > 1 else ""
-    say(f"{statistics.calls} calls{where}, {first} to {last}")
+    say(f"{counted(statistics.calls, 'call')}{where}, {first} to {last}")
     for title, counter in (
         ("decision", statistics.decisions),
         ("by", statistics.deciders),

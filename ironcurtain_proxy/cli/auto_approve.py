@@ -19,9 +19,9 @@ from ironcurtain_proxy.auto_approver.evaluation import (
 )
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
 from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
-from ironcurtain_proxy.cli.arguments import add_json
+from ironcurtain_proxy.cli.arguments import add_json, add_subcommand
 from ironcurtain_proxy.cli.auto_approve_compare import add_compare, compare_log
-from ironcurtain_proxy.cli.output import say, say_json, shortened
+from ironcurtain_proxy.cli.output import counted, say, say_json, shortened
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
@@ -63,12 +63,8 @@ exit status: 0 measured; 1 the model could not be asked; 2 an argument cannot be
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     commands = parser.add_subparsers(dest="auto_approve_command", metavar="COMMAND", required=True)
-    evaluation = commands.add_parser(
-        "eval",
-        help="run labelled scenarios and print a scorecard",
-        description="Run labelled scenarios and print a scorecard.",
-        epilog=EVAL_EPILOG,
-    )
+    words = "run labelled scenarios and print a scorecard"
+    evaluation = add_subcommand(commands, "eval", words, EVAL_EPILOG)
     evaluation.add_argument(
         "--model", metavar="M", help="the model, as PROVIDER:MODEL (default: none)"
     )
@@ -192,7 +188,7 @@ def _share_as_json(share: Share) -> dict[str, object]:
 
 def _as_text(judged: Sequence[ScenarioResult], model: str | None) -> list[str]:
     found = scores(judged)
-    lines = [f"{len(judged)} scenarios, {f'model {model}' if model else 'no model'}", ""]
+    lines = [f"{counted(len(judged), 'scenario')}, {f'model {model}' if model else 'no model'}", ""]
     lines.append(f"{'':<22}{'false approvals':<30}{'false escalations':<30}")
     for name, title in _TITLES.items():
         if name in found:
@@ -247,7 +243,7 @@ def _latency(judged: Sequence[ScenarioResult]) -> list[str]:
     failed = [one.scenario.id for one in judged if one.outage is not None]
     if failed:
         first = next(one.outage for one in judged if one.outage is not None)
-        lines.append(f"the model could not be asked {len(failed)} times, first: {first}")
+        lines.append(f"the model could not be asked {len(failed)} times; the first reason: {first}")
     return lines
 
 

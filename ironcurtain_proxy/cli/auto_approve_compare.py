@@ -11,12 +11,11 @@ from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.cli.arguments import add_json, add_log
 from ironcurtain_proxy.cli.audit import default_log
-from ironcurtain_proxy.cli.audit_whole import parsed_lines
+from ironcurtain_proxy.cli.audit_whole import no_log, parsed_lines
 from ironcurtain_proxy.cli.output import say, say_json
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.annotating.shell_tools import COMMAND_ARGUMENTS
 from ironcurtain_proxy.config.annotating.words import words_of
-from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.place import Place
@@ -87,10 +86,7 @@ def compare_log(options: argparse.Namespace) -> int:
         members = family(log) if options.log else all_logs(log, state_directory())
         found = agreements(parsed_lines(members))
     except FileNotFoundError as error:
-        raise ConfigurationError(
-            f"there is no audit log {log}: no call was made yet; or name another with --log or "
-            "AUDIT_LOG_PATH"
-        ) from error
+        raise no_log(log) from error
     if options.json:
         tools = {tool: _described(one) for tool, one in sorted(found.items())}
         say_json({"tools": tools})
@@ -152,7 +148,7 @@ def _described(one: Agreement) -> dict[str, object]:
 
 def _as_text(found: Mapping[str, Agreement]) -> Iterator[str]:
     if not found:
-        yield "no call was judged by both: switch on autoApprove.shadow"
+        yield "no call was judged by both the model and a person: switch on autoApprove.shadow"
         return
     yield f"{'tool':<40}{'calls':>7}{'agreed':>8}{'wrong':>7}{'spared':>8}{'asked':>7}"
     for tool, of_tool in sorted(found.items(), key=_most_first):

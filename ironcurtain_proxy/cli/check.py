@@ -145,7 +145,7 @@ def _held(settings: Settings, loaded: LoadedPolicy) -> "ContainmentReport | None
     from ironcurtain_proxy.wiring.confinement import find_sandbox  # noqa: PLC0415
     from ironcurtain_proxy.wiring.containment_report import containment_report  # noqa: PLC0415
 
-    # What is missing has been said.
+    # The report names what is missing already.
     asking = replace(settings, sandbox_policy="warn")
     sandbox = find_sandbox(asking, os.environ, lambda _text: None)
     return containment_report(settings, loaded, os.environ, sandbox)

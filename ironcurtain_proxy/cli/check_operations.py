@@ -16,7 +16,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
 
 _MOST_ASKED: Final = 1_000
-"""Resources of one server that are decided."""
+"""The most resources of one server that are decided."""
 
 
 def lint_live_operations(

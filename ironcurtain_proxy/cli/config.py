@@ -84,7 +84,7 @@ def _without_plan(settings: Settings, file: Path) -> int:
 
 
 def _difference(file: Path, plan: MigrationPlan) -> Iterator[str]:
-    # Without the lines around it: a configuration holds secrets, and this is read on screens.
+    # Only the changed lines: a configuration holds secrets, and a screen can be seen by others.
     after = plan.before if plan.after is None else plan.after
     old, new = [text.decode("utf-8", "replace").splitlines() for text in (plan.before, after)]
     name = str(file)

@@ -12,8 +12,8 @@ from ironcurtain_proxy.wiring.containment import EndedContainment, sessions_ende
 
 DESCRIPTION: Final = """\
 List the sessions in which containment has ended, each with the call after which it ended and the
-files that were put back. Such a session asks about every call. Look at the files, then `resume`:
-calls are contained again.
+files that were put back. Such a session asks about every call. Look at the files, and then run
+`resume`: calls are contained again.
 """
 
 EXAMPLES: Final = """\

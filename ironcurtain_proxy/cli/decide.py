@@ -31,7 +31,7 @@ completions, servers' own questions (elicitation/create, sampling/createMessage)
 DIR holds compiled-policy.json, tool-annotations.json, optionally dynamic-lists.json, and
 engine.json (allowedDirectory, protectedPaths, domainAllowlists, trustedServers, unknownTools, ask,
 home, containerWorkspaceDir).
-It is the kernel alone: no user configuration is read and nothing is started or forwarded.
+Only the kernel runs: your configuration is not read, and nothing is started or forwarded.
 """
 
 EXAMPLES: Final = """\

@@ -72,8 +72,7 @@ DESCRIPTION: Final = """\
 Check this machine, and name a remedy for each missing part. The checks: the programs of a sandbox,
 the start of a sandbox, the configuration, the program of each server, the servers whose calls can
 be contained, the directories that are written to, the space for points of rollback, the engine's
-store, and the clock. No server is
-started and nothing is changed.
+store, and the clock. No server is started, and nothing is changed.
 
 A missing sandbox is a failure only where sandboxPolicy is "enforce" and a server is not
 "sandbox": false; elsewhere it is a warning.
@@ -222,7 +221,7 @@ def _process(name: str, spec: ReviewerSpec, environ: Mapping[str, str]) -> Check
         word for word in spec.command[1:] if word.startswith("/") and not Path(word).exists()
     ]
     if missing:
-        remedy = "correct the reviewer's command, if it is to read this file"
+        remedy = "correct the reviewer's command, if it reads this file"
         return CheckResult(name, "warn", f"{found}, and {missing[0]} does not exist", remedy)
     return CheckResult(name, "ok", found)
 
@@ -246,7 +245,7 @@ def _model(name: str, spec: ReviewerSpec, settings: Settings) -> CheckResult:
     return CheckResult(name, "fail", f"no API key for {provider}", remedy)
 
 
-_TRUST: Final = 'add "sandbox": false to its entry, if the container is boundary enough'
+_TRUST: Final = 'add "sandbox": false to its entry, if the container confines it well enough'
 
 
 def servers(
@@ -276,8 +275,8 @@ def _server(
         what = f"starts a container of {image}, which no sandbox here can hold"
         return CheckResult(name, trouble, what, _TRUST)
     if isinstance(found, NotInstalled):
-        but = f" ({found.why})" if found.why else ""
-        what = f"{spec.command} fetches its package, and a sandbox has no network for that{but}"
+        why = f" ({found.why})" if found.why else ""
+        what = f"{spec.command} fetches its package, and a sandbox has no network for that{why}"
         # Where the operator wrote its sandbox down, it is confined, installed or not.
         state = trouble if spec.sandbox is None else "warn"
         return CheckResult(name, state, what, installation_of(spec))

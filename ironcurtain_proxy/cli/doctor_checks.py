@@ -78,7 +78,7 @@ def programs(environ: Mapping[str, str], trouble: CheckState) -> Iterator[CheckR
 def kernel(proc_sys: Path, trouble: CheckState, *, sandbox_ran: bool) -> Iterator[CheckResult]:
     """The kernel's settings for user namespaces. A sandbox that ran overrules them.
 
-    Without one of its files, as on other systems, the kernel does not restrict that.
+    Where such a file does not exist, as on other systems, the kernel has no such restriction.
     """
     limit = _read(proc_sys / "user" / "max_user_namespaces")
     unprivileged = _read(proc_sys / "kernel" / "unprivileged_userns_clone")
@@ -138,7 +138,7 @@ def directories(settings: Settings) -> Iterator[CheckResult]:
     log = settings.audit.path
     usable = _usable("audit log", log, refuse_unusable)
     yield _writable("audit log", log.parent) if usable.state == "ok" else usable
-    # Without a directory of its own, each session has a new one below this.
+    # Without `escalationDir`, each session makes a new directory beside the others.
     for mailbox in settings.mailboxes:
         usable = _usable("mailbox", mailbox, refuse_mailbox)
         is_own = mailbox == settings.mailbox_dir and settings.escalation_dir is None
@@ -166,8 +166,8 @@ def timeline(settings: Settings) -> Iterator[CheckResult]:
     yield CheckResult(
         "timeline",
         "warn",
-        f"{found}, which may take {most / _MEBIBYTE:,.0f} MiB (containment.max_bytes); "
-        "on a full disk calls are asked about that containment would settle",
+        f"{found}; they may take {most / _MEBIBYTE:,.0f} MiB (containment.max_bytes). On a full "
+        "disk you are asked about calls that containment would settle",
         "make space, or set containment.max_bytes lower",
     )
 
@@ -206,7 +206,10 @@ def clock(settings: Settings, now: datetime) -> CheckResult:
         written = _time_of_new_file(nearest_existing(settings.state_dir))
     except OSError:
         return CheckResult(
-            "clock", "warn", "not compared: no file can be written", "see state directory"
+            "clock",
+            "warn",
+            "not compared: no file can be written",
+            "see the line of state directory",
         )
     return clock_against_file(now, written)
 

@@ -310,7 +310,7 @@ def _rules_as_text(explanation: Explanation) -> list[str]:
         lines += ["", "whatever other layers allow"]
         lines += [f"  + {_named(trial)}: {trial.why}" for trial in explanation.restrictions]
     if explanation.roles:
-        lines += ["", f"({explanation.other_rules} rules speak only of other tools)"]
+        lines += ["", f"({explanation.other_rules} rules are only about other tools)"]
     return lines
 
 

@@ -70,6 +70,6 @@ def about_unknown_tool(server: str, tool: str, annotations: Annotations) -> list
     verbs = {words_of(name)[:1] for _, name in annotations}
     guess = nearest(tool, of_same_verb(tool, known) if words_of(tool)[:1] in verbs else known)
     if guess:
-        return ["", f"no annotation knows {shown(tool)}: did you mean {shown(guess)}?"]
-    how = "describe it with `ironcurtain-proxy annotate`; until then no rule allows it"
-    return ["", f"no annotation knows {shown(tool)}: {how}"]
+        return ["", f"tool {shown(tool)} has no annotation: did you mean {shown(guess)}?"]
+    how = "no rule allows it until you describe it with `ironcurtain-proxy annotate`"
+    return ["", f"tool {shown(tool)} has no annotation: {how}"]

@@ -92,8 +92,8 @@ def rehearsed_operation(
 def notes_on(operation: Operation) -> list[str]:
     """Notes on conditions of `serve` that only a running session knows."""
     if operation.method in QUESTION_METHODS:
-        refused = "while nothing that the agent asked for is under way it is refused, and also "
-        return ["", f"{refused}where the client did not declare that it takes such questions"]
+        when = "while no request of the agent is under way, and where the client did not declare"
+        return ["", f"it is refused {when} that it takes such questions"]
     if str(operation.arguments.get("uri", "")).startswith("ui://"):
         return ["", "a view is denied unless a listed tool declares it"]
     return []

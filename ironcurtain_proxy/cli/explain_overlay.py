@@ -49,7 +49,7 @@ def rehearsed(
     Raises:
         ConfigurationError: a server's sandbox cannot be as it is configured.
     """
-    # What `serve` would refuse to start with is said elsewhere: here a call is explained.
+    # The command prints the reasons for which `serve` would not start; here a call is explained.
     settings = replace(asked.settings, sandbox_policy="warn")
     sandbox = find_sandbox(settings, environ, lambda _: None)
     rehearsal = rehearsal_for(settings, loaded, environ, sandbox)

@@ -1,7 +1,7 @@
 """`ironcurtain-proxy grants`: remembered approvals, and their revocation.
 
-Those of running sessions, as their proxies show them, and those that are kept in a file; one that
-is both is listed once.
+Lists the grants of running sessions, as their proxies show them, and the grants that are kept in a
+file. A grant that is in both is listed once.
 """
 
 import argparse
@@ -257,7 +257,7 @@ def _list(found: Sequence[_Listed], now: datetime, options: argparse.Namespace) 
         say_json(listed)
         return
     if not found:
-        say("nothing is remembered" if options.unused is None else "nothing is unused so long")
+        say("nothing is remembered" if options.unused is None else "no grant is unused for so long")
     for one in found:
         words = one.words()
         parts = [_use(words, one.unused_days(now)), _whose(words), _end(words)]
@@ -299,7 +299,7 @@ def _date(value: Json) -> str:
 
 
 def _revoke(found: Sequence[_Listed], reference: str, file: GrantsFile) -> int:
-    # An empty one would begin them all.
+    # Every id begins with an empty text.
     begins = reference.lower() or " "
     meant = [one for one in found if one.id.startswith((reference or " ", begins))]
     if len(meant) != 1:

@@ -23,7 +23,7 @@ class Validity:
     def why_void(self, kept: KeptGrant) -> str | None:
         """The reason why a kept grant is void; None: nothing that is known here speaks against it.
 
-        A tool's definition is the server's to say, and is looked at with each call.
+        Only the server knows its tool's definition, which is compared at each call.
         """
         workspace = "" if kept.workspace is None else str(kept.workspace)
         if workspace not in self._known:

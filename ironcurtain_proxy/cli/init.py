@@ -213,7 +213,7 @@ def put_back(talk: Dialogue, home: Path, state: Path) -> int:
     ]
     clients = sorted({one.entry.client for one in results if one.state != "refused"})
     if clients:
-        talk.say(f"Restart {', '.join(clients)}. Policy, record and servers stay in "
+        talk.say(f"Restart {', '.join(clients)}. Policy, audit log and servers stay in "
                  f"{short(state, home)}.")  # fmt: skip
     return talk.end(int(any(one.state == "refused" for one in results)))
 

@@ -38,7 +38,7 @@ def look_after(
         secrets: credentials by server, which the client will fill in.
         installs: commands that install servers, so that a sandbox can hold them.
     """
-    # Not before they are needed: `init` begins to ask long before.
+    # Slow to import, and not needed before: `init` asks its questions first.
     from ironcurtain_proxy.cli import check as check_command  # noqa: PLC0415
     from ironcurtain_proxy.cli import doctor as doctor_command  # noqa: PLC0415
 

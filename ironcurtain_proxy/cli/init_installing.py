@@ -22,7 +22,7 @@ from ironcurtain_proxy.sandbox.replaced_launchers import Machine, fetch_of, look
 def install_packages(talk: Dialogue, settings: Settings, machine: Machine, seconds: float) -> None:
     """Ask, and install the packages that launchers of servers would fetch.
 
-    An installation that fails is told. The launcher then starts the server as before.
+    A failed installation is printed, and the launcher starts the server as before.
 
     Args:
         talk: with the person.
@@ -48,7 +48,7 @@ def install_packages(talk: Dialogue, settings: Settings, machine: Machine, secon
         talk.say(f"installing for {clean(spec.name)} (up to {seconds:g} s) …")
         fault = _install(command, spec, machine.environ, seconds)
         if fault:
-            talk.say(f"  was not installed: {clean(fault, 300)}")
+            talk.say(f"  not installed: {clean(fault, 300)}")
         else:
             done.append(shlex.join(command))
     talk.answer["installed"] = done
@@ -57,7 +57,7 @@ def install_packages(talk: Dialogue, settings: Settings, machine: Machine, secon
 def _install(
     command: tuple[str, ...], spec: ServerSpec, environ: Mapping[str, str], seconds: float
 ) -> str:
-    """The reason of a command that failed, in its own words; empty: all is well."""
+    """The reason of a command that failed, in its own words; empty: it succeeded."""
     # `uv` lies beside the `uvx` of a client's file, which is often written with its directory.
     beside = spec.command.rpartition("/")[0]
     path = os.pathsep.join([*([beside] if beside else []), environ.get("PATH", os.defpath)])

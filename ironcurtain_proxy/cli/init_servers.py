@@ -64,7 +64,7 @@ def read_servers(settings: Settings, seconds: float) -> list[ReadServer]:
     from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
 
     policy = load_policy(settings).policy
-    # What runs unconfined is said before anybody is asked.
+    # `init` names the unconfined servers before it asks; the warning would repeat them.
     found = list_live_tools(settings, policy, seconds, lambda _text: None)
     servers: list[ReadServer] = []
     for spec in settings.servers:
@@ -127,7 +127,7 @@ def _place(
     base: Path,
 ) -> Mapping[str, Json]:
     """The keys of an entry that depend on the working directory of the client."""
-    # Relative words of the command were meant where the client starts it, not where it will run.
+    # Relative paths in the command start at the client's directory, not at the server's new one.
     there = settle(spec, settings.state_dir, base, make=False)
     words: dict[str, Json] = {}
     if there.command != spec.command:
@@ -136,8 +136,8 @@ def _place(
         words["args"] = [*there.args]
     runs_commands = any(tool.kind == "shell" for tool in server.tools)
     if runs_commands and launched(spec.command, spec.args) is None:
-        # Commands without a directory of their own work on the project. What a launcher would run
-        # must not be looked for there: the agent may have written it.
+        # Commands that name no directory work on the project. A launcher must not look for its
+        # program there: the agent may have written it.
         words["cwd"] = WORKSPACE
         words.update(_safe_path(spec, there.args, entry))
     return words
@@ -156,7 +156,7 @@ def _safe_path(
             return {}
         path = {**os.environ, **spec.env}.get("PATH")
         program = shutil.which(spec.command, path=path)
-        # Older than 3.11 it knows neither the option nor the variable.
+        # A Python older than 3.11 knows neither the option nor the variable.
         return {"args": ["-P", *args]} if program and _knows_safe_path(program) else {}
     if any("python" in word for word in (spec.command, *args)):
         env = entry.get("env")
@@ -193,7 +193,7 @@ def described(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
             why = f": {visible(tool.why)}" if tool.is_denied or tool.kind == "unknown" else ""
             yield f"  {visible(tool.name)}: {_meaning(tool, chosen)}{why}"
         if server.left_out:
-            yield f"  {server.left_out} more cannot be described: asked about or denied"
+            yield f"  {server.left_out} more cannot be described, so they are asked about or denied"
 
 
 def summed_up(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
@@ -234,6 +234,6 @@ _MEANS: Final[Mapping[str, str]] = {
     "files": "works on the files that it is given",
     "fetches": "fetches the URL that it is given",
     "shell": "runs a shell command",
-    "looks": "shows what is its server's own",
-    "keeps": "changes what is its server's own",
+    "looks": "reads its server's own data",
+    "keeps": "changes its server's own data",
 }

@@ -1,7 +1,7 @@
 """The kernel on files alone: facts and policy, no servers, no session.
 
-The part that `decide` and `explain` share. Knows how files and facts are read; not how answers are
-printed.
+The part that `decide` and `explain` share. Knows how files and facts are read. Does not know how
+answers are printed.
 """
 
 import os
@@ -76,7 +76,7 @@ class Kernel:
         if annotation is None or is_trusted:
             return _without_facts(server, tool, arguments, annotated=annotation is not None)
         if self.schemas is not None:
-            # The parser made it, so it is a dict; another object each time would be compiled anew.
+            # The parser made it, so it is a dict. A copy for each call would be compiled anew.
             schema = cast("Json", annotation.input_schema)
             problem = self.schemas.problem(annotation, schema, arguments)
             if problem is not None:

@@ -98,5 +98,5 @@ def logged_in(found: RemoteServer, *, opens_browser: bool, port: int | None = No
         say(f"the server wants these rights: {visible(scope)}")
     login = anyio.run(partial(log_in, found.name, endpoint, secret, show, back, scope=scope))
     found.file.write(login)
-    until = "the proxy renews it" if login.refresh_token else "log in again when it has ended"
+    until = "the proxy renews the login" if login.refresh_token else "log in again when it ends"
     say(f"logged in to {visible(found.name)} by {visible(login.issuer)}; {until}")

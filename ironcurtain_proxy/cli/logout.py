@@ -45,14 +45,18 @@ def run(options: argparse.Namespace) -> int:
         complain(f"there is no login to {visible(found.name)}")
         return 1
     is_told = login is not None and anyio.run(_revoke, found, login)
-    word = "" if is_told else "; its authorization server was not told, and may honour the token on"
+    word = (
+        ""
+        if is_told
+        else "; its authorization server was not told, and may accept the token until it expires"
+    )
     say(f"logged out of {visible(found.name)}{word}")
     return 0
 
 
 async def _revoke(found: RemoteServer, login: "Login") -> bool:
     """Revoke the login at the authorization server. False: the server could not be told."""
-    # Only a login that there was needs a client of HTTP.
+    # Slow to import, and needed only where there was a login.
     from ironcurtain_proxy.downstream.remote.oauth_client import open_client  # noqa: PLC0415
     from ironcurtain_proxy.downstream.remote.pool import GuardedPool  # noqa: PLC0415
     from ironcurtain_proxy.downstream.remote.token_requests import revoke  # noqa: PLC0415

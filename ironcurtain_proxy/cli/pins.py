@@ -231,7 +231,7 @@ def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Nam
             say("\n".join(_shown(one, servers)))
             if not _agreed(f"Accept {len(waiting)} of these for {visible(one.server)}?"):
                 continue
-        # What was shown is accepted, and nothing that came meanwhile.
+        # Only the shown changes are accepted, none that came meanwhile.
         digests = {(c.section, c.name): c.after.digest for c in waiting}
 
         def take(pins: ServerPins, digests: dict[tuple[Section, str], str] = digests) -> ServerPins:
@@ -256,7 +256,7 @@ def _is_named(change: PinChange, parts: Sequence[str] | None) -> bool:
 def _agreed(question: str) -> bool:
     if not sys.stdin.isatty():
         raise ConfigurationError(
-            "`pins accept` asks on a terminal, and this is none: read `pins diff`, then add --yes"
+            "`pins accept` asks on a terminal, and there is none: read `pins diff`, then add --yes"
         )
     return is_confirmed(question)
 
@@ -265,7 +265,7 @@ def _reset(store: PinStore, server: str, config: Path | None) -> int:
     everything = list(store.all())
     chosen = [one for one in everything if isinstance(one, ServerPins) and one.server == server]
     faults = {one.launch for one in everything if isinstance(one, PinsFileError)}
-    # Whose a damaged file is, only the way tells that its server is started.
+    # A damaged file does not name its server. Its file name is a digest of the server's command.
     damaged = faults & _launches(server, config) if faults else set()
     if not chosen and not damaged:
         raise ConfigurationError(_not_pinned(server))

@@ -4,7 +4,7 @@ import argparse
 import difflib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -123,18 +123,27 @@ def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Itera
     server, tool = next(iter(rule.servers or {EVERY})), next(iter(rule.tools or {EVERY}))
     verb = VERBS[rule.effect]
     yield f"from now on: {verb} {about(rule)}"
-    old = before.policy.book.for_tool(server, tool)
-    for other in old:
+    rivals = _rivals(before, rule, server, tool)
+    for other in rivals:
         left_to_it = rule.excepting is not None and other.names is not None
         if other.effect not in {rule.effect, "deny"} and not left_to_it:
             yield f"  takes precedence over: {VERBS[other.effect]} by {other.name}"
-        opens = rule.effect == "allow" and rule.excepting is None
-        if opens and other.names is not None and other.effect != "allow":
-            yield "  this opens files that usually hold secrets, too, where its conditions hold"
-    if not old:
+    opens = rule.effect == "allow" and rule.excepting is None
+    if opens and any(other.names is not None and other.effect != "allow" for other in rivals):
+        yield "  this opens files that usually hold secrets, too, where its conditions hold"
+    if not rivals:
         yield "  until now: no rule"
     if rule.effect == "allow":
         yield from _still_restricting(after, server, tool)
+
+
+def _rivals(loaded: LoadedPolicy, rule: Rule, server: str, tool: str) -> Sequence[Rule]:
+    """The rules that may decide on the same arguments as a new one, in their order."""
+    others = loaded.policy.book.for_tool(server, tool)
+    roles = frozenset[ArgumentRole]().union(*_roles_by_argument(loaded, server, tool).values())
+    if not roles:
+        return others
+    return [one for one in others if any(rule.is_about(r) and one.is_about(r) for r in roles)]
 
 
 def _names_paths(loaded: LoadedPolicy, server: str, tool: str) -> bool:

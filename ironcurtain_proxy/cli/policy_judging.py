@@ -12,7 +12,7 @@ import orjson
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.cli.audit_whole import raw_lines
 from ironcurtain_proxy.cli.explain_names import tool_meant
-from ironcurtain_proxy.cli.output import say, shortened
+from ironcurtain_proxy.cli.output import counted, say, shortened
 from ironcurtain_proxy.config.policy.policy_loading import load_candidate, load_policy
 from ironcurtain_proxy.config.policy.short_form import VERBS
 from ironcurtain_proxy.config.reading.document import Spot
@@ -51,7 +51,7 @@ def test(options: argparse.Namespace) -> int:
         if server in names:
             say(f"never reached: tool {server}/{tool}")
     failed = sum(not is_met for is_met, _ in met)
-    say(f"{len(met)} scenarios, {failed} not met")
+    say(f"{counted(len(met), 'scenario')}, {failed} not met")
     return int(failed > 0)
 
 
@@ -103,7 +103,7 @@ def replay(options: argparse.Namespace) -> int:
     report.raise_errors()
     tally = ReplayTally()
     replaying = Replaying(settings, loaded, os.environ, candidate.policy)
-    gc.disable()  # what is kept holds no cycles, and to look through it takes a third of the time
+    gc.disable()  # the kept values have no cycles; looking for some takes a third of the time
     try:
         members = family(options.log or settings.audit.path)
         found = anyio.run(replaying.log, raw_lines(members), tally)
@@ -120,7 +120,7 @@ def replay(options: argparse.Namespace) -> int:
     if len(differing) > _MOST_SHOWN:
         say(f"… and {len(differing) - _MOST_SHOWN} more kinds of calls (--json shows all)")
     other = sum(one.count for one in differing)
-    say(f"{tally.replayed} of {tally.calls} recorded calls replayed; {other} decided otherwise")
+    say(f"{tally.replayed} of {tally.calls} recorded calls replayed; {other} decided differently")
     for why, count in tally.passed_over.most_common():
         say(f"{count} not replayed: {why}")
     return 0

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 
 from ironcurtain_proxy.cli.check import layers
-from ironcurtain_proxy.cli.output import say, say_json
+from ironcurtain_proxy.cli.output import counted, say, say_json
 from ironcurtain_proxy.cli.rule_json import rule_as_json
 from ironcurtain_proxy.config.policy.difference import all_rules
 from ironcurtain_proxy.config.policy.policy_files import SHIPPED
@@ -39,7 +39,7 @@ def show(options: argparse.Namespace) -> int:
         say_json(document)
         return 0
     for name, what, count in layers(loaded):
-        say(f"{name} layer: {what} ({count} rules)")
+        say(f"{name} layer: {what} ({counted(count, 'rule')})")
     if loaded.files.alone:
         say("nothing is merged: generatedDir or GENERATED_DIR names a directory")
     say("")

@@ -12,7 +12,7 @@ import orjson
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.cli.audit_whole import raw_lines
-from ironcurtain_proxy.cli.output import is_confirmed, say, shortened
+from ironcurtain_proxy.cli.output import counted, is_confirmed, say, shortened
 from ironcurtain_proxy.cli.policy_change import (
     WRITTEN,
     checked,
@@ -69,7 +69,7 @@ def _apply(settings: Settings, suggestions: list[Suggestion]) -> int:
     """Show the change of `policy.yaml`, and write it after a yes."""
     file = own_file(settings)
     old = new = text_of(file)
-    # The last one that is added stands first.
+    # Each rule is added at the top, so the last one stands first.
     for one in reversed(suggestions):
         rule = one.rule
         new = with_rule(new, "allow", rule.server, rule.tool, rule.conditions)
@@ -85,7 +85,7 @@ def _apply(settings: Settings, suggestions: list[Suggestion]) -> int:
 
 def _as_text(found: SuggestionReport) -> Iterator[str]:
     for one in found.suggestions:
-        yield f"{one.spared} questions spared by: {visible(one.rule.command)}"
+        yield f"{counted(one.spared, 'question')} spared by: {visible(one.rule.command)}"
         for call in one.calls[:_CALLS_SHOWN]:
             yield f"  {_told(call)}"
         if len(one.calls) > _CALLS_SHOWN:
@@ -94,11 +94,11 @@ def _as_text(found: SuggestionReport) -> Iterator[str]:
     yield f"{spared} of {found.questions} recorded questions spared"
     if found.never_general:
         yield (
-            f"{found.never_general} of a kind that is always asked about: what deletes, runs, "
-            "pushes or publishes, and tools that nobody described"
+            f"{found.never_general} without a proposal: calls that delete, run, push or publish, "
+            "and tools that nobody described"
         )
     for why, count in found.tally.passed_over.most_common():
-        yield f"{count} recorded calls not looked at: {why}"
+        yield f"{count} recorded calls left out: {why}"
     for name in found.unused_rules:
         yield f"never used: rule {visible(name)}"
     if found.unused_tools:

@@ -43,15 +43,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add = parser.add_argument
     add("paths", nargs="+", type=Path, metavar="PATH", help="a transcript, or a directory of them")
-    add("--preset", choices=RULES, default="coding", help="whose questions are listed (coding)")
-    add("--grants", type=Path, metavar="FILE", help="what the grants of a file would have spared")
+    add(
+        "--preset",
+        choices=RULES,
+        default="coding",
+        help="the preset whose questions are listed (default coding)",
+    )
+    add(
+        "--grants",
+        type=Path,
+        metavar="FILE",
+        help="also count the questions that the grants in this file would have spared",
+    )
     add(
         "--workspace",
         type=Path,
         metavar="DIR",
-        help="of every session (default: the first directory that each one names)",
+        help="the workspace of every session (default: the first directory that the session names)",
     )
-    add("--examples", type=int, default=5, metavar="N", help="of each kind of question (default 5)")
+    add(
+        "--examples",
+        type=int,
+        default=5,
+        metavar="N",
+        help="the number of examples of each kind of question (default 5)",
+    )
     add_json(parser)
 
 

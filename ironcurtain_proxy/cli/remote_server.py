@@ -61,10 +61,10 @@ def server_of(settings: Settings, name: str) -> RemoteServer:
     if spec is None:
         names = ", ".join([one.name for one in settings.servers if one.remote is not None])
         raise ConfigurationError(
-            f'there is no server "{name}"; over HTTP there are: {names or "none"}'
+            f'there is no server "{name}"; the servers over HTTP are: {names or "none"}'
         )
     if spec.remote is None:
-        raise ConfigurationError(f'server "{name}" is started here: it needs no login')
+        raise ConfigurationError(f'server "{name}" runs on this machine: it needs no login')
     refuse_closed_hosts(settings, load_policy(settings).policy)
     file = LoginFile(settings.state_dir / LOGINS, name, spec.remote.url)
     return RemoteServer(spec, spec.remote, file)

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         day = count_calls(())
     parts = [calls_part(day, now, local_time), *([] if engine is None else [engine])]
     try:
-        # Reasons and arguments stand in it: it is not for everyone.
+        # Arguments and reasons are not for everyone: only the user can read the file.
         write_whole(options.output, page(parts, now).encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise ConfigurationError(f"--output {options.output}: {error.strerror or error}") from error

@@ -115,8 +115,8 @@ def _carry_out(
         return
     if command is None:
         return
-    verdict = replace(command.verdict, credential=credential)
-    for one in answer_several(mailboxes, command.chosen, verdict):
+    given = replace(command.answer, credential=credential)
+    for one in answer_several(mailboxes, command.chosen, given):
         review.answered(one)
 
 

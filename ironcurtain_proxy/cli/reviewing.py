@@ -23,7 +23,13 @@ from ironcurtain_proxy.mailbox.answering import (
 )
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import summary
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError, find, has_changed
+from ironcurtain_proxy.mailbox.mailboxes import (
+    Mailboxes,
+    NotPendingError,
+    came_later,
+    find,
+    has_changed,
+)
 from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory, utc_now
 from ironcurtain_proxy.mailbox.token_file import read_token
 from ironcurtain_proxy.private_directory import MailboxDirectory
@@ -61,7 +67,7 @@ def add_credential(parser: argparse.ArgumentParser) -> None:
         "--token-file",
         type=Path,
         metavar="FILE",
-        help=f"holds that reviewer's token (default: {TOKEN_FILE})",
+        help=f"the file with that reviewer's token (default: {TOKEN_FILE})",
     )
 
 
@@ -74,7 +80,7 @@ def credential_of(options: argparse.Namespace) -> Credential | None:
     said = options.token_file or os.environ.get(TOKEN_FILE, "")
     if not options.reviewer:
         if options.token_file is not None:
-            raise ConfigurationError("--token-file needs --as NAME: whose token it is")
+            raise ConfigurationError("--token-file needs --as NAME, the reviewer whose token it is")
         return None
     if not said:
         raise ConfigurationError(f"--as needs --token-file FILE, or {TOKEN_FILE}")
@@ -122,29 +128,35 @@ def add_references(parser: argparse.ArgumentParser) -> None:
     add_credential(parser)
 
 
-def answer_those(options: argparse.Namespace, verdict: ReviewerAnswer) -> int:
+def answer_those(options: argparse.Namespace, given: ReviewerAnswer) -> int:
     """Answer the requests that the command line names. 0 if every answer was accepted."""
-    verdict = replace(verdict, credential=credential_of(options))
+    given = replace(given, credential=credential_of(options))
     mailboxes = existing_mailboxes_of(options)
     waiting = mailboxes.pending(utc_now())
     failures = 0
     for reference in options.references:
         try:
-            chosen = _chosen(reference, waiting, verdict)
+            chosen = _chosen(reference, waiting, given)
         except NotPendingError as error:
             complain(str(error))
             failures += 1
             continue
-        failures += len(chosen) - len(answer_several(mailboxes, chosen, verdict))
+        failures += len(chosen) - len(answer_several(mailboxes, chosen, given))
     return 1 if failures else 0
 
 
 def _chosen(
-    reference: str, waiting: Sequence[PendingRequest], verdict: ReviewerAnswer
+    reference: str, waiting: Sequence[PendingRequest], given: ReviewerAnswer
 ) -> list[PendingRequest]:
     if reference != "all":
         return [find(reference, waiting, state_directory())]
-    return all_of(waiting, verdict.credential, approve=verdict.approved)
+    if given.approved:
+        # The agent asks whenever it likes, also between a person's look and a person's word.
+        later = came_later(waiting, state_directory())
+        for one in later:
+            complain(f"{_told(one)}: left out of all: it came after `pending`, look again")
+        waiting = [one for one in waiting if one not in later]
+    return all_of(waiting, given.credential, approve=given.approved)
 
 
 def all_of(
@@ -185,7 +197,7 @@ def _own(waiting: Sequence[PendingRequest], credential: Credential | None) -> li
 
 
 def answer_several(
-    mailboxes: Mailboxes, chosen: Sequence[PendingRequest], verdict: ReviewerAnswer
+    mailboxes: Mailboxes, chosen: Sequence[PendingRequest], given: ReviewerAnswer
 ) -> list[PendingRequest]:
     """Answer requests and print the outcome of each.
 
@@ -196,17 +208,17 @@ def answer_several(
     """
     answered: list[PendingRequest] = []
     for first in range(0, len(chosen), _AT_ONCE):
-        answered += _answer_at_once(mailboxes, chosen[first : first + _AT_ONCE], verdict)
+        answered += _answer_at_once(mailboxes, chosen[first : first + _AT_ONCE], given)
     return answered
 
 
 def _answer_at_once(
-    mailboxes: Mailboxes, chosen: Sequence[PendingRequest], verdict: ReviewerAnswer
+    mailboxes: Mailboxes, chosen: Sequence[PendingRequest], given: ReviewerAnswer
 ) -> list[PendingRequest]:
     posted: list[tuple[PendingRequest, Posted]] = []
     try:
         for one in chosen:
-            put = _post(mailboxes, one, verdict)
+            put = _post(mailboxes, one, given)
             if put is not None:
                 posted.append((one, put))
         ended = outcomes([put for _, put in posted])
@@ -217,25 +229,25 @@ def _answer_at_once(
     for (one, _), taken in zip(posted, ended, strict=True):
         if taken:
             answered.append(one)
-            say(f"{'approved' if verdict.approved else 'denied'} {_told(one)}")
+            say(f"{'approved' if given.approved else 'denied'} {_told(one)}")
         else:
             _complain_of_late(mailboxes, one)
     return answered
 
 
-def _post(mailboxes: Mailboxes, one: PendingRequest, verdict: ReviewerAnswer) -> Posted | None:
+def _post(mailboxes: Mailboxes, one: PendingRequest, given: ReviewerAnswer) -> Posted | None:
     """Write the answer to one request; None: it cannot be answered, and the reason was printed."""
-    if verdict.credential is not None and has_changed(one, state_directory()):
+    if given.credential is not None and has_changed(one, state_directory()):
         complain(f"{_told(one)}: it has changed since `pending` showed it: look again")
         return None
-    if verdict.remember is not None and verdict.remember >= len(one.request.candidates):
-        what = "that cannot" if one.request.candidates else "nothing of it can"
-        complain(f"{_told(one)}: {what} be remembered; approve it without")
+    if given.remember is not None and given.remember >= len(one.request.candidates):
+        what = "has no such candidate" if one.request.candidates else "cannot be remembered"
+        complain(f"{_told(one)}: {what}; approve it without remembering it")
         return None
     place = mailboxes.place_of(one)
     posted: Posted | None = None
     try:
-        posted = None if place is None else post(place, one.request, verdict)
+        posted = None if place is None else post(place, one.request, given)
     except NotTheReviewerError as error:
         complain(f"{_told(one)}: {error}")
         return None

@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from ironcurtain_proxy.audit.display import shown_decider
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
 from ironcurtain_proxy.own_process.clocks import SystemClock
 
@@ -46,7 +47,7 @@ def selection_of(options: argparse.Namespace) -> Selection:
         since=options.since,
         until=options.until,
         decisions=frozenset(decisions | REFUSALS if options.denied else decisions),
-        by=options.by,
+        by=shown_decider(options.by),
         server=options.server,
         tool=options.tool,
         client=options.client,

@@ -2,10 +2,9 @@
 
 The breaker ends loops: a call that fails or is refused and comes again as it was, and a call that
 does something outside of the machine again and again. Denied calls count, too. A call that was done
-and can be taken back is given back (`forgive`): the same edit in two files, the same test run after
-each edit are work.
-Memory is bounded: calls outside the window are forgotten, and of a flood only the newest are
-remembered.
+and can be taken back does not count (`forgive`): the same edit in two files, or the same test run
+after each edit, is normal work. Memory is bounded: calls outside the window are forgotten, and of a
+flood only the newest are remembered.
 
 Theory of operation: calls are remembered in two generations, by the hash of their key. A call that
 comes again moves to the newer one. Once the newer one is as old as the window, no call of the older

@@ -8,5 +8,7 @@ def unasked(decision: Decision) -> Decision:
     if not isinstance(decision, Escalate):
         return decision
     asked = decision.ground.reason
-    reason = f"Nobody is asked about completions, and of what it completes is said: {asked}"
+    reason = (
+        f"Nobody is asked about completions, and what it completes would be asked about: {asked}"
+    )
     return Deny(Ground("completion-of-asked", reason))

@@ -5,6 +5,7 @@ It retraces the authorizer's steps with the authorizer's own parts and puts each
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize
 from ironcurtain_proxy.decision.combining import gravest_first
@@ -72,7 +73,7 @@ class Explanation:
     restrictions: tuple[Trial, ...]
     """The rules of other layers that restrict the call whatever the rules allow."""
     other_rules: int
-    """The number of rules that speak only of other servers and tools."""
+    """The number of rules that are only about other servers and tools."""
     change: tuple[Rule, ...]
     """Rules that would allow the call if they stood first; empty: it is allowed already, or no rule
     can allow it."""
@@ -80,11 +81,15 @@ class Explanation:
     """Any other change that is needed, or an empty string."""
 
 
+_SILENT: Final = "does not decide"
+"""The answer of an invariant that leaves the decision to the next one."""
+
+
 def explain(request: AccessRequest, policy: Policy) -> Explanation:
     """Repeat one decision and collect its steps."""
     decision = authorize(request, policy)
     asked = tuple(_ask_invariants(request, policy))
-    settled_early = asked[-1][1] != "nothing"
+    settled_early = asked[-1][1] != _SILENT
     # No rule allows a tool that nobody described, and none is asked to.
     by_roles = not settled_early and request.annotated
     roles = tuple(_trace_roles(request, policy)) if by_roles else ()
@@ -132,7 +137,7 @@ def _ask_invariants(request: AccessRequest, policy: Policy) -> Iterator[tuple[st
         if decision is not None:
             yield name, f"{effect_of(decision)}: {decision.ground.reason}"
             return
-        yield name, "nothing"
+        yield name, _SILENT
 
 
 def _trace_roles(request: AccessRequest, policy: Policy) -> Iterator[RoleTrace]:

@@ -44,7 +44,7 @@ def decide_without_roles(request: AccessRequest, policy: Policy) -> Decision:
 def decide_unannotated(request: AccessRequest, policy: Policy) -> Decision:
     """The decision on a tool without an annotation, where the operator wants to be asked.
 
-    What its arguments look like can be denied by a rule. No rule allows it.
+    A rule can deny the call by what its arguments look like. No rule allows it.
     """
     roles: tuple[ArgumentRole | None, ...] = (*resource_roles(request), None)
     for role in roles:
@@ -107,7 +107,7 @@ def _first_that_holds(
 
 
 def _paths_hold(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
-    # Asked only where there is no value: and no value has no name.
+    # Called only where there is no value, and then there is no name to compare.
     if rule.names is not None or rule.uris is not None:
         return False
     return rule.paths is None or paths_hold(rule.paths, request, role)
@@ -194,6 +194,4 @@ def _is_own(value: Value, workspace: RealPath) -> bool:
 
 
 def _inside_workspace(workspace: RealPath | None) -> Allow:
-    return Allow(
-        Ground("structural-sandbox-allow", f"Path(s) within the sandbox directory: {workspace}")
-    )
+    return Allow(Ground("structural-sandbox-allow", f"The path lies in the workspace: {workspace}"))

@@ -29,6 +29,7 @@ from ironcurtain_proxy.jsonrpc.answers import Answers
 from ironcurtain_proxy.jsonrpc.codec import (
     Malformed,
     MessageId,
+    answer_id,
     decode,
     encode,
     encode_result,
@@ -285,6 +286,8 @@ class Connection:
         if isinstance(message, Malformed):
             self._dropped.note(f"dropped a line that is {message.reason}", line)
             self._fail(message.id, "sent an answer that cannot be read")
+            for request_id in message.answered:
+                self._fail(request_id, "sent its answer in a batch, which is not supported")
         elif "method" in message:
             await self._take_from_server(message, len(line))
         else:
@@ -303,8 +306,11 @@ class Connection:
             self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
 
     def _settle(self, message: Mapping[str, Json], size: int, guess: GuessedDigest | None) -> None:
-        request_id = message.get("id")
-        if type(request_id) is not int or request_id not in self._answers:
+        request_id = answer_id(message.get("id"))
+        if not isinstance(request_id, int):
+            self._dropped.note("dropped an answer whose id is not a whole number")
+            return
+        if request_id not in self._answers:
             self._dropped.note("dropped an answer that nobody waits for")
             return
         result, error = message.get("result"), message.get("error")

@@ -75,10 +75,10 @@ def _why(answer: ToolResult) -> str:
     supported = data.get("supported") if isinstance(data, dict) else None
     if isinstance(supported, list):
         shown = ", ".join([one[:40] for one in supported[:8] if isinstance(one, str)])
-        return f": it speaks {shown or 'no version'}, and spoken here are {', '.join(VERSIONS)}"
+        return f": it speaks {shown or 'no version'}, and the proxy speaks {', '.join(VERSIONS)}"
     if error.get("code") == _METHOD_NOT_FOUND:
         return (
             ": it does not know the method, as a server does that speaks only protocol 2026-07-28 "
-            f"or later; spoken here are {', '.join(VERSIONS)}"
+            f"or later; the proxy speaks {', '.join(VERSIONS)}"
         )
     return ""

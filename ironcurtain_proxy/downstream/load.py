@@ -9,8 +9,8 @@ bound what all of them use, unless a session manager lends a control group. So t
 
 A look reads three small tables of the kernel. Processes are looked at one by one only when the
 machine as a whole uses so much that this sandbox could be the cause. The nearer a limit is, the
-sooner comes the next look. What is faster than that meets the kernel, which ends processes of
-sandboxes first when memory runs out (see `sandbox.inside`).
+sooner comes the next look. A program that is faster than a look meets the kernel, which ends
+processes of sandboxes first when memory runs out (see `sandbox.inside`).
 
 On a disk that is nearly full when the sandbox starts, the reserve is half of what is left.
 """
@@ -95,7 +95,7 @@ class Load(Struct, eq=False):
         """Bound the processes of the sandbox. Returns the bytes that they use."""
         found = list(_below(self.guardian, 2 * self.limits.processes))
         if sum(map(_threads, found)) > self.limits.processes:
-            self._end(f"its processes and threads are more than {self.limits.processes:,}")
+            self._end(f"it has more than {self.limits.processes:,} processes and threads")
             return most
         files: set[int] = set()
         sizes = sorted([(_memory(pid, files), pid) for pid in found], reverse=True)

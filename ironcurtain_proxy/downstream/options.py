@@ -13,6 +13,7 @@ from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.watchman import Watchman
 
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopped"]
 """`restarting`: it was ready and ended. `failed`: the last attempt to start it came to nothing; it
@@ -45,6 +46,8 @@ class DownstreamOptions:
     """Working directory of servers that name none. Absolute; None: the proxy's own."""
     confinements: Mapping[str, Confinement] = field(default_factory=dict)
     """The confinement of each server; a server that is missing here runs unconfined."""
+    watchman: Watchman | None = None
+    """Looks after what second instances may write besides; None: nobody does."""
     state: Path | None = None
     """The session's directory, with servers' own directories; removed with the session."""
     logins: Path | None = None
@@ -70,7 +73,7 @@ class Hooks:
     on_question: (
         Callable[[str, str, Mapping[str, Json], int], Awaitable[Mapping[str, object]]] | None
     ) = None
-    """Answers a question of a server's own; see `open_questions.Asker`. None: all are refused."""
+    """Answers a question of a server's own; see `QuestionHandler`. None: all are refused."""
     capabilities: Callable[[str], Awaitable[Mapping[str, Json]]] | None = None
     """Gives the client capabilities for a server; None: roots only."""
     roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None

@@ -129,9 +129,10 @@ def spawn(
     """
     # What is created here is closed on exec, so that no server can hold another's pipes open.
     pipes = _Pipes()
-    command = [sys.executable, "-I", "-S", str(_GUARDIAN), str(pipes.child[3])]
+    command = [sys.executable, "-I", "-S", "-c", guardian.PROGRAM, str(_GUARDIAN)]
     keep, files = "1" if "LC_CTYPE" in environment else "0", limit_of_servers()
-    command += [f"{keep}:{files}" if files else keep, directory or "", "--", *argv]
+    command += [str(pipes.child[3]), f"{keep}:{files}" if files else keep, directory or ""]
+    command += ["--", *argv]
     try:
         popen = subprocess.Popen(  # noqa: S603  an argument list, no shell
             command,

@@ -87,8 +87,8 @@ async def retry_while_outside(
         send: sends the call.
         tell_again: makes the server read its roots again: of two changes at once it may have
             applied the older one last.
-        only_reads: the tool says that it changes nothing, so that a success which speaks of a
-            refusal may be asked for again, too: some tools read several files and say so for each.
+        only_reads: the tool says that it changes nothing. Then a success that reports a refusal is
+            asked for again, too: some tools read several files, and report on each.
     """
     answer = await send()
     for pause in _PAUSES:

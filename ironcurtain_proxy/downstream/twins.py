@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
@@ -33,7 +34,8 @@ from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.twin import widened
+from ironcurtain_proxy.sandbox.twin import left_closed, widened
+from ironcurtain_proxy.sandbox.watchman import Watchman
 
 IDLE: Final = 60.0
 """Seconds that a second instance lives without a call."""
@@ -51,6 +53,8 @@ class Twin(Struct, eq=False):
     supervisor: Supervisor
     confinement: Confinement
     idle_since: float
+    watch: Watchman | None = None
+    """Looks after what was opened for it; None: nothing was, besides hosts."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
     calls: int = 0
@@ -141,7 +145,7 @@ class Twins:
         if group is None:
             raise ServerUnavailableError(f'server "{spec.name}" has no second instance now')
         await self._make_room(spec)
-        twin = self._made(spec, key[1])
+        twin = await self._made(spec, key[1])
         self._living[key] = twin
         group.start_soon(self._live, key, twin)
         with anyio.move_on_after(_START):
@@ -153,7 +157,7 @@ class Twins:
             raise ServerUnavailableError(f"no second instance for the approved call: {why}")
         return twin
 
-    def _made(self, spec: ServerSpec, opening: SandboxOpening) -> Twin:
+    async def _made(self, spec: ServerSpec, opening: SandboxOpening) -> Twin:
         options, state = self._options, self._options.state
         first = options.confinements.get(spec.name)
         if first is None or state is None:
@@ -161,6 +165,8 @@ class Twins:
         self._count += 1
         directory = state / f"{spec.name}.twin-{self._count}.cwd"
         own = options.is_own_directory(spec.cwd)
+        home = options.environment.get("HOME", "/")
+        watch: Watchman | None = None
         try:
             make_private(directory)
             confinement = widened(
@@ -168,8 +174,12 @@ class Twins:
                 opening,
                 former=spec.cwd if own else None,
                 temporary=str(directory),
-                home=options.environment.get("HOME", "/"),
+                home=home,
             )
+            if options.watchman is not None and opening.paths:
+                places = left_closed(opening, home)
+                with anyio.CancelScope(shield=True):  # a watch that nobody has would never end
+                    watch = await anyio.to_thread.run_sync(options.watchman.opened, places)
         except (ConfigurationError, OSError) as error:
             raise ServerUnavailableError(f"no second instance: {error}") from None
         second = replace(spec, cwd=str(directory)) if own else spec
@@ -190,14 +200,21 @@ class Twins:
             ),
             confinement,
             anyio.current_time(),
+            watch,
         )
 
     async def _live(self, key: _TwinKey, twin: Twin) -> None:
         """Run an instance until it is ended."""
         try:
             with twin.scope:
-                await twin.supervisor.run()
+                async with anyio.create_task_group() as tasks:
+                    if twin.watch is not None:
+                        tasks.start_soon(twin.watch.run)
+                    await twin.supervisor.run()
+                    tasks.cancel_scope.cancel()
         finally:
+            if twin.watch is not None and self._options.watchman is not None:
+                self._options.watchman.ended(twin.watch)
             if self._living.get(key) is twin:
                 del self._living[key]
             directory = twin.confinement.temporary

@@ -26,7 +26,7 @@ def check_version(server: str, answer: Mapping[str, Json]) -> None:
         shown = repr(version[:_LONGEST]) if isinstance(version, str) else "that is no text"
         raise DownstreamError(
             f'server "{server}" answers initialize with protocol version {shown}; '
-            f"spoken here are {', '.join(VERSIONS)}"
+            f"the proxy speaks {', '.join(VERSIONS)}"
         )
 
 

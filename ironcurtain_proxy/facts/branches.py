@@ -49,10 +49,10 @@ def shared_directory(root: RealPath) -> RealPath:
 
 
 def is_worktree(directory: str, workspace: str | None) -> bool:
-    """Whether a `.git` file leads to what `git worktree add` made, where no agent could lay it out.
+    """Whether a `.git` file leads to a worktree of `git worktree add` that no agent can have faked.
 
-    That is in the workspace's own `.git`, or outside of the workspace and of places for temporary
-    files; and what it leads to names the file. No link is on the way.
+    The worktree's data lies in the workspace's own `.git`, or outside of the workspace and of
+    places for temporary files. It names the `.git` file in turn, and no link is on the way.
 
     Args:
         directory: real, absolute.

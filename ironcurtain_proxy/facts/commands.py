@@ -90,7 +90,7 @@ def observed(command: ParsedCommand, place: Place, grounds: CommandContext, serv
         named = grounds.sought(command, place)
         strays = strays_among(named.paths, place.workspace, globs=named.globs)
         place = replace(place, strays=strays)
-    # After the strays: a path that a link leads out of the workspace has no family.
+    # Sought again with the strays: a path that a link leads out of the workspace has no family.
     return settled(place, grounds.sought(command, place), remotes)
 
 

@@ -56,7 +56,7 @@ class DeepReading(Struct):
             member: the name under which it stands.
 
         Returns:
-            What is sent in its place.
+            The value to send in its place.
         """
         self._found.setdefault(spec.default, {})
         for inner in spec.inside.values():

@@ -76,8 +76,8 @@ class GitRemotes:
         """Set git's environment.
 
         Args:
-            environment: the server's environment. Of it, `PATH`, `HOME`, `XDG_CONFIG_HOME` and what
-                begins with `GIT_` counts.
+            environment: the server's environment. Only `PATH`, `HOME`,
+                `XDG_CONFIG_HOME` and names that begin with `GIT_` count.
             deadline: seconds for all questions about one remote.
         """
         self._environment = dict(environment)

@@ -256,7 +256,7 @@ def _has_no_link(spelled: str) -> bool:
 def _is_of_procfs(status: os.stat_result, directory: list[str]) -> bool:
     """Whether a link lies in a procfs. Each mount of it may have a device of its own."""
     if os.major(status.st_dev) != 0:
-        # On a disk. A procfs is on none.
+        # The link lies on a disk, and a procfs does not.
         return False
     return file_system_type("/" + "/".join(directory)) in _PROCFS_OR_UNKNOWN
 

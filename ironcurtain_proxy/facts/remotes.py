@@ -125,7 +125,8 @@ class RemoteReader:
             return _UNCLEAR
         spelled = canonical_git_url(text)
         if not text:
-            # The whole argument is not empty, so it stands for no default: for what is not known.
+            # One of several values is empty. It does not stand for the default remote; nobody knows
+            # for what.
             return _EMPTY_AMONG_OTHERS
         directory = self._cwd if repository is None else str(repository)
         if tool in _OUTSIDE_A_REPOSITORY:

@@ -3,8 +3,9 @@
 An offer of another protocol (h2c, WebSocket) is not taken up, as HTTP allows: the parser would drop
 the body of such a request, which Java's client makes of each `POST` by default.
 
-Attack that this stops: a program without a token that opens connections and never comes to the
-point, until no descriptor or no memory is left for others. uvicorn limits neither.
+Attacks that this stops: a program without a token opens connections and never ends a request, until
+no descriptor or no memory is left for others; a body in chunks has trailers without end, or a
+header behind it that its head did not have. uvicorn limits none of them.
 """
 
 import asyncio  # noqa: TID251  a protocol of uvicorn's
@@ -25,13 +26,16 @@ _SMALL: Final = 1 << 14
 """Bytes of a body that is there before its request is handed on: a turn of the event loop less."""
 _DIGITS: Final = 10
 _OFFER: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+_NOT_TAKEN_UP: Final = b"\r\nignored:"
+"""In place of an offer, and as long: where a head ends may be unknown yet, and bytes of a body that
+became more would be read as a request."""
 
 
 class JoinedWrites(asyncio.Transport):
     """A transport on which the head of an answer leaves with its body, in one packet.
 
-    uvicorn writes them one after the other. What has nothing behind it leaves at the end of the
-    turn of the event loop.
+    uvicorn writes them one after the other. Bytes that nothing follows leave at the end of the turn
+    of the event loop.
     """
 
     def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -70,7 +74,11 @@ class FrontConnection(HttpToolsProtocol):
     _waiting: asyncio.TimerHandle | None = None
     """The timer for the head of a request; None: no head is incomplete."""
     _size = 0
+    """Bytes since the last ones that belong to a body: of a head, or of what a body in chunks has
+    besides (lengths, extensions, trailers)."""
     _is_in_body = False
+    _is_content = False
+    """Whether the bytes that came last hold a part of a body."""
     _held: ASGI3Application | None = None
     """The application of a request whose small body is incomplete."""
 
@@ -84,9 +92,12 @@ class FrontConnection(HttpToolsProtocol):
         """Take bytes; close the connection if a head is too long. Called by the event loop."""
         if not self._is_in_body:
             head, end, rest = data.partition(b"\r\n\r\n")
-            data = _OFFER.sub(b"\r\nx-not-taken-up:", head) + end + rest
+            data = _OFFER.sub(_NOT_TAKEN_UP, head) + end + rest
+        self._is_content = False
         super().data_received(data)
-        if self._waiting is not None and not self._is_in_body:
+        if self._is_content:
+            self._size = 0
+        elif self._is_in_body or self._waiting is not None:
             self._size += len(data)
             if self._size > _LARGEST:
                 self.transport.close()
@@ -105,8 +116,15 @@ class FrontConnection(HttpToolsProtocol):
         """Stop the timer, unless a small body follows. Called by the parser."""
         self._is_in_body = True
         super().on_headers_complete()
+        # What follows are trailers, which say nothing of the request.
+        self.headers = []
         if self._held is None:
             self._wait_no_more()
+
+    def on_body(self, body: bytes) -> None:
+        """Note a part of the body. Called by the parser."""
+        self._is_content = True
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Note the end of a request. Called by the parser."""

@@ -35,7 +35,8 @@ class RefusalError(Exception):
     ) -> None:
         super().__init__(words)
         self._status = status
-        # Who is not let in, or says too much, holds no connection open with what it still says.
+        # A client that is refused, or sends too much, cannot hold its connection open by sending
+        # more.
         closing = {"Connection": "close"} if status in _CLOSING else {}
         self._headers = {**(headers or {}), **closing}
         error = {"code": code, "message": words}

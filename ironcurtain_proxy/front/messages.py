@@ -1,8 +1,8 @@
 """A posted message, and the response to it.
 
-A message goes to the session's proxy as it came. An answer that comes soon is JSON; what takes
-longer, or says something before, is a stream. Of methods only `initialize` and the withdrawal of a
-request are known here.
+A message goes to the session's proxy as it came. An answer that comes soon is JSON. An answer that
+takes longer, or that follows other messages, is a stream. The only methods known here are
+`initialize` and the withdrawal of a request.
 """
 
 from contextlib import suppress

@@ -59,7 +59,7 @@ def serve_http(
         say(str(problem))
     refuse_what_is_not_there(settings)
     finish_logging = configure_logging(settings.session_log)
-    # It warns of what strangers send, which is nothing to do for anybody.
+    # It warns about requests of strangers, about which nobody can do anything.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     try:
         with listening(front) as sockets:

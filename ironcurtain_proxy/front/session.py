@@ -90,6 +90,7 @@ class AgentSession:
         self._finished: dict[str, Stream] = {}
         self._last = 0
         self._taken = anyio.Event()
+        self._has_ended = False
 
     @property
     def is_idle(self) -> bool:
@@ -103,7 +104,10 @@ class AgentSession:
         return request_id in self._requests
 
     def begin(self, message: Message) -> Stream:
-        """The stream of a request. The caller sends the request afterwards."""
+        """The stream of a request. The caller sends the request afterwards.
+
+        Where the proxy has ended since the request came, its stream says so.
+        """
         if message.id is None:
             raise TypeError("a request has an id")
         self._last += 1
@@ -111,6 +115,8 @@ class AgentSession:
         token = _token(message)
         if token is not None:
             self._tokens[token] = message.id
+        if self._has_ended:
+            self._fail(message.id, _GONE)
         return stream
 
     async def send(self, line: bytes) -> None:
@@ -154,6 +160,7 @@ class AgentSession:
                     self._hand_out(line)
                     await self._until_it_fits()
         finally:
+            self._has_ended = True
             for request_id in [*self._requests]:
                 self._fail(request_id, _GONE)
             self._own.end()
@@ -177,7 +184,7 @@ class AgentSession:
         except (MsgspecError, ValueError):
             return  # no message: our own process writes none such
         except RecursionError:
-            # A server nests its answer, and how deep is too deep depends on who reads it.
+            # A server may nest its answer deeper than this reader can follow.
             found = _Envelope(id=recover_id(line, line))
         if found.method is None:
             given = message_id(found.id)

@@ -54,7 +54,7 @@ class FamilyForm(_Form, frozen=True, rename={"is_of_remote": "ofRemote"}):
     around: tuple[str, ...]
     directory: Name | None
     meaning: str
-    # What was kept before had none of these.
+    # Grants that were kept by earlier versions have none of these.
     hosts: tuple[str, ...] = ()
     is_of_remote: bool = False
 
@@ -80,7 +80,7 @@ class FamiliesForm(ToolForm, frozen=True, tag="family"):
     workspace: Name
     families: list[FamilyForm]
     phrases: list[Name]
-    """One for each family, or one that says that there are none."""
+    """A phrase for each family; without a family, one phrase that says so."""
     beside: list[FlagForm]
     # Left out for a workspace that shares its repository with no other worktree.
     repository: Name | UnsetType = UNSET

@@ -239,7 +239,7 @@ def _read_entries(entries: list[Json]) -> ReadGrants:
             problems.append(f"grant {number} is ignored: {error}")
             continue
         if found.setdefault(kept.id, kept) is not kept:
-            problems.append(f"grant {number} is ignored: its id stands there twice")
+            problems.append(f"grant {number} is ignored: its id occurs twice")
     return ReadGrants(tuple(found.values()), tuple(problems))
 
 

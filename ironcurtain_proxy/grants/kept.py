@@ -59,9 +59,8 @@ class Circumstances:
     def kept(self, remembered: Remembered) -> KeptGrant | None:
         """The kept form of a grant; None: it ends with the session.
 
-        A capability always does: its approval says what a session may do, whichever
-        tool does it, and no definition that could change would ever void it. So does the identical
-        call of a command.
+        A capability always ends with its session: it covers every tool, so that no change of a
+        tool's definition would ever void it. The identical call of a command ends so, too.
         """
         grant = remembered.grant
         if isinstance(grant.pattern, CapabilityPattern | CallPattern):

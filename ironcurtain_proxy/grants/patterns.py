@@ -286,8 +286,8 @@ def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constra
 def places_of(role: ArgumentRole, value: UrlValue) -> tuple[str, ...]:
     """The target of a URL as narrowly as it is remembered; empty: unknown.
 
-    The scheme and the port of a URL count: another port is another service, and what goes by http
-    is read on the way. Of a git remote git says where it leads, and the repository is bound too.
+    The scheme and the port of a URL count: another port is another service, and others can read
+    what goes by http. For a git remote, git says where it leads, and the repository counts, too.
     """
     if role == "git-remote-url":
         return value.domains

@@ -57,7 +57,7 @@ def _candidates(call: EscalatedCall) -> Iterator[CallPattern]:
 
 
 def _has_pattern(call: EscalatedCall) -> bool:
-    """Whether what the call names has a pattern. What it leaves out is part of that pattern."""
+    """Whether a pattern covers what the call names; omitted arguments are part of the pattern."""
     roles = frozenset(call.open_roles)
     named = frozenset([role for role in roles if call.values(role)])
     return not roles & _NO_PATTERN or (bool(named) and not named & _NO_PATTERN)

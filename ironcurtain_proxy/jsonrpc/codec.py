@@ -8,7 +8,7 @@ results with a very long text, for which orjson asks the system for eight times 
 
 import json  # noqa: TID251  exact big integers, which orjson cannot keep
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 import orjson
@@ -48,6 +48,8 @@ class Malformed(Struct, frozen=True):
     """The id that the message seems to have, for an error answer."""
     is_json: bool = False
     """Whether it is JSON, but no object: an invalid request (-32600), no parse error (-32700)."""
+    answered: tuple[MessageId, ...] = ()
+    """The ids of the answers in it, if it is a batch: an array of messages."""
 
 
 def decode(line: bytes) -> dict[str, Json] | Malformed:
@@ -58,7 +60,8 @@ def decode(line: bytes) -> dict[str, Json] | Malformed:
         return Malformed(_reason(line), recover_id(line))
     if isinstance(message, dict):
         return message
-    return Malformed("not a JSON object", is_json=True)
+    answered = tuple(_answered(message)) if isinstance(message, list) else ()
+    return Malformed("not a JSON object", is_json=True, answered=answered)
 
 
 def encode_value(value: Mapping[str, Json], *, has_long_text: bool = False) -> bytes | None:
@@ -124,6 +127,19 @@ def message_id(value: object) -> MessageId | None:
     if isinstance(value, str):
         return value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def answer_id(value: object) -> MessageId | None:
+    """The id that an answer names. 13.0 is 13: some languages know no other numbers than floats."""
+    return int(value) if isinstance(value, float) and value.is_integer() else message_id(value)
+
+
+def _answered(messages: list[object]) -> Iterator[MessageId]:
+    for one in messages:
+        if isinstance(one, dict) and ("result" in one or "error" in one):
+            found = answer_id(one.get("id"))
+            if found is not None:
+                yield found
 
 
 def _has_long_text(result: Mapping[str, Json]) -> bool:

@@ -1,6 +1,6 @@
 """Answers to requests: writing one, and finding out whether it was in time.
 
-This proxy marks the very file that it accepted before it removes it (see `mailbox_directory`),
+This proxy marks the very file that it accepted before it removes it (see `private_directory`),
 so that acceptance is known for certain. The original's proxies do not; there, a request that
 still lies beside the answer counts instead.
 """
@@ -91,19 +91,19 @@ class Posted:
         os.close(self._fd)
 
 
-def post(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> Posted | None:
+def post(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> Posted | None:
     """Write an answer. None: there is one already, or nobody waits for one.
 
     Raises:
         NotTheReviewerError: it is not this reviewer who was asked.
         OSError: it cannot be written.
     """
-    problem = objection(request, verdict.credential)
+    problem = objection(request, given.credential)
     if problem:
         raise NotTheReviewerError(problem)
     if not place.has(request_name(request.id)):
         return None
-    name, raw = _written(request, verdict)
+    name, raw = _written(request, given)
     with suppress(FileExistsError):
         return Posted(place, request, name, place.put(name, raw))
     return None
@@ -125,21 +125,21 @@ def still_waits(place: MailboxDirectory, request: Request) -> bool:
     return bool(request.reviewer) and place.has(request_name(request.id))
 
 
-def _written(request: Request, verdict: ReviewerAnswer) -> tuple[str, bytes]:
+def _written(request: Request, given: ReviewerAnswer) -> tuple[str, bytes]:
     """The file name of the answer, and its content."""
-    note = clean_line(verdict.note)[:MAX_NOTE]
-    if verdict.credential is None:
+    note = clean_line(given.note)[:MAX_NOTE]
+    if given.credential is None:
         return response_name(request.id), response_bytes(
-            approved=verdict.approved,
+            approved=given.approved,
             digest=request.digest,
-            remember=verdict.remember,
+            remember=given.remember,
             note=note,
-            reviewer=verdict.reviewer,
-            answeredFrom=_whereabouts(verdict.place),
+            reviewer=given.reviewer,
+            answeredFrom=_whereabouts(given.place),
         )
-    # Whoever may write there, too, cannot be there first.
+    # A random name, so that another program cannot take it first.
     return response_name(request.id, os.urandom(_WORD_BYTES).hex()), proved_response_bytes(
-        approved=verdict.approved, request=request, note=note, credential=verdict.credential
+        approved=given.approved, request=request, note=note, credential=given.credential
     )
 
 
@@ -157,7 +157,7 @@ def _whereabouts(place: str) -> str:
     return f"{user} on {terminal}"
 
 
-def answer(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> bool:
+def answer(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> bool:
     """Answer a request. The answer repeats the digest of the request and never overwrites another.
 
     Returns:
@@ -167,7 +167,7 @@ def answer(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -
         NotTheReviewerError: it is not this reviewer who was asked.
         OSError: it cannot be written.
     """
-    posted = post(place, request, verdict)
+    posted = post(place, request, given)
     if posted is None:
         return False
     try:
@@ -198,9 +198,9 @@ def outcomes(posted: Sequence[Posted]) -> list[bool]:
     ]
 
 
-async def answer_async(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> bool:
+async def answer_async(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> bool:
     """Answer without blocking the event loop. If cancelled, the answer stays in place."""
-    posted = post(place, request, verdict)
+    posted = post(place, request, given)
     if posted is None:
         return False
     try:

@@ -1,8 +1,8 @@
 """The change that a call would make to a file, as a diff against the present file.
 
 Knows the arguments by which file tools commonly name a file, a text and its replacement; any other
-call has no diff. Reads a file only if it is a regular and small one. What stands in the file now is
-not part of what is approved: a server reads it anew when the call is carried out.
+call has no diff. Reads a file only if it is regular and small. The approval does not cover the
+present content of the file: a server reads it anew when the call is carried out.
 """
 
 import os
@@ -82,7 +82,7 @@ def _by_texts(edits: Sequence[_Edit]) -> list[str]:
 
 
 def _diff(old: str, new: str) -> list[str]:
-    # Nothing is no line, where `split` makes it an empty one.
+    # An empty text has no line, but `split` would give one.
     before, after = (text.split("\n") if text else [] for text in (old, new))
     if len(before) + len(after) > _MAX_LINES:
         return [f"({len(before)} lines before, {len(after)} lines after: too many for a diff)"]
@@ -101,7 +101,10 @@ _UNREADABLE: Final = "(what the file holds now cannot be shown)"
 def _present(path: str) -> _Present | None:
     """The present content of the file; None: it cannot be shown."""
     try:
-        # Not blocking: the agent may have named a pipe.
+        # The agent may have named a device, which does something where it is only opened.
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  text
+            return None
+        # Not blocking: it may have become a pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError:
         return _Present("", is_there=False)

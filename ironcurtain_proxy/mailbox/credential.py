@@ -48,7 +48,7 @@ class Credential:
         if answer.get("escalationId") != question:
             return "it answers another question"
         if answer.get("requestDigest") != digest:
-            return "it answers something else than what was asked"
+            return "it answers something other than what was asked"
         return ""
 
     def kept_out_of(self, words: str) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
-from unicodedata import east_asian_width
 
 import orjson
 
@@ -17,11 +16,8 @@ from ironcurtain_proxy.mailbox.messages import Request
 from ironcurtain_proxy.mailbox.requests import PendingRequest, seconds_left
 from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.question import fold, folded, is_invisible
 
-_BLANKS: Final = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Characters that count as printable and are invisible."""
-_VARIATIONS: Final = range(0xFE00, 0xFE10)
-_MORE_VARIATIONS: Final = range(0xE0100, 0xE01F0)
 _ASKING: Final = MappingProxyType(
     {
         "secrets": "secrets",
@@ -43,7 +39,6 @@ _MINUTE: Final = 60
 _MARGIN: Final = 25
 _NARROW_MARGIN: Final = 16
 _NARROW: Final = 80
-_NARROWEST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +53,7 @@ def visible(text: str) -> str:
     r"""A text with every invisible character written as an escape such as `\u202e`."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join([char if _shows(char) else _escape(char) for char in text])
-
-
-def _shows(char: str) -> bool:
-    if not char.isprintable() or char in _BLANKS:
-        return False
-    return ord(char) not in _VARIATIONS and ord(char) not in _MORE_VARIATIONS
+    return "".join([_escape(char) if is_invisible(char) else char for char in text])
 
 
 def _escape(char: str) -> str:
@@ -195,7 +184,7 @@ def banner(
 ) -> list[str]:
     """A request in full, for a terminal that only prints; `width` is its columns, if it has any."""
     left = time_left(one, now)
-    lines = [f"[{number}] {summary(one)}" + (f"  ({left} left)" if left else "")]
+    headline = f"[{number}] {summary(one)}" + (f"  ({left} left)" if left else "")
     fields = [
         *arguments_of(one, "argument "),
         *([Field("changes", tuple(diff))] if diff else []),
@@ -203,7 +192,7 @@ def banner(
         remembered(one),
         *metadata_of(one),
     ]
-    return lines + [row for field in fields for row in rows(field, width)]
+    return folded(headline, width) + [row for field in fields for row in rows(field, width)]
 
 
 def margin(width: int | None) -> int:
@@ -228,19 +217,3 @@ def rows(field: Field, width: int | None) -> list[str]:
             name = "" if found else field.name
             found.append(f"    {name:<{room}} {mark} {part}")
     return found
-
-
-def fold(line: str, width: int | None) -> list[str]:
-    """A line in parts of at most so many columns, at least 20; never empty."""
-    if width is None or len(line) * 2 <= width:
-        return [line]
-    limit = max(width, _NARROWEST)
-    parts: list[str] = []
-    start = columns = 0
-    for place, char in enumerate(line):
-        taken = 2 if east_asian_width(char) in "WF" else 1
-        if columns + taken > limit:
-            parts.append(line[start:place])
-            start, columns = place, 0
-        columns += taken
-    return [*parts, line[start:]]

@@ -198,6 +198,13 @@ def has_changed(one: PendingRequest, state: Path) -> bool:
     return shown is not None and shown != one.request.digest
 
 
+def came_later(waiting: Sequence[PendingRequest], state: Path) -> list[PendingRequest]:
+    """The requests that came since the last list; none where that list shows none of them."""
+    shown = frozenset(_shown(state) or ())
+    later = [one for one in waiting if one.id not in shown]
+    return later if len(later) < len(waiting) else []
+
+
 def _shown(state: Path) -> list[str] | None:
     shown = _kept(state).get("shown")
     if not isinstance(shown, list):

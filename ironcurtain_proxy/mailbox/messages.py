@@ -255,7 +255,7 @@ def _problem(fields: Mapping[str, object], expected: Expected) -> str:
         return "the response's reviewer is not a name"
     if reviewer == expected.session:
         return "a session does not review itself"
-    # A refusal is as good whatever it was that was shown.
+    # A refusal counts whatever was shown.
     return "" if fields["decision"] == "denied" else _digest_problem(fields, expected)
 
 
@@ -263,7 +263,7 @@ def _digest_problem(fields: Mapping[str, object], expected: Expected) -> str:
     if "requestDigest" not in fields:
         return "the response does not say what was shown" if expected.require_digest else ""
     if fields["requestDigest"] != expected.digest:
-        return "the response answers something else than what was asked"
+        return "the response answers something other than what was asked"
     return ""
 
 

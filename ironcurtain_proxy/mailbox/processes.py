@@ -19,7 +19,7 @@ def is_alive(owner: Owner) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        # It is there and somebody else's.
+        # The process exists, and belongs to somebody else.
         return True
     started = _start_time(owner.pid)
     return not owner.start_time or not started or started == owner.start_time

@@ -34,8 +34,8 @@ class Question(Struct, kw_only=True, eq=False):
     def may_be_answered_by(self, name: str) -> bool:
         """Whether a file of this name is an answer to it.
 
-        What nobody can foresee nobody can occupy; but only an answer that proves whose it is may
-        have such a name.
+        Nobody can occupy a name that nobody can foresee. Only an answer with a proof of its author
+        may have such a name.
         """
         if self.expected.credential is None:
             return name == response_name(self.escalation.id)

@@ -238,7 +238,7 @@ class Mailbox:
                     if self._seconds_left(question.escalation) >= -late_seconds:
                         mark_taken(descriptor)
                     else:
-                        # The machine slept.
+                        # The machine slept past the deadline.
                         answer = _EXPIRED
         except FileNotFoundError:
             return
@@ -274,8 +274,8 @@ class Mailbox:
             if question.may_be_answered_by(name):
                 self._look(question, name)
         elif not place.has(request_name(answered)):
-            # Late, repeated, or of nobody: never honoured, and in nobody's way. With a request, it
-            # is that of another proxy that shares the directory.
+            # A response that is late, repeated or without a request is removed, and never counts.
+            # One with a request belongs to another proxy that shares the directory.
             place.discard_ours(name)
 
     # --- the one task ----------------------------------------------------------------------------

@@ -23,17 +23,17 @@ class SentAnswer(Struct, frozen=True):
     """Whether the call still waits for an answer."""
 
 
-async def sent(mailboxes: Mailboxes, one: PendingRequest, verdict: ReviewerAnswer) -> SentAnswer:
+async def sent(mailboxes: Mailboxes, one: PendingRequest, given: ReviewerAnswer) -> SentAnswer:
     """Write an answer, and wait until the proxy has taken it."""
     told = summary(one)
     place = mailboxes.place_of(one)
     try:
-        taken = place is not None and await answer_async(place, one.request, verdict)
+        taken = place is not None and await answer_async(place, one.request, given)
     except OSError as error:
         return SentAnswer(f"not answered: {error.strerror}: {told}", waits=True)
     if taken:
-        word = "approved" if verdict.approved else "denied"
-        kept = " and remembered" if verdict.remember is not None else ""
+        word = "approved" if given.approved else "denied"
+        kept = " and remembered" if given.remember is not None else ""
         return SentAnswer(f"{word}{kept}: {told}", taken=True)
     waits = place is not None and still_waits(place, one.request)
     why = NOT_COUNTED if waits else "too late, no longer pending"

@@ -69,7 +69,7 @@ class _Marked(Struct, frozen=True):
     announced: tuple[RealPath, ...]
 
     def announces(self, change: Change) -> bool:
-        """Whether the call says that it changes this, or makes a directory for what it changes."""
+        """Whether the call names the changed path, or needs a new directory for what it names."""
         path = RealPath((*self.workspace.parts, *change.path.split("/")))
         return any(
             path.is_within(one) or (change.kind == "created" and one.is_within(path))
@@ -213,7 +213,7 @@ class Containing:
             try:
                 changes = await timeline.settle(marked.point)
             except Exception:  # noqa: BLE001  the record of the call is worth more
-                _log.exception("what call %s changed is not noted", case.call.request_id)
+                _log.exception("the changes of call %s could not be noted", case.call.request_id)
                 return
         if isinstance(changes, NotHeld):
             case.note_instead("notHeld", changes.reason)
@@ -258,7 +258,7 @@ class Containing:
             # What the process cannot write to it cannot delete.
             open_to = [one for one in missing if walls is None or walls.can_write(one.path)]
             if open_to:
-                # Where there can be no point at all, that is the better word.
+                # If there can be no point at all, that reason says more.
                 no_point = await self._mark(case, facts, may_drop=False)
                 return no_point or self._said(open_to)
         return None

@@ -190,7 +190,7 @@ class Journal:
             succeeded = summary.status == "success" if case.sent else None
             notes = await aftermath.ended(question, succeeded=succeeded)
         except Exception:  # noqa: BLE001  the record of the call is worth more
-            _log.exception("what call %s did is not noted", case.call.request_id)
+            _log.exception("the effects of call %s could not be noted", case.call.request_id)
             return
         if case.settlement is not None:
             case.settle(replace(case.settlement, extra=(*case.settlement.extra, *notes)))
@@ -201,7 +201,7 @@ class Journal:
             try:
                 await self.aftermath.ended(question, succeeded=None)
             except Exception:  # noqa: BLE001  a note; the call is worth more
-                _log.exception("that nobody took the approval %s is not noted", question)
+                _log.exception("it could not be noted that nobody took the approval %s", question)
 
     async def note_change(self, ground: Ground, change: Mapping[str, Json]) -> bool:
         """Record that another policy takes effect. False: that could not be written."""

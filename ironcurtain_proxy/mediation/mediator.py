@@ -31,7 +31,7 @@ from ironcurtain_proxy.model.reply import Refused, Reply
 from ironcurtain_proxy.model.request import Facts, Unresolvable
 from ironcurtain_proxy.ports import ProgressListener, World
 
-_GONE: Final = "withdrawn by the agent before the server answered"
+_GONE: Final = "withdrawn before the server answered"
 
 
 class Mediator(Struct, frozen=True, kw_only=True):

@@ -164,7 +164,7 @@ class Operations:
     ) -> Mapping[str, str]:
         """The entries of a list that are held until a person accepts them.
 
-        Of a resource only its words are held: a read is decided by its URI.
+        Only the words about a resource are held: a read is decided by its URI.
         """
         words = _WORDS if kind == "resources" else None
         named: dict[str, Json] = {
@@ -197,8 +197,8 @@ class Operations:
     async def _is_hidden(self, asked: ParsedRequest) -> bool:
         """Whether a request is about a prompt or template that no list shows, if there is one.
 
-        The policy alone says so: neither the words nor the time of a denial may tell whether a
-        server has it, also where it is held or annotated.
+        The policy alone decides this, also where it is held or annotated: neither the words nor the
+        time of a denial may tell whether a server has it.
         """
         kind, name = _pinned_name(asked)
         return kind is not None and not await self._could_be_allowed(asked.server, kind, name)

@@ -28,7 +28,7 @@ class QuestionTarget(Protocol):
     """The agent's client, as far as it can be asked."""
 
     def can_ask(self, method: Method, mode: str) -> bool:
-        """Whether it declared that it takes such questions."""
+        """Whether the client declared that it takes such questions."""
 
 
 class ServerQuestions(Struct, frozen=True, kw_only=True):

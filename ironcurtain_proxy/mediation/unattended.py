@@ -27,4 +27,4 @@ class Unattended:
         try:
             await self.tell()
         except Exception:  # noqa: BLE001  a courtesy: the call is refused and recorded already
-            _log.exception("that nobody reviews could not be said")
+            _log.exception("the agent could not be told that nobody is reviewing")

@@ -14,5 +14,4 @@
 - `boot_moment`: a moment that no change of the clock moves.
 - `conventions`: OpenTelemetry's names for what a record tells of.
 - `vocabulary`: long lists of words, written as text.
-- `conventions`: the names of OpenTelemetry for what a record tells of.
 """

@@ -41,9 +41,9 @@ class SafetyLevel(IntEnum):
 def spoken_of(names: frozenset[str]) -> frozenset[str]:
     """The names under which a restriction may list a tool.
 
-    What is listed to be left alone needs a name that is certain; what is listed to be stopped, or
-    asked about, is meant by its bare name too while it is not certain: otherwise a server that
-    lists a tool of the same name, or lists nothing, would take the restriction away.
+    A list that exempts tools needs certain names. A list that stops tools, or asks about them, also
+    counts for the bare name while that is not certain: otherwise a server could remove the
+    restriction by listing a tool of the same name, or by listing nothing.
 
     Args:
         names: those that are certain; `server/tool` is among them.

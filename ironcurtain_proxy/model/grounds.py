@@ -10,7 +10,7 @@ CHANGED: Final = Ground("changed-meanwhile", "what it names changed while waitin
 ENDED: Final = Ground("approval-ended", "an approval that it rests on ended while it waited")
 """A grant or a plan's budget that the call relied on has ended."""
 
-WITHDRAWN: Final = Ground("withdrawn", "withdrawn by the agent before it was carried out")
+WITHDRAWN: Final = Ground("withdrawn", "withdrawn before it was carried out")
 
 OWN_TOOL: Final = Allow(Ground("own-tool", "The tool is the proxy's own and changes nothing"))
 

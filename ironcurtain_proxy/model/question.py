@@ -8,6 +8,7 @@ proxy's words.
 
 from collections.abc import Mapping
 from typing import Final
+from unicodedata import east_asian_width
 
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.json import Json
@@ -17,6 +18,9 @@ MAX_TEXT: Final = 20_000
 
 MAX_DEPTH: Final = 64
 """The nesting depth that is shown. Python's own limit is a few hundred."""
+
+_NARROWEST: Final = 20
+_GOES_ON: Final = "      : "
 
 _BLANK: Final = frozenset(
     chr(code)
@@ -29,6 +33,9 @@ _BLANK: Final = frozenset(
         (0x3164, 0x3164),  # Hangul filler
         (0xFE00, 0xFE0F),  # variation selectors
         (0xFFA0, 0xFFA0),  # halfwidth Hangul filler
+        (0x13441, 0x13442),  # Egyptian blanks
+        (0x16FE4, 0x16FE4),  # Khitan filler
+        (0x1D159, 0x1D159),  # musical null notehead
         (0xE0100, 0xE01EF),  # variation selectors, where text can be hidden
     )
     for code in range(first, last + 1)
@@ -42,8 +49,11 @@ _PLAIN: Final = frozenset("\n\r\t\N{NO-BREAK SPACE}\N{VARIATION SELECTOR-16}\N{Z
 
 def is_hidden(character: str) -> bool:
     """Whether a character of a text of several lines is invisible or misleading."""
-    if character in _PLAIN:
-        return False
+    return character not in _PLAIN and is_invisible(character)
+
+
+def is_invisible(character: str) -> bool:
+    """Whether a character is invisible, or changes how its neighbours are displayed."""
     return not character.isprintable() or character in _BLANK
 
 
@@ -52,8 +62,35 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     # Replace per distinct character: texts are long and use few different characters.
-    hidden = [found for found in set(text) if not found.isprintable() or found in _BLANK]
+    hidden = [found for found in set(text) if is_invisible(found)]
     return text.translate({ord(found): _escape(found) for found in hidden}) if hidden else text
+
+
+def fold(line: str, width: int | None) -> list[str]:
+    """A line in parts of at most so many columns, at least 20; never empty."""
+    if width is None or len(line) * 2 <= width:
+        return [line]
+    limit = max(width, _NARROWEST)
+    parts: list[str] = []
+    start = columns = 0
+    for place, char in enumerate(line):
+        taken = 2 if east_asian_width(char) in "WF" else 1
+        if columns + taken > limit:
+            parts.append(line[start:place])
+            start, columns = place, 0
+        columns += taken
+    return [*parts, line[start:]]
+
+
+def folded(line: str, width: int | None) -> list[str]:
+    """A line in parts, of which all but the first begin with a mark that no other line begins with.
+
+    Else a terminal begins a line of its own with any words of the agent.
+    """
+    first, *_ = fold(line, width)
+    rest = line[len(first) :]
+    parts = fold(rest, None if width is None else width - len(_GOES_ON)) if rest else []
+    return [first, *[f"{_GOES_ON}{part}" for part in parts]]
 
 
 def as_json(value: Json, depth: int = MAX_DEPTH) -> str:

@@ -37,7 +37,7 @@ def configure_logging(session_log: Path) -> Callable[[], None]:
     """Print one line per message on standard error, and log everything with tracebacks.
 
     Returns:
-        What is to be called at the end: it says what was counted and not said yet.
+        A function to call at the end: it prints the counts that were not printed yet.
     """
     # A failing handler would print a traceback for every line that it loses.
     logging.raiseExceptions = False

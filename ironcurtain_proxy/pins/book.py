@@ -171,7 +171,7 @@ class PinBook:
     def _note(
         self, server: PinnedServer, section: Section, data: Parts, pins: ServerPins
     ) -> ServerPins:
-        """Keep what a server says of new data. Of too much, and on a full disk, nothing is kept."""
+        """Keep what a server says of new data, unless it is too much or the disk is full."""
         room = MOST_NOTED - len(pins.trusted[section])
         kept = dict(islice(data.items(), max(room, 0)))
         self._warn_of_signs(server, section, kept)
@@ -235,7 +235,7 @@ def _parts(
 
 
 def _is_first(pins: ServerPins, section: Section) -> bool:
-    """Whether a section is listed for the first time. Of data the first that is there is meant."""
+    """Whether a section is listed for the first time; for data: whether anything of it is."""
     known = pins.trusted.get(section)
     return known is None or (section == "resources" and not known)
 
@@ -258,7 +258,7 @@ _FEWEST: Final = 2
 def without_workspace(value: Json, workspace: str | None) -> Json:
     """A value with `@workspace` in the place of the path.
 
-    The same server says another path in each workspace. What names the word itself stays.
+    The same server says another path in each workspace. A value that holds the word itself stays.
 
     Args:
         value: what a server said.

@@ -60,5 +60,5 @@ def _in_order(sections: Mapping[Section, Parts]) -> Mapping[Section, Parts]:
 
 def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return dict(pairs)

@@ -287,7 +287,7 @@ class OpenQuestions:
         try:
             await aftermath.ended(identifier, succeeded=None)
         except Exception:  # noqa: BLE001  a note; the other questions are worth more
-            _log.exception("that nobody took the approval %s is not noted", identifier)
+            _log.exception("it could not be noted that nobody took the approval %s", identifier)
 
 
 def _key(escalation: Escalation) -> _QuestionKey:

@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.model.question import places, question
+from ironcurtain_proxy.model.question import folded, places, question
 from ironcurtain_proxy.ports import Clock
 
 TERMINAL: Final = "/dev/tty"
@@ -59,7 +59,9 @@ class TerminalReviewer:
             with _opened(self._terminal) as fd:
                 if not _is_ours(fd):
                     return Unreachable()
-                await _write(fd, "\n" + "\n".join(question(escalation)) + "\n")
+                width = _columns(fd)
+                rows = [row for line in question(escalation) for row in folded(line, width)]
+                await _write(fd, "\n" + "\n".join(rows) + "\n")
                 # Input typed before the question was shown does not answer it.
                 termios.tcflush(fd, termios.TCIFLUSH)
                 await _write(fd, f"Approve? {_choices(escalation)} ")
@@ -116,6 +118,12 @@ def _is_ours(fd: int) -> bool:
         return bool(local_modes & termios.ICANON) and os.tcgetpgrp(fd) == os.getpgrp()
     except (OSError, termios.error):
         return False
+
+
+def _columns(fd: int) -> int | None:
+    with suppress(OSError):
+        return os.get_terminal_size(fd).columns or None
+    return None
 
 
 async def _write(fd: int, text: str) -> None:

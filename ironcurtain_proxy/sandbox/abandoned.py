@@ -3,9 +3,9 @@
 Each start looks for directories of sockets that nobody has locked: their proxy and their guardian
 are dead. Processes that still run in such a sandbox are killed, and the directory is removed.
 
-The places are shared, so what is found there may be anybody's trap. Only a directory with the name,
-the owner and the mode of ours is touched, only if nothing lies in it but what srt makes there, and
-no link is followed. That it is locked, and by whom, the kernel says.
+The places are shared, so that anybody may have left a trap there. A directory is touched only if
+its name, owner and mode are ours, and if it holds only what srt makes there. No link is followed.
+The kernel says whether a directory is locked, and by whom.
 """
 
 import fcntl
@@ -44,7 +44,7 @@ def _remove_if_abandoned(place: str, parent: int, name: str) -> None:
         status = os.fstat(directory)
         if status.st_uid != os.geteuid() or status.st_mode & 0o777 != 0o700:  # noqa: PLR2004  ours
             return
-        # Fails where a proxy or a guardian lives that has it.
+        # Fails while a proxy or a guardian holds it.
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with os.scandir(directory) as entries:
             found = list(entries)

@@ -1,20 +1,21 @@
 """The system calls that are refused in a sandbox, as a seccomp filter.
 
-A file that is set-uid runs with the rights of whoever owns it, for every user of the machine: made
-in the workspace it is a way out that stays. So a mode with set-uid or set-gid is refused wherever
-one can be given, and with it what gives a mode out of the filter's sight (`openat2`, `io_uring`).
-Root in a sandbox could give a file capabilities instead, which are an extended attribute.
+A set-uid file runs with its owner's rights, whoever starts it. A server that makes one in the
+workspace has a lasting way out of its sandbox. So each call that gives a mode refuses set-uid and
+set-gid, and calls that give a mode where the filter cannot see it are refused (`openat2`,
+`io_uring`). Root in a sandbox could give a file capabilities instead, which are an extended
+attribute: those are refused, too.
 
-Two other things are the machine's, not the sandbox's: the kernel's keys of a user (`keyctl`), and
-sockets for datagrams, which go to any socket that has a path. srt refuses to make a unix socket,
-but not a pair of them, and one of a pair of datagram sockets reaches the log and whoever else
-listens. Pairs of streams are connected for good. The pairs have a filter of their own, for the
-server alone: the relays of srt, which bring it to the allowed hosts, need such a pair.
+Two other things belong to the machine, not to the sandbox: the kernel's keys of a user (`keyctl`),
+and datagram sockets, which reach any socket that has a path. srt refuses to make a unix socket, but
+not a pair of them, and one socket of a datagram pair reaches the system log and other listeners.
+The sockets of a stream pair stay connected to each other. The pairs have a filter of their own, for
+the server alone: the relays of srt, which lead to the allowed hosts, need a datagram pair.
 
-One call that sets blocks aside for a file could fill a disk at once, before anybody has looked how
-much is left. So it is refused as by a file system without it: programs write instead.
+One call sets blocks aside for a file, and could fill a disk before anybody has looked how much is
+left. It is refused as by a file system without it: programs write instead.
 
-What the processor would run under other numbers (32-bit programs) is refused altogether.
+Calls under other numbers, those of 32-bit programs, are refused altogether.
 """
 
 import errno

@@ -1,17 +1,16 @@
 """Signs in an error that the sandbox refused a host or a file.
 
-Many servers hide why a request failed: "status code 403" is all that is left of the sandbox's
-refusal, and any site can answer so. Two things tell them apart, and both are known: where the
-call's URLs lead, and which hosts the sandbox lets its server reach. A host that is closed has
-answered nothing, so a 403 or a failed connection is the sandbox's. All else that a server says of
-such a call is its own: that an argument is wrong, or what another host answered in its place.
+Many servers hide why a request failed: only "status code 403" is left of the sandbox's refusal,
+and any site can give this answer, too. Two facts that are known tell the cases apart: the hosts of
+the call's URLs, and the hosts that the sandbox opens. A closed host has answered nothing, so a 403
+or a failed connection comes from the sandbox. Every other error is the server's own: an argument is
+wrong, or another host answered.
 
-A site that is open can send a server on to one that is closed. Then the error counts if it names
-the closed one as what was asked, which is a narrower sign: texts name hosts for many reasons.
+An open site can redirect a server to a closed one. Then the error counts only if it names the
+closed host as the one that was asked: a text names hosts for many reasons.
 
-A closed directory looks empty, so what lies in it is reported as missing, and so is what `/proc`
-tells of other processes. A missing file is a common mistake; one that is hidden is not to be found,
-whether it is there or not.
+A closed directory looks empty. So a server reports files in it, and other processes in `/proc`, as
+missing. A file that the sandbox hides counts as refused, whether it exists or not.
 """
 
 import re
@@ -67,12 +66,12 @@ _ASKED: Final = (
 
 _QUOTED: Final = r"(?ai)(?:\[errno 2\]|enoent:)[^\n'\"]{0,60}['\"](/[^\n'\"]{1,4096})['\"]"
 _NO_SUCH: Final = "(?ai): no such file or directory"
+"""A missing path stands in quotes after the error's code, or before these words."""
 _PROCESS: Final = r"(?as)/proc/[0-9]+(?:/.*)?"
-"""Paths that tell of a process: processes outside are not to be found, whether they live or not."""
+"""Paths of processes. A sandbox hides the processes outside of it, whether they live or not."""
 _BREAKS: Final = r"[\s'\":]"
 _LONGEST_PATH: Final = 4096
 _MOST_PATHS: Final = 50
-"""A path that is missing stands after the error's code in quotes, or before the words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ class Closed:
         """Whether an error's text, in lower case, is one that a closed host of the call causes."""
         if not self.hosts or re.search(_ANY_FAILURE, re.sub(_ADDRESS, " ", text)) is None:
             return False
-        # What another host answered, to whom the server had handed the URL, is not the sandbox's.
+        # The server may have handed the URL to another host: what that one answers is its own.
         named = _named(text)
         return not named or not named.isdisjoint(self.hosts)
 

@@ -1,11 +1,11 @@
 """A directory for the sockets of one sandbox: made before it, removed after it.
 
 srt puts its sockets into TMPDIR, and leaves them there when it is killed. A socket's path holds 107
-bytes at most, and socat takes a comma or a colon in it for something of its own: where TMPDIR is
-too long or too odd, srt could not start.
+bytes at most, and a comma or a colon in it has a meaning for socat. So srt could not start where
+TMPDIR is too long or holds such a character.
 
-Whoever needs the directory holds a lock on it, which the kernel takes back when its holder dies,
-however it dies: one that nobody has locked is abandoned (`abandoned` removes it).
+Each process that needs the directory holds a lock on it, and the kernel releases the lock however
+the process dies. A directory without a lock is abandoned: `abandoned` removes it.
 """
 
 import errno
@@ -82,9 +82,9 @@ def _locked(path: str) -> int:
         except BlockingIOError:
             raise
         except OSError:
-            # A file system without locks has none for those either who look for abandoned ones.
+            # Without locks on this file system, nobody can look for abandoned directories either.
             return lock
-        # Had they locked it before us, it is gone, or another.
+        # If somebody locked it before us, it was removed or replaced.
         if not os.path.samestat(os.fstat(lock), os.lstat(path)):
             raise FileNotFoundError(errno.ENOENT, "removed", path)
     except OSError:

@@ -16,7 +16,7 @@ server that really ran confined, for some signs mean the sandbox only there:
   missing one, and a missing file is a common mistake: it counts if its path is known to be hidden.
 * A 403 counts if the proxy gave it: to a CONNECT, or in its own words. Any site answers 403.
 
-What the profile says counts besides (`denials`): a closed host has answered nothing.
+The profile gives further signs (`denials`): a closed host has answered nothing.
 """
 
 import re

@@ -2,20 +2,21 @@
 
     python -I -S inside.py PROCESSES FILES CALLS DIRECTORY ... -- COMMAND [ARGUMENT ...]
 
-srt hides a directory behind an empty one in memory. Whoever owns that may write into it: what a
-server put there seemed to be kept, and was gone with the server. Each DIRECTORY that is hidden so
-is closed for writing here, so that a write fails, is seen to fail, and can be said to be the
-sandbox's doing. What is open inside stays open. This is no barrier: the server owns the directory,
-and may open it again; what it writes then is lost as before.
+srt hides a directory behind an empty one in memory, which the server owns. A file that a server
+wrote there seemed to be kept, and was lost with the server. This program closes each hidden
+DIRECTORY for writing, so that a write fails, and the error can name the sandbox as its cause. Open
+directories inside stay open. This is no barrier: the server owns the directory and may open it
+again, and what it then writes is lost as before.
 
 PROCESSES bounds the processes and threads of the sandbox, so that a command which starts ever more
 of them fails, and the machine goes on. Where memory runs out, the kernel ends processes of the
 sandbox first. The kernel counts no processes of root. FILES bounds the open files of each process.
 
 CALLS is a seccomp filter in hexadecimal digits, or `-`. The filter of the whole sandbox holds
-already; what this one refuses, the relays of srt needed.
+already. This one refuses calls that the relays of srt needed before.
 
-A program of its own, run once a server: it imports next to nothing, and nothing of this package.
+This is a program of its own, which runs once for each server. It imports next to nothing, and
+nothing of this package.
 """
 
 import os

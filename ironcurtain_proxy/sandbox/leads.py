@@ -1,6 +1,6 @@
 """Paths that git's settings lead to: hooks, included configurations, targets of links.
 
-What lies there acts like a file of the repository itself, also where it does not exist yet.
+A file at such a path acts like a file of the repository itself, even if it does not exist yet.
 """
 
 import os

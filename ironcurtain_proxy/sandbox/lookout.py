@@ -1,6 +1,6 @@
 """The watch over steering files where servers may write, while servers run.
 
-Sandboxes close the steering files that exist at the start (`denials`). They cannot close files that
+Sandboxes close the steering files that exist at the start (`closed`). They cannot close files that
 appear later: the watch finds these after each call, and between calls as soon as they appear. A
 file that can run nothing stays, such as the files of a new clone. Any other is put back, and
 reported.
@@ -12,7 +12,7 @@ import errno
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -48,7 +48,7 @@ _MOST_CLOSED: Final = 200
 _AT_ONCE: Final = 32
 """The most places without a closed file that are checked without an event, because writes through
 a memory mapping cause none."""
-_WHY: Final = "can make programs run outside every sandbox"
+_CAN: Final = "can make programs run outside every sandbox"
 _MAKES_BARE: Final = frozenset({"HEAD", "objects", "refs", "commondir", "config", HOOKS})
 
 
@@ -62,6 +62,8 @@ class SteeringLookout:
     inotify: Inotify = field(default_factory=Inotify)
     elsewhere: tuple[str, ...] = ()
     """Further directories that servers may write to. They are not inspected."""
+    closed_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Of a directory, the names that no server can change. What they hold is not inspected."""
     is_known: Callable[[str, Item], bool] = lambda _path, _item: False
     """Whether a new item is the user's own."""
     unseen: str = ""
@@ -69,17 +71,20 @@ class SteeringLookout:
     _known: dict[str, KnownPlace] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _turn: int = field(default=0, init=False)
+    """The position of the round through the places without a closed file."""
     _begun: bool = field(default=False, init=False)
     _leads: Leads = field(init=False)
     """The paths that the places lead to outside of them."""
     _stuck: set[str] = field(default_factory=set, init=False)
+    """The files that could not be put back, each reported once."""
     _unsaid: list[PutBack] = field(default_factory=list, init=False)
+    """The findings for the next `look`."""
 
     def __post_init__(self) -> None:
         self._leads = Leads(self.roots)
 
     def begin(self) -> None:
-        """Accept the current files as the user's. Before any server runs."""
+        """Accept the present files as the user's own. Called before any server runs."""
         for place in self._search(self.roots):
             self._learn(place, is_new=False)
         found = [(one.place, one.items) for one in self._known.values()]
@@ -181,10 +186,12 @@ class SteeringLookout:
         return place_of(directory, name)
 
     def _come(self, event: Event) -> Iterable[SteeringPlace]:
-        """The places that an event may have made."""
+        """The places that may have appeared with an event."""
         owner = self._repository_around(event.directory)
         if owner is not None:
             yield from self._inner(owner, event)
+            return
+        if event.name in self.closed_names.get(event.directory, ()):
             return
         place = self._place_of(event.directory, event.name)
         if place is not None:
@@ -209,6 +216,7 @@ class SteeringLookout:
                 yield SteeringPlace(directory, "git")
 
     def _holding(self, directory: str) -> Iterable[str]:
+        """The known places that have files in a directory."""
         parent, _, name = directory.rpartition("/")
         for path in (directory, parent if name == HOOKS else directory):
             if path in self._known:
@@ -241,8 +249,11 @@ class SteeringLookout:
                     self._miss(_why_unseen(self.inotify.error, directory))
                 continue
             names: set[str] = set()
+            closed = self.closed_names.get(directory, frozenset())
             with suppress(OSError), os.scandir(directory) as entries:
                 for entry in entries:
+                    if entry.name in closed:
+                        continue
                     names.add(entry.name)
                     place = self._place_of(directory, entry.name)
                     if place is not None:
@@ -257,7 +268,7 @@ class SteeringLookout:
 
     def _miss(self, why: str) -> None:
         if not self.unseen and self._begun:
-            self._unsaid.append(PutBack(f"{why}: what {_WHY} is not found there"))
+            self._unsaid.append(PutBack(f"{why}: new files there that {_CAN} are not found"))
         self.unseen = self.unseen or why
 
     def _learn(self, place: SteeringPlace, *, is_new: bool) -> None:
@@ -267,7 +278,7 @@ class SteeringLookout:
         known = self._known.get(place.path)
         if inode is None or (known is not None and known.inode == inode):
             return
-        # Moved along with what was in it.
+        # A place that was moved keeps the state of what is in it.
         former = self._former(inode)
         if former is not None:
             stays = former.from_start and place.kind != "pointer"
@@ -306,7 +317,7 @@ class SteeringLookout:
         else:
             for name in refused:
                 before = known.items.get(name)
-                # An empty file was seen while it was being written.
+                # A file that was empty before was just being written: it is removed, not restored.
                 is_state = before and before.content and not now[name].is_same(before)
                 self._put_back(joined(place.path, name), before if is_state else None)
 
@@ -318,20 +329,20 @@ class SteeringLookout:
         around = self._repository_around(path)
         if around == path:
             return path
-        # Of a directory that may hold anything else, only what makes git take it for a repository.
+        # A bare repository may hold files of another kind: without `HEAD` it is a mere directory.
         return f"{path}/HEAD" if around is None and is_bare(path) else None
 
     def _may_stay(self, known: KnownPlace, name: str, item: Item) -> bool:
         holder = HOOKS if name.startswith(f"{HOOKS}/") else name
         closed = known.closed.get(holder)
         if closed is not None and closed == inode_of(joined(known.place.path, holder)):
-            # No sandbox lets anybody change it: it was the user.
+            # Every sandbox closes it, so that only the user can have changed it.
             return True
         before = known.items.get(name)
         if self.is_known(joined(known.place.path, name), item):
             return True
         if known.place.kind == "pointer":
-            # What one of a server's leads to may have become something else.
+            # A pointer of a server's is checked each time: its target may be another file by now.
             if known.from_start and item.is_same(before):
                 return True
             repositories = frozenset(one for one in self._known)
@@ -342,8 +353,8 @@ class SteeringLookout:
             )
         if item.is_same(before):
             return True
-        # A clone writes its configuration in pieces, with looks in between: to a repository that
-        # came later, every remote and branch is a new one.
+        # A clone writes its configuration in pieces, with looks in between. So in a repository that
+        # came later every remote and branch counts as new.
         return is_accepted(known.place, name, before if known.from_start else None, item)
 
     def _put_back(self, path: str, before: Item | None) -> None:
@@ -356,11 +367,11 @@ class SteeringLookout:
             why = (error.strerror or "unknown").lower()
             if path not in self._stuck:
                 self._stuck.add(path)
-                said = f"{_shown(path)} {_WHY}, and could not be taken away: {why}"
+                said = f"{_shown(path)} {_CAN}, and could not be taken away: {why}"
                 self._unsaid.append(PutBack(said))
             return
         self._stuck.discard(path)
-        self._unsaid.append(PutBack(f"{_shown(path)} {_WHY}, and was {how}", _shown(kept)))
+        self._unsaid.append(PutBack(f"{_shown(path)} {_CAN}, and was {how}", _shown(kept)))
 
     def close(self) -> None:
         """Stop watching."""

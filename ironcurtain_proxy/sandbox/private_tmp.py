@@ -63,7 +63,7 @@ class PrivateTmp(Struct, frozen=True):
                         if entry.is_dir(follow_symlinks=False):
                             pending.append(entry.path)
         except FileNotFoundError:
-            # What works there may be deleting.
+            # A process there may be deleting files.
             return entries > MOST_ENTRIES // 2
         except OSError:
             return True

@@ -42,7 +42,7 @@ _NAMESPACES: Final = (
 
 
 class Missing(Struct, frozen=True):
-    """One thing that stands between this machine and a sandbox."""
+    """One reason for which this machine has no sandbox."""
 
     name: str
     why: str

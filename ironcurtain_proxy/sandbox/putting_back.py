@@ -18,8 +18,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PASSED: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", 0)
 _MOST_KEPT: Final = 1000
-"""Entries of the directory. What comes after them stays on its own file system, under a name that
-steers nothing: a server that makes the same thing again and again does not fill our directory."""
+"""The most entries of the directory. Later files stay on their own file system, under a name that
+steers nothing: a server that makes the same file again and again does not fill our directory."""
 _LARGEST_COPY: Final = 1 << 20
 _LONGEST_NAME: Final = 150
 """Bytes of the name that are kept; with ours around them it is still a name."""
@@ -42,7 +42,8 @@ class RemovedFiles:
         """
         parent, _, name = path.rpartition("/")
         with opened(parent or "/") as place:
-            # In one step, so that what is kept is what was there; and where a rename always works.
+            # A rename in the same directory works on every file system, and in one step: nothing
+            # changes between the look and the move.
             aside = f"put-back-{os.urandom(4).hex()}-{_cut(name)}.sample"
             try:
                 os.rename(name, aside, src_dir_fd=place, dst_dir_fd=place)

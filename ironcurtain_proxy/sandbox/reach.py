@@ -58,14 +58,14 @@ def opening_of(
 ) -> SandboxOpening | str | None:
     """The access that a second instance needs for a call; None: the first instance suffices.
 
-    A text says what nobody's approval opens: what the operator closed, what is the proxy's, and
-    what may not be read.
+    A text names the obstacle that no approval removes: something that the operator closed, that
+    belongs to the proxy, or that may not be read.
 
     Args:
-        profile: of the first.
+        profile: of the first instance.
         request: the call.
-        hosts: those that it is known to need besides its URLs.
-        paths: those that its shell command names to write.
+        hosts: the hosts that the call is known to need besides those of its URLs.
+        paths: the paths that its shell command names to write.
     """
     changed = [path for path in paths if not profile.may_write(path)]
     kept = (_said(profile, path) for path in changed if profile.keeps_closed(path))
@@ -142,17 +142,20 @@ def _hosts(value: UrlValue) -> list[str]:
     return [host for host in hosts if _HOST.fullmatch(host)]
 
 
+_NOT: Final = "the sandbox of this server does not let it"
+
+
 def _network(profile: SandboxProfile, host: str) -> str:
     if not profile.allowed_domains:
         return "the sandbox of this server has no network (sandbox.network.allowedDomains)"
-    return (
-        f"the sandbox of this server does not let it reach {host} (sandbox.network.allowedDomains)"
-    )
+    return f"{_NOT} reach {host} (sandbox.network.allowedDomains)"
 
 
 def _path(profile: SandboxProfile, path: RealPath, *, changes: bool, reads: bool) -> str | None:
     if changes and not profile.may_write(path):
-        return "the sandbox of this server may not write there (sandbox.filesystem.allowWrite):"
+        return f"{_NOT} write there (sandbox.filesystem.allowWrite):"
     if reads and not profile.may_read(path):
-        return "the sandbox of this server may not read there (sandbox.filesystem.allowRead):"
+        return (
+            "the sandbox of this server does not let it read there (sandbox.filesystem.allowRead):"
+        )
     return None

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +21,8 @@ _OFFLINE: Final = (
     "the sandbox of this server does not let it reach them (sandbox.network.allowedDomains)"
 )
 _TOO_WIDE: Final = (
-    "the sandbox of this server may not write there, and nothing so near the home directory is "
-    "opened for one call (sandbox.filesystem.allowWrite):"
+    "the sandbox of this server does not let it write there, and nothing so near the home "
+    "directory is opened for one call (sandbox.filesystem.allowWrite):"
 )
 _MOST_BESIDE: Final = 200
 """Names beside what is opened; each costs a mount."""
@@ -43,26 +43,39 @@ def widened(
     Raises:
         ConfigurationError: an approved path cannot be opened without opening others.
     """
-    profile, places, closed = first.profile, [temporary], []
-    for path in opening.paths:
-        place = place_of(path, home)
-        if place is None:
-            raise ConfigurationError(f"{path} cannot be opened without the files beside it")
-        places.append(place)
-        closed += _beside(path, place)
-    wanted = [str(path) for path in opening.paths]
+    profile = first.profile
+    beside = left_closed(opening, home)
+    places = [temporary, *beside]
+    closed = [f"{place}/{name}" for place, names in beside.items() for name in sorted(names)]
     return Confinement(
         first.command,
         replace(
             profile,
             allow_write=(*[path for path in profile.allow_write if path != former], *places),
             allow_read=(*[path for path in profile.allow_read if path != former], temporary),
-            deny_write=(*profile.deny_write, *[path for path in closed if path not in wanted]),
+            deny_write=(*profile.deny_write, *closed),
             allowed_domains=(*profile.allowed_domains, *opening.hosts),
         ),
         temporary,
         private=first.private,
     )
+
+
+def left_closed(opening: SandboxOpening, home: str) -> Mapping[str, frozenset[str]]:
+    """The directories that an opening opens, and the names in each that stay closed.
+
+    Raises:
+        ConfigurationError: an approved path cannot be opened without opening others.
+    """
+    wanted = {str(path) for path in opening.paths}
+    found: dict[str, frozenset[str]] = {}
+    for path in opening.paths:
+        place = place_of(path, home)
+        if place is None:
+            raise ConfigurationError(f"{path} cannot be opened without the files beside it")
+        names = frozenset([one for one in _beside(path, place) if f"{place}/{one}" not in wanted])
+        found[place] = found.get(place, frozenset()) | names
+    return found
 
 
 def opening_for(
@@ -135,4 +148,4 @@ def _beside(path: RealPath, place: str) -> list[str]:
     if len(names) > _MOST_BESIDE:
         raise ConfigurationError(f"{place} holds too much beside {path}")
     # A link cannot be closed, and what it leads to is not opened.
-    return [f"{place}/{name}" for name in names if not Path(place, name).is_symlink()]
+    return [name for name in names if not Path(place, name).is_symlink()]

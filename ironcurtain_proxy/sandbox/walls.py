@@ -2,7 +2,7 @@
 
 Theory of operation: a configuration says what a sandbox should be; containment relies on what it
 is. The process is found by the pipe from which the server reads its calls, starting at the guardian
-that was launched. Of that process are read:
+that was launched. These tables of the process are read:
 
     /proc/PID/ns         namespaces that differ from ours: mount, network, pid, user, ipc
     /proc/PID/status     a seccomp filter is in force
@@ -43,7 +43,7 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 class _Mount(Struct, frozen=True):
     point: str
     root: str
-    """The part of its file system that it shows."""
+    """The directory of the file system that the mount shows."""
     device: str
     kind: str
     is_writable: bool
@@ -76,10 +76,10 @@ def walls_of(
             return None
         inside = [one for one in chain if _is_apart(one)]
         if any(_root(one) != "/" for one in inside):
-            # It sees fewer mounts than there are.
+            # A process with another root sees fewer mounts than there are.
             return None
         here = tuple(_mounts(os.getpid()))
-        # Of all of them: none can take away what those before it show.
+        # Of all processes of the chain: a later one cannot hide what an earlier one shows.
         writable = dict.fromkeys([path for one in inside for path in _writable(one, here, private)])
         closed = frozenset.intersection(*[_closed(one) for one in inside])
         interfaces = frozenset[str]().union(*[_interfaces(one) for one in inside])

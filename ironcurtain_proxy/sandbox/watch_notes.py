@@ -1,12 +1,13 @@
 """Notes of the steering files at the start of a watch, for the start after a killed proxy.
 
-A proxy that ends looks once more at what its servers left. One that is killed cannot: what a
-process of a call made in its last moments would count as the user's at the next start. So the
-state at the start is noted in the proxy's own directory, and the note is removed at the end. The
-next start with the same directories finds the note, and looks as the killed proxy would have.
+At its end a proxy checks once more what its servers left. A killed proxy cannot. Files that a
+process of a call made in the last moments would then count as the user's at the next start. So each
+proxy notes the state at its start in its own directory, and removes the note at its end. The next
+start with the same directories finds the note, and checks as the killed proxy would have done.
 
-A note is locked while its proxy lives; the kernel takes the lock back however the proxy dies. The
-time of change decides what the servers of the killed proxy can have made: only the kernel sets it.
+A note is locked while its proxy lives; the kernel releases the lock however the proxy dies. The
+servers of the killed proxy can have made only what changed while it lived. The time of change tells
+this, and only the kernel sets it.
 """
 
 import fcntl
@@ -46,7 +47,8 @@ class _NotedPlace(Struct, frozen=True):
     kind: SteeringKind
     items: tuple[tuple[bytes, Item], ...]
     closed: tuple[tuple[bytes, int], ...]
-    """The numbers of the inodes that sandboxes closed; a device may have another one by now."""
+    """The names and inode numbers of what sandboxes closed, without devices, whose numbers change.
+    """
 
 
 class _Content(Struct, frozen=True):
@@ -82,11 +84,11 @@ class WatchNote(Struct, eq=False):
         file = os.open(new, _NEW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # By the kernel's clock, as all times that it is compared with.
+            # The kernel's clock gives all times that this one is compared with.
             text = _text(os.fstat(file).st_mtime - _COARSE, roots, places)
             with os.fdopen(os.dup(file), "wb") as writer:
                 writer.write(text)
-            # Whole and locked, or not there.
+            # A note is whole and locked from the moment it has its name.
             path = new.with_suffix(_SUFFIX)
             new.rename(path)
         except (OSError, ValueError):
@@ -101,7 +103,7 @@ class WatchNote(Struct, eq=False):
             os.utime(self._file)
 
     def drop(self) -> None:
-        """Remove the note: its proxy has looked."""
+        """Remove the note after the proxy's last check."""
         with suppress(OSError):
             Path(self.path).unlink()
         file, self._file = self._file, -1

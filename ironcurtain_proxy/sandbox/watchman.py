@@ -58,6 +58,10 @@ class Watchman:
     note: WatchNote | None = None
     """For the next start, if this proxy is killed."""
     _said: set[str] = field(default_factory=set, init=False)
+    _opened: list["Watchman"] = field(default_factory=list, init=False)
+    """The watches over what second instances may write besides."""
+    _late: list[PutBack] = field(default_factory=list, init=False)
+    """The findings of the last looks of ended watches."""
 
     @property
     def is_complete(self) -> bool:
@@ -66,11 +70,51 @@ class Watchman:
 
     async def look(self) -> tuple[PutBack, ...]:
         """The files restored since the last check. Never fails."""
-        if self.lookout.is_quiet():
-            return ()
-        found = await self._in_thread(later=False)
-        self._say(found)
-        return found
+        found, self._late = self._late, []
+        for one in (self, *self._opened):
+            if not one.lookout.is_quiet():
+                found += await one.find(later=False)
+        self._say(tuple(found))
+        return tuple(found)
+
+    def opened(self, places: Mapping[str, frozenset[str]]) -> "Watchman":
+        """Begin to look after what is opened for a second instance, until the watch is ended.
+
+        What is there is not closed: a person may have approved that all of it is deleted.
+
+        Args:
+            places: the directories, and the names in each that stay closed.
+
+        Raises:
+            OSError: not all of it can be watched.
+        """
+        main = self.lookout
+        watched = [RealPath.from_text(one) for one in places]
+        outermost = [
+            str(one)
+            for one in watched
+            if not any(one != other and one.is_within(other) for other in watched)
+        ]
+        lookout = SteeringLookout(
+            tuple(outermost),
+            main.keeper,
+            Inotify(),
+            elsewhere=(*main.roots, *main.elsewhere),
+            closed_names=places,
+        )
+        lookout.begin()
+        if lookout.unseen:
+            lookout.close()
+            raise OSError(lookout.unseen)
+        watch = Watchman(lookout)
+        watch._said = self._said
+        self._opened.append(watch)
+        return watch
+
+    def ended(self, watch: "Watchman") -> None:
+        """End the watch over what was opened, when its second instance has ended."""
+        self._opened.remove(watch)
+        self._late += watch.end()
 
     async def run(self) -> None:
         """Check until cancelled."""
@@ -83,20 +127,24 @@ class Watchman:
                 beaten = anyio.current_time()
             if waiting.cancelled_caught:
                 continue
-            self._say(await self._in_thread(later=True))
+            self._say(await self.find(later=True))
             await anyio.sleep(_QUIET)
 
-    def end(self) -> None:
+    def end(self) -> tuple[PutBack, ...]:
         """Check once more after the servers' end: processes of a call may write until then."""
+        found: tuple[PutBack, ...] = ()
         try:
-            self._say(self.lookout.look())
+            found = self.lookout.look()
+            self._say(found)
         except (OSError, ValueError) as error:
             _LOGGER.warning("files that steer git were not looked after: %s", error)
         self.lookout.close()
         if self.note is not None:
             self.note.drop()
+        return found
 
-    async def _in_thread(self, *, later: bool) -> tuple[PutBack, ...]:
+    async def find(self, *, later: bool) -> tuple[PutBack, ...]:
+        """Check this place alone; `later`: the next check reports the findings again."""
         look = self.lookout.look_for_later if later else self.lookout.look
         try:
             return await anyio.to_thread.run_sync(look)

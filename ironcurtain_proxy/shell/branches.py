@@ -1,8 +1,8 @@
 """The branches that a shell command commits and pushes to.
 
-Known only where nothing in the command could have moved git elsewhere: another directory, another
-repository, a variable, a wrapper, a remote that is none of the repository's own. What is not known
-is for the engine to treat as `main`.
+They are known only where nothing in the command could lead git elsewhere: another directory or
+repository, a variable, a wrapper, a remote that the repository does not have. The engine treats an
+unknown branch as `main`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -125,7 +125,8 @@ def operation_of(parsed: ParsedCommand, place: Place) -> ShellOperation:
     reading = {id(part.command) for part in found.parts if part.effect == "reads"}
     kinds = [_operation(one) for one in inner_commands(parsed) if id(one) not in reading]
     kinds += [_PROGRAMS[word] for word in parsed.every_loose_word() if word in _PROGRAMS]
-    # What does more for another reason than its programs: a redirection, a variable, a parse error.
+    # Parts that do more for a reason other than their programs: a redirection, a variable, an
+    # error.
     worst = _worst(kinds)
     return _worst([worst, "other"]) if worst == "safe" or parsed.unreadable is not None else worst
 

@@ -145,7 +145,7 @@ LOCAL_NAME: Final = re.compile(
 
 
 def assigned(commands: Sequence[SimpleCommand]) -> frozenset[str]:
-    """Variables that a command gives a value that it shows itself."""
+    """The variables that the commands themselves set: from their own text, or by `read`."""
     known = SHOWN_VARIABLES
     for command in commands:
         if command.words[:1] == (Word("read"),):

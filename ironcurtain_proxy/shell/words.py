@@ -1,8 +1,8 @@
 """The words of a shell command, from the grammar's tree.
 
 The tree is not trusted: the text of every part is compared with what bash would read, and a
-difference makes the command unreadable. So does a word whose end bash and the grammar could see
-at different places.
+difference makes the command unreadable. A word makes it unreadable, too, if bash and the grammar
+could see its end at different places.
 """
 
 import re

@@ -95,7 +95,7 @@ def assemble_engine(
         if part is not None:
             parts[spec.name] = part
     processes = {name: one for name, one in parts.items() if isinstance(one, ProcessReviewer)}
-    # The first who is asked is there when it is; who comes after it may never be needed.
+    # The first reviewers start at once; a later one may never be needed.
     targets = config.engine.escalation_targets
     first = [processes[n] for n in {targets.high_risk, targets.medium_risk} & processes.keys()]
     chain = ReviewerChain(

@@ -35,7 +35,7 @@ _MEMORY: Final = "MEMORY_FILE_PATH"
 """The variable with the file of the public memory server."""
 ROOT_MEANS: Final = (
     "confined servers read every file of the machine that is not closed to them, and the kernel "
-    "takes them for root; run ironcurtain-proxy as an ordinary user"
+    "treats them as root; run ironcurtain-proxy as an ordinary user"
 )
 _CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
@@ -163,7 +163,8 @@ def confinements(
     mailboxes = (settings.mailbox_dir, *(() if reviewers is None else reviewers.mailboxes))
     for mailbox in mailboxes if make else ():
         with suppress(OSError):
-            # What does not exist cannot be closed, and a reader of requests knows what is asked.
+            # A directory that does not exist cannot be closed, and requests in it would be
+            # readable.
             mailbox.mkdir(mode=0o700, parents=True, exist_ok=True)
     keys = _real([settings.home / key for key in KEYS])
     writable = {spec.name: _writable(spec, settings, policy) for spec in specs}
@@ -214,7 +215,7 @@ def _private(
         try:
             make_private(directory)
         except OSError:
-            # Without one, what it writes there is refused, and said to be.
+            # Without the directory the server's writes are refused, and reported as refused.
             return None
     return found
 
@@ -228,7 +229,7 @@ def _refuse_if_gone(spec: ServerSpec, settings: Settings) -> None:
 
 
 def _own(settings: Settings, policy: Policy, opened: Sequence[str]) -> tuple[str, ...]:
-    """The proxy's own paths. A log's directory is one, unless it also has other users' files."""
+    """The proxy's own paths. A log's directory counts, unless others use it, too."""
     found = [settings.state_dir, settings.mailbox_dir]
     found += [Path(str(protected.path)) for protected in policy.protected_paths]
     workspace = [] if settings.workspace is None else [str(settings.workspace)]

@@ -1,7 +1,7 @@
 """Containment, joined with its session: it settles calls in place of a reviewer.
 
-A session's containment ends in a file of the session's directory, which no confined server sees.
-Who takes the file away has looked: `ironcurtain-proxy containment resume`.
+A file in the session's directory says that the session's containment has ended. No confined server
+sees the file. `ironcurtain-proxy containment resume` removes it, after a person has looked.
 """
 
 import logging
@@ -54,7 +54,7 @@ class SessionContainment:
 
     def end(self, call: RequestId, why: str) -> None:
         """End containment until a person has looked."""
-        _LOGGER.warning("containment has ended: %s; after a look: %s", why, _HOW)
+        _LOGGER.warning("containment has ended: %s; look at the files, and then run: %s", why, _HOW)
         content = orjson.dumps({"call": call, "why": why.encode(errors="replace").decode()})
         try:
             write_whole(self.directory / FILE_NAME, content)
@@ -87,8 +87,8 @@ def containment_of(
         settings: what the operator said.
         directory: the session's.
         timeline: of the workspace; None: there is none.
-        is_looked_after: whether what could act outside every sandbox is found wherever servers may
-            write. Where it is not, containment begins when a person says so.
+        is_looked_after: whether new files that act outside every sandbox are found wherever servers
+            may write. If not, containment begins only when a person resumes it.
     """
     if not settings.containment.undo or settings.workspace is None or timeline is None:
         return None

@@ -1,7 +1,7 @@
 """The servers whose calls containment can settle, found without a start: for `check` and `doctor`.
 
-The conditions are those that a call meets. What only a call shows stays open: its own effect, and
-what was found of the running process.
+The conditions are those of a call. Two of them stay open, because only a call shows them: its own
+effect, and the limits of the running process.
 """
 
 from collections.abc import Iterator, Mapping
@@ -101,7 +101,8 @@ def containment_report(
     held: list[str] = []
     asked: dict[tuple[str, str], list[str]] = {}
     for spec in settings.servers:
-        # Nothing of this machine could hold a remote server; others have to write elsewhere.
+        # No sandbox of this machine holds a remote server, and some servers have to write
+        # elsewhere.
         if spec.remote is not None or keeps_own_place(spec):
             continue
         walls = configured_walls(spec, confined.get(spec.name))
@@ -129,10 +130,10 @@ def _nothing(why: str, remedy: str) -> ContainmentReport:
 
 def _remedy(walls: Walls | None) -> str:
     if walls is None:
-        return "install what doctor names, and leave sandbox: false out of its entry"
+        return 'install what `doctor` names, and remove "sandbox": false where its entry has it'
     if not walls.is_offline:
         return (
-            "leave sandbox.network.allowedDomains out of its entry: an approved call reaches its "
+            "remove sandbox.network.allowedDomains from its entry: an approved call reaches its "
             "host without it"
         )
-    return "leave sandbox.filesystem.allowWrite and another cwd than the workspace out of its entry"
+    return "remove sandbox.filesystem.allowWrite, and a cwd outside the workspace, from its entry"

@@ -29,8 +29,8 @@ def list_live_tools(
 ) -> LiveTools:
     """Start the servers, list what they offer, and stop them again.
 
-    What that left in the state directory is removed, unless a server did not answer: its words are
-    in the session log then.
+    The files that this leaves in the state directory are removed, unless a server did not answer:
+    then the session log holds its words.
 
     Args:
         settings: which servers.

@@ -148,7 +148,7 @@ class Proxy(Struct, kw_only=True):
         after = self.catalogue.refresh().tools
         known = {tool.server for tool in before}
         has_changed = before != tuple([tool for tool in after if tool.server in known])
-        # That a server has started is no news for who has not asked yet.
+        # An agent that has not asked for the list needs no notice of a server that started.
         if (self._has_listed or has_changed) and self.on_tools_changed is not None:
             await self.on_tools_changed()
 
@@ -237,7 +237,8 @@ def assemble(
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
     watchman, confined = looked_after(confined, settings.state_dir)
-    servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
+    options = replace(downstream_options(settings, environ, confined), watchman=watchman)
+    servers = DownstreamServers(specs, options)
     servers.hooks.batch = batch
     overlay = overlay_for(settings, confined)
     pins = pins_of(settings)

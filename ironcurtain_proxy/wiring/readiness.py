@@ -156,7 +156,7 @@ def _try(attempt: Callable[[], object], report: Report) -> None:
 
 
 _MOST: Final = 4096
-"""Bytes of a `.git` file; a longer one is none."""
+"""The most bytes of a `.git` file; a longer file is something else."""
 _PREFIX: Final = "gitdir:"
 
 

@@ -140,7 +140,9 @@ class Reloading:
         """Keep the policy, and report each reason once."""
         if why != self.problem:
             self.problem = why
-            text = f"the policy stays as it was, because its files cannot be used: {why}"
+            text = (
+                f"the policy stays as it was, because a change of its files cannot be used: {why}"
+            )
             say(text)
             _log.warning("%s", text)
             self.tell(self.in_force.version, why)
@@ -166,7 +168,7 @@ class Reloading:
         ground = Ground("policy-change", f"Another policy takes effect ({changes})")
         about = {"before": old.version, "after": new.version, **changes.as_json()}
         if not await self.journal.note_change(ground, about):
-            self._refuse("that it changed cannot be recorded")
+            self._refuse("the change cannot be recorded")
             self._taken = ()
             return
         self.grants.take_back()

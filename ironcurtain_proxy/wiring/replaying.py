@@ -111,7 +111,7 @@ class Replaying:
             command_argument(self._overlay, self._names),
             {},
         )
-        # Which tools declared a view when it was read, no log says.
+        # No log says which tools declared a view when it was read.
         self._resolver.declares_view = lambda _server, _uri: True
 
     async def call(self, server: str, tool: str, arguments: Arguments) -> Replayed:

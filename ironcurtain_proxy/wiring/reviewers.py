@@ -198,7 +198,7 @@ def holds(settings: Settings) -> bool:
         case "held":
             return True
         case "auto":
-            # Whoever named the directory waits for answers as the original did.
+            # With a directory that the operator named, calls wait for answers as in the original.
             return settings.escalation_dir is None
 
 

@@ -1,8 +1,8 @@
 """Files that steer git or an agent, and that a rollback may bring back.
 
-A point may hold a hook that a process had just written, before it was found and taken away. What a
-rollback makes is looked at as what a call leaves behind: it stays if it can make nothing run, or if
-it was there before the first call of a session.
+A point may hold a hook that a process had just written, before it was found and taken away. So the
+files that a rollback brings back are checked like those that a call leaves behind. A file stays if
+it can make nothing run, or if it was there before the first call of a session.
 """
 
 import hashlib

@@ -239,7 +239,7 @@ def _named(server: str, params: Mapping[str, Json], *, several: bool) -> Mapping
     if not several and logger != LOGGER:
         return params
     name = f"{server}/{logger}" if isinstance(logger, str) else server
-    # Nor does one speak for us.
+    # A server must not log under the proxy's own name.
     return {**params, "logger": f"{name}/log" if name == LOGGER else name}
 
 

@@ -39,7 +39,8 @@ def limits_of(settings: Settings) -> Limits:
 def workspace_timeline(settings: Settings, clock: Clock) -> WorkspaceTimeline | None:
     """The timeline, which the caller runs and closes; None: there is no workspace to keep.
 
-    One that cannot be opened is none, and the log says so: no call is contained then.
+    A timeline that cannot be opened counts as missing: the log names the reason, and no call is
+    contained.
     """
     if settings.workspace is None:
         return None

@@ -29,7 +29,7 @@ def test_a_name_of_the_servers_own_stays_inside(text: str) -> None:
 )
 def test_a_name_that_looks_like_a_path_or_a_url_is_asked_about(text: str) -> None:
     found = effect_of_call(named(text), WORKSPACE)
-    assert (found.effect, found.reason) == ("beyond", "what id names is not clear")
+    assert (found.effect, found.reason) == ("beyond", "it is not clear what id names")
 
 
 @pytest.mark.parametrize("role", ["identifier", "unclear"])
@@ -38,7 +38,7 @@ def test_a_name_that_looks_like_a_path_or_a_url_is_asked_about(text: str) -> Non
 )
 def test_a_name_of_a_secret_file_is_asked_about(text: str, role: ArgumentRole) -> None:
     found = effect_of_call(named(text, role), WORKSPACE)
-    assert (found.effect, found.reason) == ("beyond", "what id names is not clear")
+    assert (found.effect, found.reason) == ("beyond", "it is not clear what id names")
 
 
 def test_a_path_without_a_role_is_asked_about_although_the_tool_only_reads() -> None:

@@ -109,3 +109,12 @@ def test_a_docstring_with_a_subject_is_no_fault(tmp_path: Path, text: str) -> No
     (root / "ironcurtain_proxy").mkdir()
     (root / "ironcurtain_proxy/a.py").write_text(f'"""{text}"""\n\nb = "What is this?"\n', "utf-8")
     assert check(root) == (0, [])
+
+
+def test_a_docstring_that_names_a_class_that_is_gone_is_found(tmp_path: Path) -> None:
+    package = repository(tmp_path, "") / "ironcurtain_proxy"
+    package.mkdir()
+    (package / "ports.py").write_text("class Clock: ...\nName: int = 1\n", "utf-8")
+    text = '"""Implements `ports.Clock`, `ports.Name`, `other.Gone`.\n\nSee `x.ports.End.at`."""\n'
+    (package / "a.py").write_text(text, "utf-8")
+    assert check(tmp_path) == (1, ["ironcurtain_proxy/a.py:1: ports.End: does not exist"])

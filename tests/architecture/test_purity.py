@@ -1,5 +1,7 @@
 """The pure modules do no I/O: shown once by what they import, once by what they do."""
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Final
@@ -107,3 +109,22 @@ def test_deciding_does_no_io(request: AccessRequest, policy: Policy) -> None:
 def test_no_io_would_notice() -> None:
     with pytest.raises(IOAttemptedError), no_io():
         Path(__file__).read_text(encoding="utf-8")
+
+
+LATE = """
+import sys
+import tests.architecture.no_io as module
+
+class Late:
+    def __del__(self, audit=sys.audit, module=module):
+        audit("open")
+
+sys._kept = Late()
+"""
+
+
+def test_no_io_is_silent_when_the_interpreter_has_emptied_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LATE], cwd=ROOT, capture_output=True, timeout=50, check=True
+    )
+    assert done.stderr == b""

@@ -54,6 +54,11 @@ def test_a_path_of_wide_and_invisible_characters_stays_in_its_column() -> None:
     assert columns(line_of(80, "/" + "\u4e2d" * 40 + "\x1b[2J" + "\u202e" * 20)) <= 80
 
 
+@pytest.mark.parametrize("hidden", ["\u202e", "\u3164", "\ufe0f", "\U000e0100", "\u180b"])
+def test_a_path_shows_every_character_that_it_has(hidden: str) -> None:
+    assert hidden.encode("unicode_escape").decode() in line_of(None, f"/a{hidden}b")
+
+
 def test_in_a_pipe_nothing_is_cut() -> None:
     path = "/home/me/project/" + "a-directory/" * 8 + "calc.py"
     assert f"filesystem/read_text_file  {' ' * 4}" in line_of(None)

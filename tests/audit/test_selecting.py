@@ -57,6 +57,7 @@ def audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
         (("--denied",), ["2"]),
         (("--decision", "allowed", "--server", "git"), ["5", "7"]),
         (("--by", "person"), ["4"]),
+        (("--by", "human"), ["4"]),
         (("--tool", "git_*"), ["5", "7"]),
         (("--tool", "filesystem/write_file"), ["2"]),
         (("--client", "editor"), ["5"]),

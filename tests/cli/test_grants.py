@@ -140,7 +140,7 @@ def test_those_unused_for_so_many_days_are_listed_alone(
     assert [one["id"] for one in listed(capsys, "--unused", "2")] == ["never", "lately"]
     assert [one["id"] for one in listed(capsys, "--unused", "3")] == ["never"]
     assert [one["id"] for one in listed(capsys, "--unused", "10")] == ["never"]
-    assert lines(capsys, "--unused", "11") == ["nothing is unused so long"]
+    assert lines(capsys, "--unused", "11") == ["no grant is unused for so long"]
     with pytest.raises(SystemExit):
         command("list", "--unused", "-1")
 

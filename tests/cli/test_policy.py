@@ -81,7 +81,15 @@ def test_a_condition_on_a_tool_that_nobody_annotated_is_written_with_a_warning(
 ) -> None:
     done = place.run("allow", "fetch/fetched", "--path", "~/notes")
     assert done.returncode == 0
-    assert 'warning: no annotation knows "fetched"' in done.stdout
+    assert 'warning: tool "fetched" has no annotation' in done.stdout
+
+
+def test_a_rule_about_hosts_is_compared_with_rules_about_hosts_alone(place: Place) -> None:
+    said = place.run("allow", "fetch/fetch", "--host", "docs.rs", "--dry-run").stdout
+    assert "takes precedence over: ask by escalate-fetch" in said
+    assert "secret" not in said
+    said = place.run("allow", "filesystem/read_text_file", "--secrets", "--dry-run").stdout
+    assert said.count("this opens files that usually hold secrets, too") == 1
 
 
 def test_each_of_many_allowed_tools_gets_its_rule(place: Place) -> None:
@@ -162,7 +170,7 @@ def test_recorded_calls_are_replayed_and_what_cannot_be_is_counted(place: Place)
     assert done.returncode == 0, done.stderr
     assert "2 x time/get_current_time" in done.stdout
     assert "allow by allow-time → deny by deny-time" in done.stdout
-    assert "2 of 5 recorded calls replayed; 2 decided otherwise" in done.stdout
+    assert "2 of 5 recorded calls replayed; 2 decided differently" in done.stdout
     for why in ("an argument is masked", "an argument is cut", "no such server", "is no record"):
         assert f"1 not replayed: {why}" in done.stdout or why in done.stdout
     assert "\x1b" not in done.stdout

@@ -113,6 +113,25 @@ async def test_all_approves_together_only_what_may_be(
         assert isinstance(box.rulings[deletes.id], Declined)
 
 
+async def test_all_approves_nothing_that_came_after_the_last_look(
+    box_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An agent could ask between a person's look and a person's word."""
+    async with a_box(box_path) as box:
+        shown, later = escalation(), escalation()
+        async with box.asked(shown):
+            assert await command("pending") == 0
+            async with box.asked(later):
+                assert await command("approve", "all") == 0
+                said = capsys.readouterr().err
+                assert f"{later.id[:8]} files/read_file path=" in said
+                assert "left out of all: it came after `pending`, look again" in said
+                assert box.rulings.keys() == {shown.id}
+                assert await command("pending") == 0
+                assert await command("approve", "all") == 0
+        assert isinstance(box.rulings[later.id], Approved)
+
+
 async def test_what_is_not_pending_is_an_error(
     box_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ def test_what_would_be_asked_about_is_denied_with_its_reason() -> None:
     found = unasked(Escalate(Ground("ask", "A person decides on notes"), ("read-path",)))
     assert isinstance(found, Deny)
     assert found.ground.rule == "completion-of-asked"
-    assert found.ground.reason.endswith("is said: A person decides on notes")
+    assert found.ground.reason.endswith("would be asked about: A person decides on notes")
 
 
 def test_what_is_allowed_or_denied_stays_so() -> None:

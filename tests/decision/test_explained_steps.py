@@ -35,14 +35,14 @@ def test_the_first_invariant_that_answers_ends_the_questions() -> None:
     closed = ProtectedPath(path=RealPath.from_text("/a"))
     found = explain(request(path("p", READ, "/a/x")), Policy(rules=(), protected_paths=(closed,)))
     *before, last = found.invariants
-    assert {answer for _, answer in before} <= {"nothing"}
+    assert {answer for _, answer in before} <= {"does not decide"}
     assert last[1].startswith("deny: ")
     assert found.roles == ()
 
 
 def test_where_no_invariant_answers_each_is_named_and_the_roles_follow() -> None:
     found = explain(request(path("p", READ, "/a/x")), Policy(rules=()))
-    assert {answer for _, answer in found.invariants} == {"nothing"}
+    assert {answer for _, answer in found.invariants} == {"does not decide"}
     assert [trace.role for trace in found.roles] == ["read-path"]
 
 

@@ -47,7 +47,7 @@ async def test_a_server_of_an_unknown_version_offers_no_tool(version: Json) -> N
 async def test_a_server_of_newer_versions_alone_is_left_out_with_a_clear_line() -> None:
     async with running(scripted(behaviour={"only": "2026-07-28"})) as servers:
         assert await servers.tools() == {"one": ()}
-        assert "it speaks 2026-07-28, and spoken here are 2025-11-25" in (
+        assert "it speaks 2026-07-28, and the proxy speaks 2025-11-25" in (
             servers.status()["one"].error
         )
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +13,7 @@ import pytest
 from ironcurtain_proxy.downstream import guardian
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, remember
-from tests.e2e.installation import ROOT, Installation, Roles, rule
+from tests.e2e.installation import QUICK, ROOT, Installation, Roles, rule
 from tests.e2e.raw_client import Message, RawClient, text, texts
 from tests.e2e.servers import hostile
 
@@ -62,7 +61,7 @@ def require_sandbox() -> None:
 
 def add_hostile(installation: Installation, name: str, *arguments: str, **entry: Json) -> None:
     """Configure a hostile server, with the default sandbox unless `sandbox` says otherwise."""
-    installation.add_server(name, [sys.executable, str(HOSTILE), *arguments], **entry)
+    installation.add_server(name, [*QUICK, str(HOSTILE), *arguments], **entry)
     if "sandbox" not in entry:
         use_default_sandbox(installation, name)
     installation.annotations[name] = TOOLS
@@ -137,12 +136,12 @@ def is_srt(words: list[str]) -> bool:
 
 def is_server(words: list[str]) -> bool:
     """Whether a command line is that of a hostile server."""
-    return words[1:2] == [str(HOSTILE)]
+    return words[1:4] == [*QUICK[1:], str(HOSTILE)]
 
 
 def is_guardian(words: list[str]) -> bool:
     """Whether a command line is that of a server's guardian."""
-    return str(guardian.__file__) in words[:4]
+    return str(guardian.__file__) in words[:6]
 
 
 def is_bubblewrap(words: list[str]) -> bool:

@@ -18,13 +18,15 @@ import orjson
 
 from ironcurtain_proxy.model.json import Json
 from tests import program
-from tests.e2e.process_tree import MARK, Watch, descendants, marked
+from tests.e2e.process_tree import MARK, Watch, below, descendants, marked
 from tests.e2e.raw_client import Message, RawClient, at
 from tests.e2e.servers import scripted
 from tests.program import PROXY
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPTED: Final = Path(scripted.__file__)
+QUICK: Final = [sys.executable, "-S", "-E"]
+"""An interpreter for the servers of the tests, which need nothing that is installed."""
 
 Roles: TypeAlias = Mapping[str, Mapping[str, list[str]]]
 """For each tool, for each argument, its roles."""
@@ -116,7 +118,7 @@ class Installation:
             file = self.root / f"tools-{name}.json"
             file.write_bytes(orjson.dumps({"tools": tools}))
             given["SCRIPTED_TOOLS"] = str(file)
-        self.add_server(name, [sys.executable, str(SCRIPTED)], env=given, **entry)
+        self.add_server(name, [*QUICK, str(SCRIPTED)], env=given, **entry)
         self.annotations[str(entry.get("annotations", name))] = roles
 
     def allow_scripted(self, *names: str) -> None:
@@ -194,7 +196,8 @@ class Installation:
 
     def end(self) -> None:
         """Hang up everywhere; whatever is still alive afterwards fails the test."""
-        watch = Watch(marked(self.mark).union(*[self.processes(one) for one in self._clients]))
+        proxies = {client.process.pid for client in self._clients}
+        watch = Watch(marked(self.mark) | proxies | below(proxies))
         try:
             for client in self._clients:
                 client.close()

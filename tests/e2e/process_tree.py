@@ -9,7 +9,6 @@ import select
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 DEADLINE: Final = 20.0
@@ -24,39 +23,44 @@ def children(pid: int) -> set[int]:
 
 def descendants(pid: int) -> set[int]:
     """Every process below one, however deep."""
+    return below({pid})
+
+
+def below(pids: set[int]) -> set[int]:
+    """Every process below one of several, however deep."""
     parents = _parents()
-    found = {pid}
+    found = set(pids)
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
-    return found - {pid}
+    return found - pids
 
 
 def _parents() -> dict[int, int]:
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError, IndexError):
-                # After the last `)`: state, then the parent. The name before it may hold anything.
-                stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
-                parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
-    return parents
+    # After the last `)`: state, then the parent. The name before it may hold anything.
+    return {
+        pid: int(stat.rpartition(b")")[2].split(None, 2)[1]) for pid, stat in _each("stat") if stat
+    }
 
 
 def marked(mark: str) -> set[int]:
     """Every living process whose environment carries the mark."""
     wanted = f"{MARK}={mark}".encode()
     return {
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and wanted in _environment(entry).split(b"\0")
-    }
+        pid for pid, environ in _each("environ")
+        if wanted in environ and wanted in environ.split(b"\0")
+    }  # fmt: skip
 
 
-def _environment(entry: Path) -> bytes:
-    # Empty for a zombie, and gone or forbidden for processes that are not ours.
-    with suppress(OSError):
-        return (entry / "environ").read_bytes()
-    return b""
+def _each(name: str) -> Iterator[tuple[int, bytes]]:
+    """One file of each process. Empty for a zombie, and gone or forbidden where it is not ours.
+
+    Each end of an installation looks three times through all processes: `pathlib` would take most
+    of the time.
+    """
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if entry.isdigit():
+            with suppress(OSError), open(f"/proc/{entry}/{name}", "rb", 0) as file:  # noqa: PTH123
+                yield int(entry), file.read()
 
 
 class Watch:

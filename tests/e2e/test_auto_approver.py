@@ -1,5 +1,6 @@
 """The auto-approver in the running proxy, over real HTTP to a scripted model."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -18,9 +19,10 @@ pytestmark = pytest.mark.worker("litellm")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def imported() -> None:
+def imported() -> Iterator[None]:
     """The library of models takes five seconds of a core: once for all of these, and once anew."""
-    program.import_beforehand("litellm")
+    with program.imported_beforehand("litellm"):
+        yield
 
 
 def furnish(installation: Installation, model: ScriptedModel, message: str | None) -> Person:

@@ -4,6 +4,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
+from tests import program
 from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message
@@ -103,10 +104,21 @@ def furnish(installation: Installation, sections: dict[str, Json]) -> Person:
 
 
 @pytest.mark.requirement("X-3", "X-4")
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [part for part in PARTS if part != "the auto-approver"])
 def test_a_part_alone_decides_what_is_its_own_and_leaves_the_rest_to_the_policy(
     installation: Installation, part: str
 ) -> None:
+    decides_alone(installation, part)
+
+
+@pytest.mark.requirement("X-3", "X-4")
+@pytest.mark.worker("litellm")
+def test_the_auto_approver_alone_decides_what_is_its_own(installation: Installation) -> None:
+    with program.imported_beforehand("litellm"):
+        decides_alone(installation, "the auto-approver")
+
+
+def decides_alone(installation: Installation, part: str) -> None:
     sections, own = PARTS[part]
     with scripted_model(says("approve", "asked for")) as model:
         approver = sections.get("autoApprove")

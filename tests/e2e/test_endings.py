@@ -8,7 +8,7 @@ from typing import Final
 import orjson
 import pytest
 
-from tests.e2e.installation import ROOT, SCRIPTED, Installation
+from tests.e2e.installation import QUICK, ROOT, SCRIPTED, Installation
 from tests.e2e.process_tree import Watch, marked
 from tests.e2e.raw_client import DEADLINE, RawClient, at, text
 from tests.e2e.real_servers import npm_server
@@ -74,7 +74,7 @@ def test_a_server_that_ignores_every_hint_and_its_children_are_ended(
 @pytest.mark.parametrize(
     "wrapper",
     [
-        ["sh", "-c", '"$0" "$1"; exit'],
+        ["sh", "-c", '"$0" "$@"; exit'],
         [sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"],
     ],
     ids=["a shell", "a launcher that waits"],
@@ -84,7 +84,7 @@ def test_the_grandchildren_of_a_launcher_are_ended(
 ) -> None:
     """G38."""
     installation.add_scripted()
-    installation.add_server("scripted", [*wrapper, sys.executable, str(SCRIPTED)])
+    installation.add_server("scripted", [*wrapper, *QUICK, str(SCRIPTED)])
     installation.allow_scripted()
     agent = installation.start()
     agent.call("spawn")

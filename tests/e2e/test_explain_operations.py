@@ -7,7 +7,7 @@ import pytest
 
 from ironcurtain_proxy.model.json import Json
 from tests import program
-from tests.e2e.installation import Installation, rule
+from tests.e2e.installation import QUICK, Installation, rule
 from tests.e2e.raw_client import at
 from tests.e2e.servers import whole
 from tests.program import PROXY
@@ -24,7 +24,7 @@ PROMPTS: list[tuple[str, dict[str, Json]]] = [
 @pytest.fixture
 def served(installation: Installation) -> Installation:
     """A server with resources and prompts, of which some may be used."""
-    installation.add_server("whole", ["python3", str(Path(whole.__file__))])
+    installation.add_server("whole", [*QUICK, str(Path(whole.__file__))])
     installation.rules = [
         rule("memo", uris={"schemes": [], "patterns": ["memo://*"]}),
         rule("greet", prompt=["greet"]),

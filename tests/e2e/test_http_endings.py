@@ -104,6 +104,27 @@ def test_a_session_whose_proxy_dies_is_gone_and_others_go_on(scripted: Installat
         assert text(other.call("answer", text="x")) == "x"
 
 
+def test_a_message_whose_session_ends_before_it_is_whole_is_answered(
+    scripted: Installation,
+) -> None:
+    with an_http_front(scripted) as front:
+        agent = front.agent()
+        agent.initialize()
+        [proxy] = children(front.client.process.pid)
+
+        def body() -> Iterator[bytes]:
+            yield b'{"jsonrpc":"2.0","id":7,'
+            os.kill(proxy, signal.SIGKILL)
+            while agent.post(agent.message("ping")).status_code != 404:
+                pass
+            yield b'"method":"ping"}'
+
+        with agent.open() as client:
+            answer = client.post(agent.url, content=body(), headers=STREAM)
+        last = events(answer.text)[-1][1]
+        assert at(last, "error", "message") == "the session ended before the answer"
+
+
 def test_a_call_that_is_cancelled_ends_its_stream(scripted: Installation) -> None:
     with an_http_front(scripted) as front:
         agent = front.agent()

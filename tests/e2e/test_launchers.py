@@ -18,7 +18,7 @@ from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.wiring.confinement import confinements
 from ironcurtain_proxy.wiring.proxy import settled
 from tests import program
-from tests.e2e.confined_installation import PATH, require_sandbox
+from tests.e2e.confined_installation import PATH, known_sandbox, require_sandbox
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import DEADLINE, Message, RawClient, text
 from tests.e2e.real_servers import MODULES, npm_server, python_server
@@ -50,6 +50,7 @@ def add_launched(
     del configured["sandbox"]
     installation.rules.append(rule(f"all-of-{name}", server=[name]))
     installation.variables["PATH"] = f"{programs}:{PATH}"
+    installation.known_sandbox = known_sandbox()
 
 
 def add_filesystem(installation: Installation, package: str = PACKAGE) -> None:

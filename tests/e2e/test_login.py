@@ -84,8 +84,8 @@ def test_a_server_that_greets_anybody_and_wants_a_token_later_can_be_logged_in_t
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        ("near", "is started here: it needs no login"),
-        ("nobody", 'there is no server "nobody"; over HTTP there are: far, keyed, own'),
+        ("near", "runs on this machine: it needs no login"),
+        ("nobody", 'there is no server "nobody"; the servers over HTTP are: far, keyed, own'),
         ("keyed", "has a header Authorization in its entry"),
         ("own", "without a person"),
     ],

@@ -1,6 +1,5 @@
 """Resources, prompts, completions and subscriptions: decided, recorded, sent as judged."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.installation import Installation, rule
+from tests.e2e.installation import QUICK, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at
 from tests.e2e.servers import whole
 
@@ -52,7 +51,7 @@ def add_whole(installation: Installation, name: str, said: Message, **entry: Jso
         "WHOLE": orjson.dumps(said).decode(),
         "WHOLE_JOURNAL": str(installation.journal_file(name)),
     }
-    installation.add_server(name, [sys.executable, str(WHOLE)], env=env, **entry)
+    installation.add_server(name, [*QUICK, str(WHOLE)], env=env, **entry)
 
 
 def received(installation: Installation, name: str = "whole") -> list[Message]:

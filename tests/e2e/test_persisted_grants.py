@@ -259,7 +259,7 @@ def test_kept_grants_are_listed_and_revoked_when_no_session_runs(
     assert one["workspace"] == str(installation.workspace.resolve())
     assert (one["uses"], one["unusedDays"], one["session"]) == (0, 0, None)
     assert "not used yet, given on" in command(installation, "list")
-    assert command(installation, "list", "--unused", "1") == "nothing is unused so long\n"
+    assert command(installation, "list", "--unused", "1") == "no grant is unused for so long\n"
     assert command(installation, "revoke", identifier[:6]) == f"revoked {identifier[:8]}\n"
     assert listed(installation) == []
     assert is_asked_again(installation, person)

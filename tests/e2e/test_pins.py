@@ -1,6 +1,5 @@
 """Servers that change what they say of themselves after they were trusted."""
 
-import sys
 from pathlib import Path
 
 import orjson
@@ -8,7 +7,7 @@ import pytest
 
 from ironcurtain_proxy.model.json import Json
 from tests import program
-from tests.e2e.installation import Installation, rule
+from tests.e2e.installation import QUICK, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at, text
 from tests.e2e.servers import whole
 from tests.program import PROXY
@@ -33,7 +32,7 @@ SAID: Message = {
 @pytest.fixture
 def pinned(installation: Installation) -> Installation:
     """A server that says whatever stands in a file, and has been trusted once."""
-    command = [sys.executable, str(Path(whole.__file__))]
+    command = [*QUICK, str(Path(whole.__file__))]
     installation.add_server("whole", command, env={"WHOLE": str(words(installation))})
     installation.rules = [
         rule("tools", tool=["idle", "notify", "idle2", "new"]),
@@ -312,7 +311,7 @@ def test_accepting_needs_a_person_or_a_word(pinned: Installation) -> None:
     say(pinned, {"instructions": "Other."})
     pinned.start()
     asked = program.run([*PROXY, "pins", "accept", "whole"], pinned.environment())
-    assert (asked.returncode, "asks on a terminal, and this is none" in asked.stderr) == (2, True)
+    assert (asked.returncode, "asks on a terminal, and there is none" in asked.stderr) == (2, True)
     nobody = program.run([*PROXY, "pins", "diff", "nobody"], pinned.environment())
     assert (nobody.returncode, nobody.stdout) == (2, "")
 

@@ -1,8 +1,9 @@
 """Where no sandbox can be had, or it cannot be as it is configured."""
 
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pytest
 
@@ -14,16 +15,38 @@ from tests.e2e.raw_client import DEADLINE, Message
 pytestmark = pytest.mark.usefixtures("sandbox")
 
 
-def path_without(installation: Installation, *names: str) -> Path:
-    """A directory with every program of the PATH but these."""
-    programs = folder(installation, "programs")
-    for directory in PATH.split(":"):
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with every program of the PATH."""
+    programs = tmp_path_factory.mktemp("programs")
+    for directory in reversed(PATH.split(":")):
         for program in Path(directory).iterdir() if Path(directory).is_dir() else ():
             place = programs / program.name
-            if program.name not in names and not place.is_symlink():
-                place.symlink_to(program.resolve())
-    installation.variables["PATH"] = str(programs)
+            place.unlink(missing_ok=True)
+            place.symlink_to(program.resolve())
     return programs
+
+
+PathWithout: TypeAlias = Callable[..., Path]
+
+
+@pytest.fixture
+def path_without(
+    installation: Installation, programs: Path, tmp_path: Path
+) -> Iterator[PathWithout]:
+    """Lets a test's PATH be a directory with every program but these, until the test ends."""
+    away = tmp_path / "away"
+    away.mkdir()
+
+    def leave_out(*names: str) -> Path:
+        installation.variables["PATH"] = str(programs)
+        for name in names:
+            (programs / name).rename(away / name)
+        return programs
+
+    yield leave_out
+    for program in away.iterdir():
+        program.rename(programs / program.name)
 
 
 LACKING: Final = (
@@ -49,11 +72,15 @@ def outcome_of_start(installation: Installation) -> tuple[int, str]:
 @pytest.mark.requirement("C-14")
 @lacking
 def test_enforce_does_not_start_and_names_what_is_missing_and_how_to_get_it(
-    installation: Installation, program: str, remedy: str, package: str
+    installation: Installation,
+    path_without: PathWithout,
+    program: str,
+    remedy: str,
+    package: str,
 ) -> None:
     add_hostile(installation, "hostile")
     installation.variables["SANDBOX_POLICY"] = "enforce"
-    path_without(installation, program)
+    path_without(program)
     code, said = outcome_of_start(installation)
     assert code != 0
     assert package in said
@@ -64,12 +91,12 @@ def test_enforce_does_not_start_and_names_what_is_missing_and_how_to_get_it(
 
 @pytest.mark.requirement("C-14")
 def test_enforce_does_not_start_where_a_sandbox_is_installed_and_cannot_run(
-    installation: Installation,
+    installation: Installation, path_without: PathWithout
 ) -> None:
     """What a kernel without user namespaces does to it."""
     add_hostile(installation, "hostile")
     installation.variables["SANDBOX_POLICY"] = "enforce"
-    fake = path_without(installation, "bwrap") / "bwrap"
+    fake = path_without("bwrap") / "bwrap"
     fake.write_text("#!/bin/sh\necho bwrap: No permissions to create a new namespace >&2\nexit 1\n")
     fake.chmod(0o755)
     code, said = outcome_of_start(installation)
@@ -81,22 +108,26 @@ def test_enforce_does_not_start_where_a_sandbox_is_installed_and_cannot_run(
 
 @pytest.mark.requirement("C-11", "C-14")
 def test_enforce_starts_without_a_sandbox_where_no_server_needs_one(
-    installation: Installation,
+    installation: Installation, path_without: PathWithout
 ) -> None:
     add_hostile(installation, "hostile", sandbox=False)
     installation.variables["SANDBOX_POLICY"] = "enforce"
-    path_without(installation, "srt", "bwrap")
+    path_without("srt", "bwrap")
     done(installation.start().call("pids"))
 
 
 @pytest.mark.requirement("C-15")
 @lacking
 def test_warn_runs_without_a_sandbox_says_so_and_records_no_confinement(
-    installation: Installation, program: str, remedy: str, package: str
+    installation: Installation,
+    path_without: PathWithout,
+    program: str,
+    remedy: str,
+    package: str,
 ) -> None:
     add_hostile(installation, "hostile")
     installation.variables["SANDBOX_POLICY"] = "warn"
-    path_without(installation, program)
+    path_without(program)
     agent = installation.start()
     outside = installation.root / "outside.txt"
     done(agent.call("write", {"path": str(outside), "text": "x"}))

@@ -55,35 +55,42 @@ CALLS: dict[str, tuple[str, Message]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_a_public_server_works_in_its_sandbox_under_the_shipped_policy(
-    installation: Installation, name: str
-) -> None:
-    installation.add_server(name, COMMANDS[name](installation))
-    use_default_sandbox(installation, name)
-    installation.variables |= {"PATH": PATH, "SANDBOX_POLICY": "enforce"}
-    agent = installation.start()
-    tool, arguments = CALLS[name]
-    done(agent.call(tool, arguments))
-    assert installation.outcomes()[-1]["sandboxed"] is True
-
-
-def test_the_memory_server_keeps_what_it_knows_where_no_call_and_no_other_server_reaches(
-    installation: Installation,
-) -> None:
-    for name in ("memory", "filesystem"):
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
+    """Public servers, confined, under the shipped policy."""
+    installation = Installation(tmp_path_factory.mktemp("shipped"))
+    for name in CALLS:
         installation.add_server(name, COMMANDS[name](installation))
         use_default_sandbox(installation, name)
     installation.variables |= {"PATH": PATH, "SANDBOX_POLICY": "enforce"}
     agent = installation.start()
+    agent.until_listed(*[f"{name}__{tool}" for name, (tool, _) in CALLS.items()])
+    yield installation, agent
+    installation.end()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_public_server_works_in_its_sandbox_under_the_shipped_policy(
+    shipped: Cell, name: str
+) -> None:
+    installation, agent = shipped
+    tool, arguments = CALLS[name]
+    done(agent.call(f"{name}__{tool}", arguments))
+    assert installation.outcomes()[-1]["sandboxed"] is True
+
+
+def test_the_memory_server_keeps_what_it_knows_where_no_call_and_no_other_server_reaches(
+    shipped: Cell,
+) -> None:
+    installation, agent = shipped
     tool, arguments = CALLS["memory"]
     done(agent.call(f"memory__{tool}", arguments))
     file = installation.home / ".ironcurtain/memory/memory/memory.jsonl"
     assert "Ada" in file.read_text()
     agent.call("filesystem__read_text_file", {"path": str(file)})
     assert installation.last_decision() == ("deny", "structural-protected-path")
-    again = installation.start()
-    assert "Ada" in done(again.call("memory__read_graph"))
+    again = installation.start(SERVER_FILTER="memory")
+    assert "Ada" in done(again.call("read_graph"))
 
 
 def test_the_public_git_server_commits_in_the_workspace(real: Cell) -> None:

@@ -3,6 +3,8 @@
 What exists at the start it cannot change; what it makes is gone, or as before, at its answer.
 """
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +80,8 @@ PLANTED: Final = {
     "a repository far below": {"a/b/c/d/.git/config": EVIL},
     "an agent's settings": {"sub/.claude/settings.json": "{}"},
     "more of an agent's settings": {".claude/settings.local.json": "{}"},
+    "a tool of an agent": {"sub/.opencode/tools/x.ts": "evil()"},
+    "a hook of an agent": {".github/hooks/x.json": "{}"},
     "another repository by name": {"pointer/.git": "gitdir: ../elsewhere\n"},
     "a hook of a submodule": {
         ".git/modules/sub/HEAD": "x",
@@ -202,9 +206,8 @@ def test_what_a_withdrawn_call_planted_is_put_back_and_stands_in_its_record(
         "time.sleep(600)\n"
     )
     request = agent.start_call("run", {"code": code})
+    until_there(place / "done")
     deadline = monotonic() + 50
-    while not (place / "done").exists():
-        assert monotonic() < deadline
     agent.notify("notifications/cancelled", {"requestId": request})
     while not installation.outcomes():
         assert monotonic() < deadline
@@ -231,15 +234,33 @@ def test_a_link_in_the_way_does_not_lead_the_proxy_elsewhere(cell: Cell) -> None
 
 
 def test_a_storm_of_files_hides_nothing(cell: Cell) -> None:
+    """More happens than the kernel's queue of 16,384 events holds, while the proxy stands still."""
     installation, agent = cell
-    place = installation.workspace / "storm"
+    here = installation.workspace
+    begun, go, over = (here / name for name in ("storm-begun", "storm-go", "storm-over"))
     code = (
-        "import os, pathlib\n"
-        f"p = pathlib.Path({str(place)!r}); p.mkdir()\n"
-        "for n in range(40000):\n"
-        "    f = p / str(n % 50); os.close(os.open(f, os.O_CREAT)); os.unlink(f)\n"
-        "(p / 'x/.git/hooks').mkdir(parents=True)\n"
-        f"(p / 'x/.git/hooks/post-commit').write_text({HOOK!r})\n"
+        "import os, pathlib, time\n"
+        f"os.chdir({str(here)!r}); pathlib.Path('storm-begun').touch()\n"
+        "while not os.path.exists('storm-go'): time.sleep(0.01)\n"
+        "for n in range(10000):\n"
+        "    os.rename('storm-begun', 'storm'); os.rename('storm', 'storm-begun')\n"
+        "hooks = pathlib.Path('stormy/.git/hooks'); hooks.mkdir(parents=True)\n"
+        f"(hooks / 'post-commit').write_text({HOOK!r})\n"
+        "pathlib.Path('storm-over').touch()\n"
     )
-    done(agent.call("run", {"code": code}))
-    assert not (place / "x/.git").exists()
+    request = agent.start_call("run", {"code": code})
+    until_there(begun)
+    os.kill(agent.process.pid, signal.SIGSTOP)
+    try:
+        go.touch()
+        until_there(over)
+    finally:
+        os.kill(agent.process.pid, signal.SIGCONT)
+    done(agent.result(request))
+    assert not (here / "stormy/.git").exists()
+
+
+def until_there(path: Path) -> None:
+    deadline = monotonic() + 50
+    while not path.exists():
+        assert monotonic() < deadline

@@ -6,11 +6,10 @@ The first generation of the Python SDK is installed beside the second (`scripts/
 a process of its own.
 """
 
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -74,63 +73,70 @@ CLIENTS: Final = {
 }
 
 
-def seen_by(program: list[str], environ: dict[str, str], *server: str) -> dict[str, Json]:
-    """What a client prints of its session with a command or URL."""
-    done = subprocess.run(
-        [*program, *server], env=environ, cwd=ROOT, capture_output=True, check=False, timeout=55
-    )
+def seen_by(
+    program: list[str], besides: dict[str, str], stdio: Installation, http: Installation
+) -> list[dict[str, Json]]:
+    """What a client prints of a session with a command, and of one over HTTP.
+
+    It is one process: to load an SDK takes most of its time.
+    """
+    # The environment of the proxy is the client's to give: ours holds where its SDK is.
+    command = ["/usr/bin/env", "-u", "PYTHONPATH", "-u", "MCP_TOKEN", *PROXY]
+    environ = {**stdio.environment(), "PINS": "off", **besides, "MCP_TOKEN": TOKENS["alice"]}
+    with an_http_front(http, PINS="off") as front:
+        done = subprocess.run(
+            [*program, front.url, *command],
+            env=environ, cwd=ROOT, capture_output=True, check=False, timeout=100,
+        )  # fmt: skip
     assert done.stdout, done.stderr.decode()[-3000:]
-    seen: dict[str, Json] = orjson.loads(done.stdout)
+    seen: list[dict[str, Json]] = orjson.loads(done.stdout)
     return seen
 
 
 @pytest.mark.requirement("C-1")
-@pytest.mark.parametrize("way", ["stdio", "http"])
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_the_client_of_an_sdk_sees_all_that_is_served(
-    client: str, way: str, scripted_: Installation
+def test_the_client_of_an_sdk_sees_all_that_is_served_over_stdio_and_http(
+    client: str, both: tuple[Installation, Installation]
 ) -> None:
     program, besides = CLIENTS[client]()
-    if way == "stdio":
-        environ = {**scripted_.environment(), "PINS": "off", **besides}
-        # The environment of the proxy is the client's to give: ours holds where its SDK is.
-        seen = seen_by(program, environ, "/usr/bin/env", "-u", "PYTHONPATH", *PROXY)
-    else:
-        with an_http_front(scripted_, PINS="off") as front:
-            environ = {**os.environ, "MCP_TOKEN": TOKENS["alice"], **besides}
-            seen = seen_by(program, environ, front.url)
-    tools, approved = seen.pop("tools"), seen.pop("approved")
-    assert seen == EVERYTHING
-    assert isinstance(tools, list)
-    assert set(scripted_server.TOOLS) - {"forbidden"} <= {*tools}
-    assert approved == {"name": "ask", "arguments": {"text": "/srv/x"}}
-    if client != "python 1":  # it does not tell of what it does not wait for any more
-        assert b"notifications/cancelled" in scripted_.journal_file().read_bytes()
+    for installation in both:
+        installation.variables["ESCALATION_CHANNELS"] = "elicitation"
+    sessions = seen_by(program, besides, *both)
+    for seen, installation in zip(sessions, both, strict=True):
+        tools, approved = seen.pop("tools"), seen.pop("approved")
+        assert seen == EVERYTHING
+        assert isinstance(tools, list)
+        assert set(scripted_server.TOOLS) - {"forbidden"} <= {*tools}
+        assert approved == {"name": "ask", "arguments": {"text": "/srv/x"}}
+        if client != "python 1":  # it does not tell of what it does not wait for any more
+            assert b"notifications/cancelled" in installation.journal_file().read_bytes()
 
 
-@pytest.mark.parametrize("way", ["stdio", "http"])
-def test_the_client_of_fastmcp_lists_calls_and_is_denied(way: str, scripted: Installation) -> None:
+@pytest.mark.timeout(120)
+def test_the_client_of_fastmcp_lists_calls_and_is_denied_over_stdio_and_http(
+    both: tuple[Installation, Installation],
+) -> None:
     if not FASTMCP.exists():
         missing("fastmcp")
-    scripted.write_policy()
     program = [sys.executable, str(PROGRAMS / "fastmcp_client.py")]
-    besides = {"PYTHONPATH": str(FASTMCP), "MCP_TOKEN": TOKENS["alice"]}
-    if way == "stdio":
-        seen = seen_by(program, {**scripted.environment(), **besides}, *PROXY)
-    else:
-        with an_http_front(scripted) as front:
-            seen = seen_by(program, {**os.environ, **besides}, front.url)
-    tools = seen.pop("tools")
-    assert isinstance(tools, list)
-    assert set(scripted_server.TOOLS) - {"forbidden"} <= {*tools}
-    assert seen == {"answer": "hello", "denied": True, "resources": 0, "prompts": 0}
+    sessions = seen_by(program, {"PYTHONPATH": str(FASTMCP)}, *both)
+    assert len(sessions) == 2
+    for seen in sessions:
+        tools = seen.pop("tools")
+        assert isinstance(tools, list)
+        assert set(scripted_server.TOOLS) - {"forbidden"} <= {*tools}
+        assert seen == {"answer": "hello", "denied": True, "resources": 0, "prompts": 0}
 
 
 @pytest.fixture
-def scripted_(installation: Installation) -> Installation:
-    """One scripted server, and an agent's client whose person is asked."""
-    installation.add_scripted()
-    installation.allow_scripted()
-    installation.variables["ESCALATION_CHANNELS"] = "elicitation"
-    installation.write_policy()
-    return installation
+def both(tmp_path: Path) -> Iterator[tuple[Installation, Installation]]:
+    """An installation for each way, with one scripted server."""
+    made = Installation(tmp_path / "stdio"), Installation(tmp_path / "http")
+    for installation in made:
+        installation.add_scripted()
+        installation.allow_scripted()
+        installation.write_policy()
+    yield made
+    for installation in made:
+        installation.end()

@@ -111,42 +111,43 @@ def test_an_answer_with_more_than_was_asked_for_is_not_passed_on(
     assert list(answers(client, call)) == [{"action": "cancel"}]
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        form("password"),
-        form("value", title="Your API key"),
-        form("value", description="the one-time code from your phone"),
-        form("accessToken"),
-        form("p\u0430ssword"),
-        form("pass\u200bword"),
-        form("\uff50assword"),
-        form("p4ssw0rd"),
-        form("cardNumber", title="Card number"),
-        form("value", enum=["your secret"]),
-        {
-            "method": "elicitation/create",
-            "params": {**NAME, "message": "Type your password as your name"},
-        },
-        page("http://auth.example.com/login"),
-        page("https://auth.example.com.evil.example/login"),
-        page("https://auth.example.com@evil.example/"),
-        page("https://user:pw@auth.example.com/"),
-        page("https://\u0430uth.example.com/"),
-        page("https://xn--uth-8cd.example.com/"),
-        page("https:\\\\auth.example.com\\login"),
-        page("javascript:alert(1)"),
-    ],
+STRANGE: tuple[Message, ...] = (
+    form("password"),
+    form("value", title="Your API key"),
+    form("value", description="the one-time code from your phone"),
+    form("accessToken"),
+    form("p\u0430ssword"),
+    form("pass\u200bword"),
+    form("\uff50assword"),
+    form("p4ssw0rd"),
+    form("cardNumber", title="Card number"),
+    form("value", enum=["your secret"]),
+    {
+        "method": "elicitation/create",
+        "params": {**NAME, "message": "Type your password as your name"},
+    },
+    page("http://auth.example.com/login"),
+    page("https://auth.example.com.evil.example/login"),
+    page("https://auth.example.com@evil.example/"),
+    page("https://user:pw@auth.example.com/"),
+    page("https://\u0430uth.example.com/"),
+    page("https://xn--uth-8cd.example.com/"),
+    page("https:\\\\auth.example.com\\login"),
+    page("javascript:alert(1)"),
 )
+"""Questions for a credential, and pages of a host or a form that is not allowed."""
+
+
 def test_a_question_for_a_credential_or_of_a_strange_page_is_declined(
-    question: Message, installation: Installation
+    installation: Installation,
 ) -> None:
-    client = asking(installation, question, ask=["form", "url"])
-    assert list(answers(client, client.start_call("ask"))) == [{"action": "decline"}]
+    client = asking(installation, *STRANGE, ask=["form", "url"])
+    found = list(answers(client, client.start_call("ask")))
+    assert [at(one, "action") for one in found] == ["decline"] * len(STRANGE)
     assert questions(client) == []
-    assert at(installation.outcomes()[0], "policyDecision", "rule") == (
-        "structural-server-question"
-    )
+    records = installation.outcomes()[: len(STRANGE)]
+    rules = [at(one, "policyDecision", "rule") for one in records]
+    assert rules == ["structural-server-question"] * len(STRANGE)
 
 
 def test_a_page_of_an_allowed_host_is_shown(installation: Installation) -> None:

@@ -24,8 +24,9 @@ import sys, time
 from pathlib import Path
 from ironcurtain_proxy.sessions.directories import remove_old_sessions
 print(flush=True)
-sys.stdin.read(1)
-remove_old_sessions(Path(sys.argv[1]), time.time() - 1000)
+while sys.stdin.readline():
+    remove_old_sessions(Path(sys.argv[1]), time.time() - 1000)
+    print(flush=True)
 """
 
 
@@ -199,24 +200,22 @@ def test_what_a_removal_left_half_done_goes_at_the_next_start(sessions: Path) ->
 
 def test_a_proxy_that_starts_while_its_old_directory_goes_makes_a_new_one(sessions: Path) -> None:
     directory = sessions / "mine"
-    for _ in range(10):
-        aged(directory)
-        remover = subprocess.Popen(
-            [sys.executable, "-c", REMOVER, str(sessions)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+    command = [sys.executable, "-c", REMOVER, str(sessions)]
+    with subprocess.Popen(
+        command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as remover:
         assert remover.stdout is not None
         assert remover.stdin is not None
-        remover.stdout.readline()
-        remover.stdin.write(b"x")
+        assert remover.stdout.readline()
+        for _ in range(10):
+            aged(directory)
+            remover.stdin.write(b"\n")
+            hold = SessionLock.of(directory)
+            assert hold is not None
+            assert remover.stdout.readline()
+            assert os.path.samestat(directory.stat(), os.fstat(hold.descriptor))
+            hold.release()
         remover.stdin.close()
-        hold = SessionLock.of(directory)
-        assert hold is not None
-        remover.wait()
-        remover.stdout.close()
-        assert os.path.samestat(directory.stat(), os.fstat(hold.descriptor))
-        hold.release()
 
 
 def live_check(installation: Installation, **variables: str) -> subprocess.CompletedProcess[str]:

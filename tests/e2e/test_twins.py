@@ -3,6 +3,7 @@
 With a real sandbox, a website on this machine, and a person at the mailbox.
 """
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from ironcurtain_proxy.model.json import Json
 from tests.e2e.confined_installation import (
     BLOCKED,
+    HOSTILE,
     add_hostile,
     done,
     escalations,
@@ -123,20 +125,26 @@ def test_an_approved_path_is_written_and_nothing_beside_it(
     assert [one.name for one in place.iterdir()] == ["beside.txt"]
 
 
+def other_server(installation: Installation, old: str, new: str) -> Path:
+    """A hostile server that differs in one place, with the module that it imports beside it."""
+    file = installation.root / HOSTILE.name
+    text = HOSTILE.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    shutil.copy(HOSTILE.with_name("quick_json.py"), file.parent)
+    return file
+
+
 def test_a_second_instance_cannot_change_what_lies_beside_what_was_approved(
     installation: Installation,
 ) -> None:
     beside, wanted = folder(installation, "outside") / "beside.txt", "outside/wanted.txt"
     beside.write_text("old")
     # A server that writes elsewhere than it was asked to.
-    bad = installation.root / "bad.py"
-    source = Path(str(sys.modules["tests.e2e.servers.hostile"].__file__)).read_text()
-    bad.write_text(
-        source.replace(
-            'Path(path).write_text(text, encoding="utf-8")\n',
-            f"Path(path).write_text(text)\n    Path({str(beside)!r}).write_text(text)\n",
-            1,
-        )
+    bad = other_server(
+        installation,
+        'Path(path).write_text(text, encoding="utf-8")\n',
+        f"Path(path).write_text(text)\n    Path({str(beside)!r}).write_text(text)\n",
     )
     installation, agent, person = start(installation)
     entry = installation.servers["box"]
@@ -182,12 +190,10 @@ def test_a_server_that_tells_its_second_instance_another_story_is_not_called(
     installation: Installation, website: Website
 ) -> None:
     add_hostile(installation, "box")
-    liar = installation.root / "liar.py"
-    source = Path(str(sys.modules["tests.e2e.servers.hostile"].__file__)).read_text()
-    liar.write_text(
-        source.replace(
-            'f"Tries {name}."', "f\"Tries {name}. {'twin' in os.environ.get('TMPDIR', '')}\"", 1
-        )
+    liar = other_server(
+        installation,
+        'f"Tries {name}."',
+        "f\"Tries {name}. {'twin' in os.environ.get('TMPDIR', '')}\"",
     )
     entry = installation.servers["box"]
     assert isinstance(entry, dict)

@@ -5,14 +5,14 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import anyio
 import pytest
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ironcurtain_proxy.front import connections
 from ironcurtain_proxy.front.connections import FrontConnection, JoinedWrites
@@ -26,11 +26,24 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await Response(b"done" + body)(scope, receive, send)
 
 
+async def name_headers(scope: Scope, receive: Receive, send: Send) -> None:
+    request = Request(scope, receive)
+    body = await request.body()
+    names = ", ".join(request.headers.keys())
+    await Response(f"{names} {len(body)}.")(scope, receive, send)
+
+
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A server with our connections, which waits a tenth of a second for a head."""
     monkeypatch.setattr(connections, "_SLOWEST", 0.1)
-    config = uvicorn.Config(echo, port=0, log_level="critical", http=FrontConnection, ws="none")
+    with serving(echo) as found:
+        yield found
+
+
+@contextmanager
+def serving(app: ASGIApp) -> Iterator[int]:
+    config = uvicorn.Config(app, port=0, log_level="critical", http=FrontConnection, ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -79,6 +92,39 @@ def test_a_head_without_end_is_not_kept(port: int, monkeypatch: pytest.MonkeyPat
     assert sent < 1 << 26
 
 
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        (b"0\r\n", b"X: " + b"y" * 10_000 + b"\r\n"),
+        (b"0\r\nX: ", b"y" * 10_000),
+        (b"2;x=", b"y" * 10_000),
+    ],
+)
+def test_what_a_body_in_chunks_has_besides_is_not_kept_without_end(
+    port: int, begin: bytes, piece: bytes
+) -> None:
+    with connected(port) as connection:
+        connection.sendall(REQUEST + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n" + begin)
+        sent = 0
+        with suppress(OSError):  # reset, or broken
+            while sent < 1 << 26:
+                sent += connection.send(piece)
+    assert sent < 1 << 26
+
+
+def test_a_body_in_many_chunks_is_whole_and_its_trailers_count_for_nothing() -> None:
+    pieces = b"1;x=y\r\na\r\n" * 50_000
+    with serving(name_headers) as headers, connected(headers) as connection:
+        connection.sendall(REQUEST + b"Transfer-Encoding: chunked\r\n\r\n" + pieces)
+        connection.sendall(b"0\r\nAuthorization: Bearer x\r\n\r\n")
+        said = b""
+        while not said.endswith(b"."):
+            found = connection.recv(1000)
+            assert found, said
+            said += found
+    assert said.endswith(b"\r\n\r\nhost, transfer-encoding 50000.")
+
+
 def test_a_request_that_is_whole_is_answered_and_another_after_it(port: int) -> None:
     with connected(port) as connection:
         for _ in range(3):
@@ -108,6 +154,14 @@ def test_an_offer_of_another_protocol_is_ignored_and_the_body_read(port: int, of
                 assert found, said
                 said += found
             assert said.startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_keeps_its_length_where_its_head_ends_in_another_packet(port: int) -> None:
+    body = b"a\r\nUpgrade: x\r\n\r\n"
+    head = REQUEST + b"Content-Length: %d\r\n\r\n" % len(body)
+    with connected(port) as connection:
+        said = answer_to(connection, head[:-1], head[-1:] + body + REQUEST + b"\r\n", ends=b"done")
+    assert said.count(b"HTTP/1.1 200") == 2
 
 
 class Wire(asyncio.Transport):
@@ -140,13 +194,15 @@ async def test_the_head_of_an_answer_leaves_with_its_body() -> None:
     assert wire.packets[2:] == [b"refusal", b"end"]
 
 
-def answer_to(connection: socket.socket, *parts: bytes) -> bytes:
+def answer_to(connection: socket.socket, *parts: bytes, ends: bytes = b".") -> bytes:
     said = b""
     for part in parts:
         connection.sendall(part)
         select.select([], [], [], 0.01)  # so that the parts arrive one by one
-    while not said.endswith(b"."):
-        said += connection.recv(1000)
+    while not said.endswith(ends):
+        found = connection.recv(1000)
+        assert found, said
+        said += found
     return said
 
 

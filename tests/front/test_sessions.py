@@ -170,3 +170,15 @@ async def test_an_answer_that_cannot_be_handed_out_is_an_error() -> None:
             line = await follower.next()
         assert b"the answer is too large" in (line or b"")
         assert sessions.find("alice", session.name) is session
+
+
+async def test_a_request_that_came_before_the_end_of_its_session_is_answered_after_it() -> None:
+    async with running(some()) as sessions:
+        session = await sessions.begin("alice")
+        session.process.close_input()
+        await until_ended(sessions, session)
+        follower = session.begin(a_request()).follow()
+        with anyio.fail_after(10):
+            line = await follower.next()
+        assert b"the session ended before the answer" in (line or b"")
+        assert session.is_idle

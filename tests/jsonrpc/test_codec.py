@@ -91,6 +91,13 @@ def test_json_that_is_no_object_is_told_from_what_is_no_json(line: bytes) -> Non
     assert decode(line) == Malformed("not a JSON object", None, is_json=True)
 
 
+def test_a_batch_keeps_the_ids_of_its_answers() -> None:
+    line = (
+        b'[{"id":1,"result":{}},{"id":2.0,"error":{}},{"id":3,"method":"x"},{"id":0.5,"result":1}]'
+    )
+    assert decode(line) == Malformed("not a JSON object", is_json=True, answered=(1, 2))
+
+
 def test_of_two_equal_keys_the_last_counts() -> None:
     assert decode(b'{"id":1,"id":2}') == {"id": 2}
     assert decode(b'{"n":12345678901234567890123,"id":1,"id":2}') == {

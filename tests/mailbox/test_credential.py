@@ -73,8 +73,8 @@ def test_without_the_token_it_is_no_answer(answer: dict[str, object]) -> None:
         ({"reviewer": None}, "another reviewer"),
         ({"escalationId": ID.replace("2", "3")}, "another question"),
         ({"escalationId": None}, "another question"),
-        ({"requestDigest": "e" * 64}, "something else"),
-        ({"requestDigest": None}, "something else"),
+        ({"requestDigest": "e" * 64}, "something other"),
+        ({"requestDigest": None}, "something other"),
     ],
     ids=str,
 )

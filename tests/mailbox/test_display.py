@@ -1,6 +1,8 @@
 """What a person gets to see of a request."""
 
+import ctypes
 import os
+import select
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,6 @@ from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.display import (
     Field,
     banner,
-    fold,
     margin,
     reasons_of,
     rows,
@@ -39,6 +40,8 @@ INVISIBLE = {
     "a tag": ("a\U000e0041b", "a\\U000e0041b"),
     "a variation selector": ("a\ufe0fb", "a\\ufe0fb"),
     "a byte order mark": ("\ufeffa", "\\ufeffa"),
+    "a Mongolian variation selector": ("a\u180bb", "a\\u180bb"),
+    "a note that has no shape": ("a\U0001d159b", "a\\U0001d159b"),
     "a line separator": ("a\u2028b", "a\\u2028b"),
 }
 
@@ -78,9 +81,12 @@ def test_nothing_but_a_name_stands_in_the_first_columns(value: str, width: int) 
         assert len(line) <= width
 
 
-@given(st.text(), st.integers(20, 60))
-def test_folding_loses_nothing(text: str, width: int) -> None:
-    assert "".join(fold(text, width)) == text
+@given(st.text(), st.integers(46, 120))
+def test_the_headline_writes_no_field_either(value: str, width: int) -> None:
+    one = pending({"path": f"x{' ' * 60}    rule   harmless {value}"})
+    shown = banner(one, 1, CLOCK.now(), width=width)
+    headline = shown[: shown.index(next(line for line in shown if "argument path" in line))]
+    assert all(line.startswith("      : ") for line in headline[1:])
 
 
 @pytest.mark.requirement("E-37")
@@ -190,6 +196,24 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     for name in ("pipe", "binary", "", "\0"):
         lines = changes_of("write_file", {"path": str(tmp_path / name), "content": "x"})
         assert lines == ["(what the file holds now cannot be shown)"]
+
+
+def test_a_device_that_an_agent_names_is_not_opened() -> None:
+    """Opening alone can rewind a tape, or start a watchdog."""
+    device = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+    try:
+        libc = ctypes.CDLL(None)
+        libc.ptsname.restype = ctypes.c_char_p
+        assert libc.grantpt(device) == libc.unlockpt(device) == 0
+        path = libc.ptsname(device).decode()
+        assert changes_of("write_file", {"path": path, "content": "x"}) != []
+        watch = select.poll()
+        watch.register(device, select.POLLHUP)
+        assert watch.poll(0) == [], "it was opened and closed"
+        os.close(os.open(path, os.O_RDWR | os.O_NOCTTY))
+        assert watch.poll(0) == [(device, select.POLLHUP)]
+    finally:
+        os.close(device)
 
 
 def test_the_worst_reason_stands_first() -> None:

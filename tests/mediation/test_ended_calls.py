@@ -148,7 +148,7 @@ async def test_what_a_server_left_behind_is_put_back_after_a_call_that_was_withd
     await cancelled_when(made, has_begun)
     outcome = made.recorder.records[-1]
     assert outcome.result is not None
-    assert outcome.result.error == "withdrawn by the agent before the server answered"
+    assert outcome.result.error == "withdrawn before the server answered"
     assert ("putBack", [HOOK.full]) in outcome.context
 
 

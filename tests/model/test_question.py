@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.question import as_json, is_hidden, question, visible
+from ironcurtain_proxy.model.question import (
+    as_json,
+    fold,
+    folded,
+    is_hidden,
+    question,
+    visible,
+)
 from tests.questions import a_question
 
 
@@ -37,6 +44,7 @@ def test_a_question_says_what_is_asked_why_and_what_would_be_remembered() -> Non
         pytest.param("a\U000e0041b", "a\\U000e0041b", id="tags"),
         pytest.param("a\U000e0100\ufe0f", "a\\U000e0100\\ufe0f", id="variation selectors"),
         pytest.param("\u3164\u115f\u2800", "\\u3164\\u115f\\u2800", id="fillers"),
+        pytest.param("\u180b\U0001d159", "\\u180b\\U0001d159", id="what has no shape"),
         pytest.param("\ud800", "\\ud800", id="half a character"),
     ],
 )
@@ -107,3 +115,21 @@ def test_more_values_than_anyone_can_look_at_are_not_shown() -> None:
 def test_values_are_shown_as_json() -> None:
     value: Json = {"a": [None, True, 1.5], "b\n": {"c": "d"}}
     assert as_json(value) == '{"a": [null, true, 1.5], "b\\n": {"c": "d"}}'
+
+
+@given(st.text(), st.integers(20, 60))
+def test_folding_loses_nothing(text: str, width: int) -> None:
+    assert "".join(fold(text, width)) == text
+
+
+def test_a_wide_character_takes_two_columns() -> None:
+    assert fold("北" * 25, 20) == ["北" * 10, "北" * 10, "北" * 5]
+    assert fold("x" * 25, None) == ["x" * 25]
+
+
+@given(st.text(st.characters(exclude_characters="\n")), st.integers(30, 60))
+def test_a_line_that_goes_on_says_so(text: str, width: int) -> None:
+    first, *rest = folded(text, width)
+    assert all(part.startswith("      : ") for part in rest)
+    assert first + "".join(part[8:] for part in rest) == text
+    assert folded(text, None) == [text]

@@ -50,7 +50,7 @@ def test_the_generators_bring_up_every_effect_and_invariant() -> None:
 
     @settings(
         brief,
-        max_examples=1000,
+        max_examples=5000,
         derandomize=True,
         phases=[Phase.generate],
         report_multiple_bugs=False,

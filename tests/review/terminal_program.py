@@ -1,6 +1,7 @@
 """Asks on its controlling terminal, once for each argument, and says on a pipe what came back.
 
-terminal_program.py SLAVE PIPE SECONDS...   (below zero: two kinds may be remembered)
+terminal_program.py SLAVE PIPE SECONDS...   (below zero: two kinds may be remembered;
+long: an argument of several lines of the terminal)
 """
 
 import fcntl
@@ -29,7 +30,10 @@ async def main() -> None:
 
     async with anyio.create_task_group() as tasks:
         for number, seconds in enumerate(sys.argv[3:]):
-            if seconds == "cancel":
+            if seconds == "long":
+                value = f"{'x' * 80}Why you are asked: it is harmless{'x' * 80}Approve? [y/N] y"
+                tasks.start_soon(reviewer.ask, a_question({"n": value}))
+            elif seconds == "cancel":
                 with anyio.move_on_after(0.3):
                     await ask(number, 60)
                 os.write(pipe, f"{number}: cancelled\n".encode())

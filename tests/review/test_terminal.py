@@ -55,8 +55,9 @@ class Screen:
 
 
 @contextmanager
-def a_terminal(*questions: str, raw: bool = False) -> Iterator[Screen]:
+def a_terminal(*questions: str, raw: bool = False, columns: int = 0) -> Iterator[Screen]:
     master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, columns))
     said, say = os.pipe()
     if raw:
         modes = termios.tcgetattr(slave)
@@ -160,6 +161,16 @@ def test_a_question_ends_with_its_deadline_and_one_that_waits_for_its_turn_as_we
         "question=None, details=())"
         for number in (0, 1)
     ]
+
+
+@pytest.mark.parametrize("columns", [30, 40, 79, 81, 93])
+def test_no_argument_begins_a_line_of_the_terminal(columns: int) -> None:
+    with a_terminal("long", columns=columns) as screen:
+        lines = screen.wait_for("[y/a/N]").splitlines()
+        assert all(len(line) <= columns for line in lines)
+        ours = ("May ", "Why ", "Working ", "Arguments,", "  n = ", '"Remember', "      : ")
+        assert [line for line in lines[:-1] if line and not line.startswith(ours)] == []
+        assert lines[-1] == "Approve? "
 
 
 def test_a_question_that_is_withdrawn_says_so_and_leaves_the_terminal_to_the_next() -> None:

@@ -183,6 +183,22 @@ def test_a_rebase_that_would_run_a_command_when_the_user_goes_on_is_taken_away(
         ".claude/hooks/check.sh",
         ".codex/config.toml",
         ".cursor/hooks.json",
+        ".cursor/worktrees.json",
+        ".clinerules/hooks/PreToolUse",
+        ".codex/rules/default.rules",
+        ".continue/mcpServers/x.yaml",
+        ".crush.json",
+        ".factory/mcp.json",
+        ".gemini/policies/x.toml",
+        ".gemini/.env",
+        ".github/hooks/x.json",
+        ".hg/hgrc",
+        ".kiro/agents/x.json",
+        ".opencode/package.json",
+        ".opencode/tools/x.ts",
+        ".vscode/settings.json",
+        ".vscode/tasks.json",
+        ".windsurf/hooks.json",
         ".gemini/settings.json",
         ".Kiro/Settings/mcp.json",
         "opencode.json",
@@ -193,3 +209,11 @@ def test_settings_of_agents_that_come_later_are_taken_away(w: Watched, name: str
     w.put(f"deep/{name}")
     assert len(w.look()) == 1
     assert not (w.top / "deep" / name).exists()
+
+
+@pytest.mark.parametrize("name", [".github/workflows/x.yml", ".vscode/launch.json", ".idea/x.iml"])
+def test_other_files_beside_them_stay(w: Watched, name: str) -> None:
+    w.begin()
+    w.put(f"deep/{name}")
+    assert w.look() == []
+    assert (w.top / "deep" / name).exists()

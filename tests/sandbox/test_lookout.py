@@ -296,12 +296,12 @@ def test_a_module_that_is_closed_to_us_is_taken_away(as_nobody: Watched) -> None
     "name", [".mcp.json", "deep/.mcp.json", ".cursor/mcp.json", ".VSCode/MCP.json"]
 )
 def test_a_file_that_names_servers_to_start_is_taken_away(w: Watched, name: str) -> None:
-    w.put("moved/.vscode/settings.json")
+    w.put("moved/.vscode/launch.json")
     w.begin()
     file = w.put(name)
     assert len(w.look()) == 1
     assert not file.exists()
-    w.put(".vscode/settings.json")
+    w.put(".vscode/launch.json")
     (w.top / "moved").rename(w.top / "m")
     assert w.look() == []
 

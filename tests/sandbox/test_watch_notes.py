@@ -242,6 +242,18 @@ def test_a_torn_note_is_said_and_removed(m: Machine, text: bytes) -> None:
     assert len(m.notes()) == 1
 
 
+@pytest.mark.parametrize("text", [b"git", b"roots"])
+def test_a_note_with_a_text_that_is_not_utf8_is_said_and_removed(m: Machine, text: bytes) -> None:
+    proxy = m.start()
+    assert proxy.note is not None
+    note = Path(proxy.note.path)
+    m.kill(proxy)
+    note.write_bytes(note.read_bytes().replace(text, b"\xff" * len(text)))
+    m.start()
+    assert "cannot be read" in m.said.text
+    assert not note.exists()
+
+
 def test_a_note_cut_anywhere_stops_no_start(m: Machine) -> None:
     proxy = m.start()
     assert proxy.note is not None

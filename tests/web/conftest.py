@@ -1,9 +1,9 @@
-"""One browser for the tests of a file, in which each has a page of its own."""
+"""One browser for the tests of a file, in which each has a tab of its own."""
 
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import BrowserContext
 
 from tests.web.page_process import a_browser
 
@@ -15,7 +15,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def browser(anyio_backend: str) -> AsyncIterator[Browser]:
+async def browser(anyio_backend: str) -> AsyncIterator[BrowserContext]:
     """A browser that has started."""
     async with a_browser() as started:
         yield started

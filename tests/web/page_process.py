@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import BrowserContext, Page, async_playwright, expect
 
 from tests import program
 
@@ -61,7 +61,8 @@ async def a_command(
 
 
 @asynccontextmanager
-async def a_browser() -> AsyncIterator[Browser]:
+async def a_browser() -> AsyncIterator[BrowserContext]:
+    """A browser with one window, which an empty tab keeps open: a window costs half a second."""
     program = shutil.which("chromium")
     if program is None:
         if os.environ.get("REQUIRE_BROWSER"):
@@ -71,18 +72,21 @@ async def a_browser() -> AsyncIterator[Browser]:
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=program, args=[*_QUIET])
         try:
-            yield browser
+            window = await browser.new_context()
+            await window.new_page()
+            yield window
         finally:
             await browser.close()
 
 
 @asynccontextmanager
 async def a_tab(
-    browser: Browser, link: str, width: int = 1200, height: int = 900
+    browser: BrowserContext, link: str, width: int = 1200, height: int = 900
 ) -> AsyncIterator[Page]:
-    page = await browser.new_page(viewport={"width": width, "height": height})
+    page = await browser.new_page()
     page.set_default_timeout(_PATIENCE_MS)
     try:
+        await page.set_viewport_size({"width": width, "height": height})
         await page.goto(link)
         yield page
     finally:

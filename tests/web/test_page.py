@@ -9,7 +9,7 @@ import anyio
 import httpx
 import orjson
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import BrowserContext, Page, expect
 
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
@@ -31,7 +31,7 @@ EVIL = "<img src=x onerror=document.title='evil'>"
 
 @asynccontextmanager
 async def a_page(
-    browser: Browser,
+    browser: BrowserContext,
     tmp_path: Path,
     *,
     width: int = 1200,
@@ -60,7 +60,9 @@ async def press(page: Page, key: str, asked: Escalation, box: Box) -> None:
                 await until(lambda: asked.id in box.rulings)
 
 
-async def test_a_person_reads_a_call_and_answers_by_key(browser: Browser, tmp_path: Path) -> None:
+async def test_a_person_reads_a_call_and_answers_by_key(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
     target = tmp_path / "calc.py"
     target.write_text("def add(a, b):\n    return a - b\n")
     edits = [{"oldText": "a - b", "newText": "a + b"}]
@@ -87,7 +89,7 @@ async def test_a_person_reads_a_call_and_answers_by_key(browser: Browser, tmp_pa
 
 
 async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(
-    browser: Browser, tmp_path: Path
+    browser: BrowserContext, tmp_path: Path
 ) -> None:
     command = "make\n" + "x\n" * 100
     second = escalation(seconds=PATIENCE, tool="run_command", arguments={"command": command})
@@ -110,7 +112,9 @@ async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(
         await expect(page.locator("#empty")).to_be_visible()
 
 
-async def test_a_phone_has_room_for_the_call_and_the_keys(browser: Browser, tmp_path: Path) -> None:
+async def test_a_phone_has_room_for_the_call_and_the_keys(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
     asked = escalation(seconds=PATIENCE, arguments={"content": "a word " * 60})
     async with a_page(browser, tmp_path, width=390, height=800) as (box, page):
         async with box.asked(asked, PATIENCE):
@@ -128,22 +132,20 @@ async def test_a_phone_has_room_for_the_call_and_the_keys(browser: Browser, tmp_
         assert isinstance(box.rulings[asked.id], Approved)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
 async def test_a_long_choice_of_what_to_remember_leaves_each_key_on_the_page(
-    browser: Browser, tmp_path: Path, width: int
+    browser: BrowserContext, tmp_path: Path
 ) -> None:
     choice = replace(ETC, description="Let write_file change files below ~/notes; " * 6)
     asked = escalation(seconds=PATIENCE, candidates=(choice,))
-    async with (
-        a_page(browser, tmp_path, width=width, height=800) as (box, page),
-        box.asked(asked, PATIENCE),
-    ):
+    async with a_page(browser, tmp_path) as (box, page), box.asked(asked, PATIENCE):
         await expect(page.locator("#headline")).to_contain_text("files/read_file")
         await page.evaluate("document.querySelector('#more').open = true")
-        for key in await page.locator("#actions button:visible, #actions select").all():
-            place = await key.bounding_box()
-            assert place is not None
-            assert place["x"] + place["width"] <= width, await key.inner_text()
+        for width in (1280, 390):
+            await page.set_viewport_size({"width": width, "height": 800})
+            for key in await page.locator("#actions button:visible, #actions select").all():
+                place = await key.bounding_box()
+                assert place is not None
+                assert place["x"] + place["width"] <= width, (width, await key.inner_text())
         await press(page, "d", asked, box)
 
 
@@ -160,7 +162,7 @@ async def log(tmp_path: Path) -> Path:
 
 
 async def test_the_record_and_the_day_show_words_and_no_markup(
-    browser: Browser, tmp_path: Path, log: Path
+    browser: BrowserContext, tmp_path: Path, log: Path
 ) -> None:
     async with a_page(browser, tmp_path, log=log) as (_, page):
         await page.keyboard.press("l")
@@ -179,7 +181,9 @@ async def test_the_record_and_the_day_show_words_and_no_markup(
         assert await page.title() == "ironcurtain-proxy"
 
 
-async def test_no_view_has_a_serious_barrier(browser: Browser, tmp_path: Path, log: Path) -> None:
+async def test_no_view_has_a_serious_barrier(
+    browser: BrowserContext, tmp_path: Path, log: Path
+) -> None:
     if not AXE.exists():
         pytest.skip("axe-core is not installed: scripts/setup")
     asked = escalation(seconds=PATIENCE, arguments={"path": "/etc/hosts"}, candidates=(ETC,))
@@ -266,7 +270,7 @@ async def test_an_answer_as_a_reviewer_carries_a_proof(tmp_path: Path) -> None:
 
 
 async def test_a_key_shows_the_command_for_a_rule_and_nothing_is_written(
-    browser: Browser, tmp_path: Path
+    browser: BrowserContext, tmp_path: Path
 ) -> None:
     (tmp_path / "notes").mkdir()
     path = str(tmp_path / "notes/a.txt")

@@ -18,8 +18,8 @@ UNREADABLE: Final = "?"
 def branches_of(interaction: Interaction) -> tuple[str, ...]:
     """The branches in short names; empty: nothing is known.
 
-    Of a forge the current branch says nothing; of a repository at hand it always counts, so that an
-    agent that names another one cannot make things look better.
+    The current branch says nothing about a call to a forge. It always counts for a local
+    repository, so that an agent cannot make a call look better by naming another branch.
     """
     current = interaction.branch
     at_hand = interaction.request.server != "github"

@@ -1,7 +1,7 @@
 """The score of a session's place: its directory, branch and variables against the required ones.
 
-The share of the points that the stated requirements are worth; without requirements no points are
-earned.
+The score is the share that the session earns of the points that the requirements are worth. Without
+requirements it earns none.
 """
 
 from collections.abc import Mapping

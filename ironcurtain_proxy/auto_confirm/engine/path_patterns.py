@@ -58,7 +58,7 @@ def compile_path_regex(text: str) -> PathRegex:
         raise ConfigurationError("path pattern: something in it is not understood")
     inner = _TOKEN.sub(_translated, found[1])
     try:
-        # Alone first: unbalanced brackets would reach around the two ends.
+        # The pattern is compiled alone first: unbalanced brackets could join with those added here.
         re.compile(found[1])
         pattern = rf"\A(?:{inner})\z"
         return PathRegex(text, SchemaValidator(core_schema.str_schema(pattern=pattern)))

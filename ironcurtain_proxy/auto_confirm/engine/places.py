@@ -73,7 +73,7 @@ class SafePath:
 
     def _directory(self, places: SessionPlaces) -> RealPath | None:
         parts = tuple([part for part in self.path.split("/") if part])
-        # A row that climbs, or is empty, would make everything safe.
+        # A row with `..`, or an empty one, would make every path safe.
         if not parts or not {".", ".."}.isdisjoint(parts):
             return None
         if self.path.startswith("/"):

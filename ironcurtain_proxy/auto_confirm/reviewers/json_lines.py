@@ -154,7 +154,7 @@ def read_object(line: bytes) -> Mapping[str, object] | None:
 def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return fields
 
 

@@ -235,9 +235,9 @@ class ProcessReviewer:
 
     def _problem(self, escalation: Escalation, answer: ProcessAnswer) -> str:
         if answer.arguments_hash != escalation.fingerprint:
-            return "it answers something else than what was asked"
+            return "it answers something other than what was asked"
         if self._clock.steady() > escalation.deadline:
-            # The machine slept.
+            # The machine slept past the deadline.
             return "it is late"
         return ""
 

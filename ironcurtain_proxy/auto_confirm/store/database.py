@@ -184,8 +184,8 @@ class Database:
         """Check a file that another program wrote to, together with its log."""
         engine, said = _sqlite(file.path, file), "it could not be read"
         try:
-            # Without what the others have in memory; they are closed while this one is open, so
-            # that none of them is the last, which would copy the log.
+            # A new connection, without the pages that the others hold in memory. The others are
+            # closed while it is open: the last connection to close would copy the log.
             with engine.begin() as connection:
                 said = _damage(connection)
                 self._engine.dispose()
@@ -297,7 +297,8 @@ def _sqlite(path: Path, file: OpenFile) -> Engine:
 def _prepare_sqlite(file: OpenFile, connection: DBAPIConnection, record: object) -> None:
     del record
     if not file.is_in_place():
-        # Before anything is read: with what is read a log is replayed, and this file has none.
+        # Checked before the first read: a read replays the log beside the file, and this log
+        # belongs to another file.
         raise StoreLostError(f"{file.path}: the file was removed or replaced")
     # Python's driver begins transactions by itself, later than we need, and not for DDL.
     connection.isolation_level = None

@@ -25,7 +25,7 @@ _ENOUGH: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class SessionState:
+class StoredSession:
     """A session at one moment, and the calls of others that wait before it."""
 
     health: SessionHealth
@@ -100,21 +100,21 @@ _LAST_ENDED: Final = (
 
 def session_state(
     connection: Connection, session: str, now: datetime, began: datetime | None = None
-) -> SessionState:
+) -> StoredSession:
     """The state of a session, in two statements.
 
     `stuck`: a call waits for more than ten minutes, or one ended unanswered in the last ten.
     `failing`: half or more of its last ten ended calls were refused or failed, in the last hour.
     `unknown`: fewer than three have ended.
 
-    What is safe makes no session stuck. It is asked about only while the session is stuck already:
-    where nobody answers, each such question would prolong what caused it, without an end.
+    A safe operation makes no session stuck. Such a call is asked about only while the session is
+    stuck already: if nobody answers, each question would prolong the state that caused it.
 
     Args:
         connection: the store's.
         session: which.
         now: aware.
-        began: when the process that serves it was started: what waited before waits no longer.
+        began: the start of the process that serves it; calls that waited before wait no longer.
     """
     recent = now - RECENT
     times = {
@@ -127,7 +127,7 @@ def session_state(
     }
     counts = connection.execute(_COUNTS, times).one()
     stuck = counts.overdue or counts.unanswered
-    return SessionState(
+    return StoredSession(
         health="stuck" if stuck else _fared(connection, session, recent),
         earlier_failures=counts.failed,
         pending_of_others=counts.others,

@@ -59,7 +59,7 @@ class InteractionRow:
     decision_ms: float | None = None
     """Milliseconds of the decision, without models and reviewers."""
     owner: str | None = None
-    """The asking process, as `auto_confirm.owner` names it; None: unknown."""
+    """The asking process, as `upkeep.this_owner` names it; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

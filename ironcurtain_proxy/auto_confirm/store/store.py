@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.store import interactions, patterns, retention
 from ironcurtain_proxy.auto_confirm.store.database import Database
-from ironcurtain_proxy.auto_confirm.store.health import SessionState, session_state
+from ironcurtain_proxy.auto_confirm.store.health import StoredSession, session_state
 from ironcurtain_proxy.auto_confirm.store.learned import Learned, read_learned
 from ironcurtain_proxy.auto_confirm.store.opening import StoreOrigin, open_again, open_first
 from ironcurtain_proxy.auto_confirm.store.rows import (
@@ -185,7 +185,7 @@ class Store:
 
     def session_state(
         self, session: str, now: datetime, began: datetime | None = None
-    ) -> SessionState:
+    ) -> StoredSession:
         """The state of a session at `now`; see `health.session_state`."""
         return self.read(lambda connection: session_state(connection, session, now, began))
 

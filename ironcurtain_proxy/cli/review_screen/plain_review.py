@@ -25,7 +25,7 @@ HELP: Final = (
 class ReviewCommand:
     """A command that a person typed."""
 
-    verdict: ReviewerAnswer
+    answer: ReviewerAnswer
     chosen: tuple[PendingRequest, ...]
 
 
@@ -88,14 +88,14 @@ class PlainReview:
     def _command(self, word: str, reference: str, note: str) -> ReviewCommand | None:
         approved = word != "/deny"
         remember = int(word[9:] or "1") - 1 if word.startswith("/approve+") else None
-        verdict = ReviewerAnswer(approved=approved, remember=remember, note=note)
+        given = ReviewerAnswer(approved=approved, remember=remember, note=note)
         if reference == "all":
-            return ReviewCommand(verdict, tuple(self.all_of(list(self._open.values()), approved)))
+            return ReviewCommand(given, tuple(self.all_of(list(self._open.values()), approved)))
         number = int(reference) if reference.isascii() and reference.isdigit() else 0
         if number not in self._open:
             self.say(f"no pending escalation with number {reference!a}")
             return None
-        return ReviewCommand(verdict, (self._open[number],))
+        return ReviewCommand(given, (self._open[number],))
 
     def answered(self, one: PendingRequest) -> None:
         """Note an answered request, so that its end is not printed."""

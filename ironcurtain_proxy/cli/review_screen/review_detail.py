@@ -12,7 +12,6 @@ from rich.text import Text
 from ironcurtain_proxy.mailbox.display import (
     Field,
     arguments_of,
-    fold,
     margin,
     metadata_of,
     reasons_of,
@@ -21,6 +20,7 @@ from ironcurtain_proxy.mailbox.display import (
     summary,
 )
 from ironcurtain_proxy.mailbox.requests import PendingRequest
+from ironcurtain_proxy.model.question import fold
 
 _ESCAPE: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[rt])")
 _CHANGES: Final = (("+", "green"), ("-", "red"), ("@", "cyan"), ("(", "bold yellow"))

@@ -257,7 +257,8 @@ class ReviewScreen(App[None]):
             self._say("deletes, history, egress and risky calls are approved one by one")
             return
         if self._together != tuple(several):
-            # Pressed again, it approves exactly these; what came meanwhile is said first, too.
+            # A second press approves exactly these. If others have come meanwhile, they are named
+            # first.
             self._together = tuple(several)
             names = ", ".join([summary(one) for one in several.values()])
             self._say(f"A again approves {len(several)} of {len(self._waiting)} together: {names}")
@@ -375,19 +376,19 @@ class ReviewScreen(App[None]):
         if noted is not None:
             self._answer(noted, ReviewerAnswer(approved=False, note=event.value))
 
-    def _answer(self, one: PendingRequest, verdict: ReviewerAnswer, *, look: bool = True) -> None:
+    def _answer(self, one: PendingRequest, given: ReviewerAnswer, *, look: bool = True) -> None:
         problem = objection(one.request, self._credential)
         if problem:
             self._say(problem)
             return
         self._answered.add(one.id)
-        self._send(one, replace(verdict, credential=self._credential))
+        self._send(one, replace(given, credential=self._credential))
         if look:
             self._look()
 
     @work
-    async def _send(self, one: PendingRequest, verdict: ReviewerAnswer) -> None:
-        done = await sent(self._mailboxes, one, verdict)
+    async def _send(self, one: PendingRequest, given: ReviewerAnswer) -> None:
+        done = await sent(self._mailboxes, one, given)
         if done.waits:
             self._answered.discard(one.id)
         self._say(done.told)

@@ -12,7 +12,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ironcurtain_proxy.cli.review_screen.key_names import KeyLine
-from ironcurtain_proxy.mailbox.display import fold, visible
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.model.question import fold
 
 _MARK: Final = "  : "
 

@@ -110,7 +110,7 @@ def packed(
                 schema=schema if isinstance(schema, dict) else {},
                 command=_command_of(arguments) if kind == "shell" else None,
                 changes=effect != "reads",
-                why="" if kind != "unknown" else "its pack asks about it",
+                why="" if kind != "unknown" else "its pack lists it as a tool to ask about",
                 effect=str(effect) if effect else None,
                 is_packed=True,
             )
@@ -168,12 +168,12 @@ def _tool(tool: Mapping[str, Json], known: KnownTool | None, server: str | None)
             arguments=arguments,
             schema=held,
             changes=bool(changes) or kind == "keeps",
-            why="" if kind != "unknown" else "it reaches more than its arguments name",
+            why="" if kind != "unknown" else "it reaches things that no argument names",
         )
     found = _unfamiliar(tool, name, held)
     if server not in _SETTLED or found.kind == "files":
         return found
-    why = found.why or "it is none that this server is known for"
+    why = found.why or "this server is not known to have such a tool"
     return ReadTool(name=name, kind="unknown", arguments={}, schema=held, why=why, is_denied=True)
 
 
@@ -203,7 +203,7 @@ def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) ->
 def _elsewhere(tool: Mapping[str, Json]) -> ReadTool:
     """A tool of a server on another machine, to which all arguments leave."""
     schema = tool.get("inputSchema")
-    why = "what it is given leaves this machine"
+    why = "its arguments are sent to another machine"
     return _proposed(propose(tool).elsewhere(), schema if isinstance(schema, dict) else {}, why)
 
 
@@ -239,7 +239,7 @@ def _runner(
         arguments=arguments,
         schema=schema,
         command=command,
-        why="" if command else "it runs what is not known to be a command of the local shell",
+        why="" if command else "it runs a text that may be no command of the local shell",
     )
 
 
@@ -250,15 +250,15 @@ def _kind(tool: Mapping[str, Json], proposal: ProposedTool) -> tuple[ToolKind, s
     doubts = {"unclear"} if "path" in kinds else {"unclear", "part"}
     unclear = [one for one, meanings in told if meanings & doubts]
     if unclear:
-        return "unknown", f"what {_listed(unclear)} names is not clear"
+        return "unknown", f"it is not clear what {_listed(unclear)} names"
     words = frozenset(words_of(proposal.name))
     text = str(tool.get("description", ""))
     if kinds <= {"plain"}:
-        return "unknown", "no argument says what it reaches"
+        return "unknown", "no argument names what it reaches"
     if kinds <= {"plain", "url"}:
         if words & (FETCHES | READS) and not words & (WRITES | DESTROYS | WORDS["beyond"]):
             return "fetches", ""
-        why = "what it does with the address is not clear"
+        why = "it is not clear what it does with the URL"
     elif "url" in kinds or words & (WORDS["beyond"] | FETCHES) or speaks_of_leaving(text):
         why = "it may do more with a path than read or write it"
     elif not words & (READS | WRITES | DESTROYS):
@@ -272,7 +272,7 @@ def _meanings(name: str, proposed: Proposed) -> frozenset[Meaning]:
     """The meanings of an argument and of its members."""
     if not proposed.inside:
         return frozenset({_meaning(name, proposed)})
-    # What the agent adds to the members that are listed counts as a path, and says of none.
+    # A member that the schema does not list counts as a path, but proves no path of the tool.
     is_open = proposed.certain and LOCAL_PATHS.union(("none", "unclear")).issuperset(proposed.roles)
     own: Meaning = "part" if is_open else "unclear"
     return frozenset({own}).union(*[_meanings(*one) for one in proposed.inside.items()])

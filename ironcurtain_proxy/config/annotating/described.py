@@ -182,7 +182,7 @@ def with_server(path: Path, server: DescribedServer) -> dict[str, Json]:
         document = None if read is None else read[1].value
     servers = document.get("servers", {}) if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(servers, dict):
-        raise ConfigurationError(f"{path}: is no file of annotations and is not changed")
+        raise ConfigurationError(f"{path}: is not a file of annotations; it was not changed")
     entry = _entry(server)
     old = servers.get(server.annotations)
     if server.prompts is None and isinstance(old, dict) and "prompts" in old:

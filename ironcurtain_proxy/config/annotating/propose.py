@@ -64,7 +64,9 @@ class _Walk:
     def argument(self, name: str, schema: Json, depth: int = _MOST_DEPTH) -> Proposed:
         self.nodes += 1
         if not isinstance(schema, Mapping) or depth == 0 or self.nodes > _MOST_NODES:
-            return Proposed(roles=_UNCLEAR, certain=False, why="it is not described, or too deep")
+            return Proposed(
+                roles=_UNCLEAR, certain=False, why="its schema is missing, or is nested too deeply"
+            )
         return self._of(name, _resolved(schema, self.root), depth)
 
     def _of(self, name: str, schema: Mapping[str, Json], depth: int) -> Proposed:
@@ -72,10 +74,10 @@ class _Walk:
         if forms:
             return _joined([self.argument(name, one, depth - 1) for one in forms])
         if is_closed_choice(schema):
-            return Proposed(roles=_NONE, why="a choice of a list")
+            return Proposed(roles=_NONE, why="one of a fixed list")
         types = types_of(schema)
         if types and types <= NO_TEXT:
-            return Proposed(roles=_NONE, why="no text")
+            return Proposed(roles=_NONE, why="it holds no text")
         text = proposed_for(name, schema, self.about)
         found = [text] if "string" in types else []
         found += [] if types else [replace(text, certain=False, likely="")]
@@ -178,7 +180,11 @@ def _effect(
         return "sends", "it reaches other people or another machine"
     if words & (_CHANGES - _LOOKS) or (looks and hinted.get("readOnlyHint") is False):
         return _changing(first, hinted)
-    return _looking(first, has_sql="sql" in roles) if looks else (None, "its name says nothing")
+    return (
+        _looking(first, has_sql="sql" in roles)
+        if looks
+        else (None, "its name does not say what it does")
+    )
 
 
 def _looking(first: str, *, has_sql: bool) -> tuple[ToolEffect, str]:
@@ -186,7 +192,7 @@ def _looking(first: str, *, has_sql: bool) -> tuple[ToolEffect, str]:
         return "writes", "its SQL says what it does"
     if speaks_of_change(first):
         return "writes", "its description speaks of a change"
-    return "reads", "its name says that it looks"
+    return "reads", "its name says that it reads"
 
 
 def _changing(first: str, hinted: Mapping[str, Json]) -> tuple[ToolEffect, str]:
@@ -292,7 +298,7 @@ def _joined(found: Sequence[Proposed]) -> Proposed:
         is_one = len({(one.roles, one.likely) for one in plain} - {(_NONE, "")}) == 1
         return best if is_one else replace(best, likely="")
     if not told:
-        return Proposed(roles=chosen, certain=False, why="several forms")
+        return Proposed(roles=chosen, certain=False, why="its schema has several forms")
     rest = [one.roles for one in told]
     default = _UNCLEAR if _UNCLEAR in rest or chosen == _UNCLEAR else chosen
     members: dict[str, Proposed] = {}

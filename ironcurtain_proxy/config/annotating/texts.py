@@ -105,7 +105,7 @@ class ArgumentContext:
 def proposed_for(name: str, schema: Mapping[str, Json], about: ArgumentContext) -> Proposed:
     """The roles of a text argument."""
     said, form = _by_name(name, about), _by_format(schema, about)
-    # A server that calls a path a date must not open it.
+    # A server must not open a path by giving it the format of a date.
     is_end = not _ENDS.isdisjoint(words_of(name)[-1:])
     is_grave = is_end or not _CALM.union(_UNCLEAR).issuperset(said.roles)
     if form is not None and not (is_grave and _CALM.issuperset(form.roles)):
@@ -133,7 +133,9 @@ def _in_doubt(name: str, about: ArgumentContext) -> Proposed | None:
         return Proposed(roles=("identifier",), why="the name of a note")
     is_end = len(words) == 1 and words[0] in WORDS["open_ends"]
     if is_end and about.names.isdisjoint(WORDS["moments"]):
-        return Proposed(roles=_UNCLEAR, certain=False, why=f"{words[0]} may name a place")
+        return Proposed(
+            roles=_UNCLEAR, certain=False, why=f'the word "{words[0]}" may name a place'
+        )
     return None
 
 
@@ -172,7 +174,7 @@ def _by_name(name: str, about: ArgumentContext) -> Proposed:
             return found
     if not (WORDS["options"] | _TEXTS).isdisjoint((last, last.removesuffix("s"), "".join(words))):
         return Proposed(roles=_NONE, why=f"the word {last}")
-    return Proposed(roles=_UNCLEAR, certain=False, why="its name says nothing")
+    return Proposed(roles=_UNCLEAR, certain=False, why="its name does not say what it holds")
 
 
 def _of_programs(words: tuple[str, ...], last: str, about: ArgumentContext) -> Proposed | None:
@@ -214,7 +216,7 @@ def _of_places(words: tuple[str, ...], last: str, about: ArgumentContext) -> Pro
             return Proposed(roles=_UNCLEAR, certain=False, why="a path, perhaps of the service")
         return Proposed(roles=about.paths, why=f"the word {last}")
     if last in WORDS["maybe_paths"]:
-        return Proposed(roles=_UNCLEAR, certain=False, why=f"the word {last} may name a file")
+        return Proposed(roles=_UNCLEAR, certain=False, why=f'the word "{last}" may name a file')
     return None
 
 
@@ -249,7 +251,8 @@ def _raised(
         return said
     is_text = bool(words) and words[-1] in _TEXTS
     path, url = _spoken_of(text, schema, is_text=is_text)
-    # A mention makes careful; only a description that begins with the path makes it likely.
+    # A description that mentions a path makes the role careful. Only a description that begins with
+    # it makes a path likely.
     strong, _ = _spoken_of(text, schema, is_text=True)
     if not _CALM.issuperset(said.roles):
         is_both = (said.roles == ("fetch-url",) and path and not _URL_SUBJECT.match(text)) or (

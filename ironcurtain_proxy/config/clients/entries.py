@@ -120,7 +120,7 @@ def _reasons(client: KnownClient, name: str, entry: Mapping[str, Json]) -> Itera
     yield from [f'"{key}" limits its tools there' for key in _LIMITS if entry.get(key)]
     for key in _FROM_ELSEWHERE:
         if entry.get(key):
-            yield f'its "{key}" takes variables from where the proxy cannot'
+            yield f'its "{key}" takes variables from a place that the proxy cannot read'
     yield _why_not_named(name)
 
 

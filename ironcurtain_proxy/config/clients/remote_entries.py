@@ -57,7 +57,7 @@ def _why_not(client: KnownClient, entry: Mapping[str, Json], url: str, headers: 
         return f"only {client.name} can fill in its address"
     for key in _FROM_ELSEWHERE:
         if entry.get(key):
-            return f'its "{key}" takes a header from where the proxy cannot'
+            return f'its "{key}" takes a header from a place that the proxy cannot read'
     texts = headers.values() if isinstance(headers, dict) else [None]
     if not all(isinstance(text, str) for text in texts):
         return "its headers are not understood"

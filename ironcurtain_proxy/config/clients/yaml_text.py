@@ -38,7 +38,7 @@ class YamlText:
     def parse(self, text: str) -> Json:
         """The value. Anchors are refused, as in every YAML file that is read here."""
         report = Report()
-        value = parse_yaml(text.encode("utf-8", "surrogatepass"), "", report)
+        value = parse_yaml(text.encode("utf-8", "surrogatepass"), "", report, is_own=False)
         if report.has_errors:
             raise NotUnderstoodError(report.problems[0].message)
         return value

@@ -70,7 +70,7 @@ def migrate(plan: MigrationPlan, now: datetime) -> MigrationResult:
         now: for the name of the copy.
     """
     if plan.after is None:
-        return _by_hand(plan, "an object stands in it twice")
+        return _by_hand(plan, "the same key occurs twice in it")
     try:
         backup = rewrite(plan.file, plan.before, plan.after, now)
     except OSError as error:

@@ -119,7 +119,7 @@ def _spec(spot: Spot, arguments: tuple[str, ...], depth: int = _MOST_DEPTH) -> R
             cases.append(RoleCase(condition=condition, roles=case_roles))
     inside = members.get("inside")
     if inside is not None and (cases or depth == 0):
-        inside.error("cannot stand beside when" if cases else "is nested too deeply")
+        inside.error("cannot be combined with when" if cases else "is nested too deeply")
         inside = None
     return RoleSpec(
         default=members.required("default").each(role),
@@ -133,7 +133,9 @@ def _inside(spot: Spot, depth: int) -> dict[str, RoleSpec]:
     for name, inner in spot.members().items():
         spec = _spec(inner, (), depth)
         if spec.cases:
-            inner.error("when is for arguments: members of an object have the same roles always")
+            inner.error(
+                "when is for arguments only: a member of an object always has the same roles"
+            )
         members[name] = spec
     return members
 

@@ -1,8 +1,8 @@
 """The rules of every layer, read and joined.
 
-The user's rules come first, then those of the base. What the base denies, and what the project's
-layer asks about or denies, holds whatever the user allows: these are floors. The project's layer is
-a stranger's file: its rules are marked with its name, its reasons are cut, and what it allows is
+The user's rules come first, then those of the base. The denials of the base, and the questions and
+denials of the project's layer, hold whatever the user allows: they are floors. The project's layer
+is a stranger's file: its rules are marked with its name, its reasons are cut, and what it allows is
 left out.
 """
 

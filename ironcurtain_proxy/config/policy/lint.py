@@ -58,7 +58,7 @@ class _Linter:
             self._names(rule, place)
             self._empty(rule, place)
             if not rule.is_about_tools:
-                # Which resources and prompts there are, only a running server says.
+                # Only a running server knows its resources and prompts.
                 continue
             subjects = self.subjects.of_rule(rule)
             if not subjects and len(self.report.problems) == before:

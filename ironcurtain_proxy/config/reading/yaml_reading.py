@@ -1,10 +1,12 @@
-"""YAML restricted to the data of JSON: text keys, no anchors, no custom tags.
+"""YAML restricted to the data of JSON: text keys, no anchors, no tags.
 
-Imported only for files that end in `.yaml`. Anchors are refused: nested aliases make a few lines
-stand for gigabytes. The loader written in Python is used because the C loader crashes the
-process on deep nesting.
+A file of another program may have tags of plain values, and anchors that no alias names. Imported
+only for files that end in `.yaml`. Anchors are refused: nested aliases make a few lines stand for
+gigabytes. The loader written in Python is used because the C loader crashes the process on deep
+nesting.
 """
 
+from collections.abc import Mapping
 from math import isfinite
 
 import yaml
@@ -17,15 +19,22 @@ from ironcurtain_proxy.model.json import Json
 _Place = tuple[PathPart, ...]
 
 
-def parse_yaml(data: bytes, source: object, report: Report) -> Json:
+def parse_yaml(data: bytes, source: object, report: Report, *, is_own: bool = True) -> Json:
     """The parsed value of a YAML document.
 
     After an error, which is in the report, it is meaningless.
+
+    Args:
+        data: the text.
+        source: the name of the file in errors.
+        report: for the errors.
+        is_own: whether the file is one of this program.
     """
     try:
-        root = yaml.compose(data.decode("utf-8"), Loader=yaml.SafeLoader)
+        loader = _Loader(data.decode("utf-8"), is_own=is_own)
+        root = loader.get_single_node()
         if root is not None:
-            return _YamlReader(source, report).value(root, ())
+            return _YamlReader(source, report, loader.refused).value(root, ())
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         report.error(source, (), f"is not YAML: {_cause(error)}")
         return None
@@ -33,21 +42,40 @@ def parse_yaml(data: bytes, source: object, report: Report) -> Json:
     return None
 
 
+class _Loader(yaml.SafeLoader):
+    """Composes the nodes of a text, and notes those with an anchor or a tag."""
+
+    def __init__(self, text: str, *, is_own: bool) -> None:
+        super().__init__(text)
+        self._is_own = is_own
+        self.refused: dict[int, str] = {}
+        """The faults of nodes, by the `id` of each."""
+
+    def compose_node(self, parent: Node | None, index: int) -> Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
+        if isinstance(event, yaml.AliasEvent) or (self._is_own and event.anchor is not None):
+            self.refused[id(node)] = "anchors and aliases are not supported"
+        elif self._is_own and event.tag is not None:
+            self.refused[id(node)] = "tags are not supported: remove it, or put a text in quotes"
+        return node
+
+
 class _YamlReader:
     """Converts the nodes of one document."""
 
-    def __init__(self, source: object, report: Report) -> None:
+    def __init__(self, source: object, report: Report, refused: Mapping[int, str]) -> None:
         self._source = source
         self._report = report
+        self._refused = refused
         self._scalars = SafeConstructor()
-        self._seen: set[int] = set()
 
     def value(self, node: Node, place: _Place) -> Json:
-        if id(node) in self._seen:
-            self._report.error(self._source, place, "anchors and aliases are not supported")
-            return None
-        self._seen.add(id(node))
         self._mark(node, place)
+        why = self._refused.get(id(node))
+        if why is not None:
+            self._report.error(self._source, place, why)
+            return None
         match node:
             case MappingNode():
                 return self._object(node, place)
@@ -64,11 +92,11 @@ class _YamlReader:
         found: dict[str, Json] = {}
         for key_node, value_node in node.value:
             key = self._scalar(key_node, place) if isinstance(key_node, ScalarNode) else None
-            if not isinstance(key, str):
+            why = self._refused.get(id(key_node))
+            if why is not None or not isinstance(key, str):
                 line = key_node.start_mark.line + 1
-                self._report.error(
-                    self._source, place, f"line {line}: a key must be text: put it in quotes"
-                )
+                why = why or "a key must be text: put it in quotes"
+                self._report.error(self._source, place, f"line {line}: {why}")
                 continue
             if key in found:
                 self._mark(key_node, (*place, key))

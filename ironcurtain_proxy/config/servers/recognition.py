@@ -85,7 +85,7 @@ def _interpreted(base: str, args: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _launched(wanted: Launched) -> Iterator[tuple[str, str]]:
-    """The package whose program a launcher runs. Those beside it are only what it runs with."""
+    """The package whose program a launcher runs. The packages beside it only go with it."""
     registry = "npm" if wanted.registry == "npm" else "pypi"
     if wanted.is_own_code or wanted.program == "python":
         # `uv run python -m mcp_server_git`: a complete command line follows.

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
-from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id, recover_id
+from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, answer_id, decode, recover_id
 
 _SHORT: Final = 64 * 1024
 _HEAD: Final = 128
@@ -39,4 +39,4 @@ def _is_odd_answer(line: bytes, request_id: MessageId) -> bool:
     message = decode(line)
     if isinstance(message, Malformed):
         return message.id == request_id
-    return "method" not in message and message_id(message.get("id")) == request_id
+    return "method" not in message and answer_id(message.get("id")) == request_id

@@ -65,7 +65,7 @@ async def log_in(
         LoginFailedError: there is no login.
         ConfigurationError: the port is taken.
     """
-    # It writes tracebacks of what is said below in one line.
+    # This logger prints tracebacks of errors that are reported below in one line.
     logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL + 1)
     logging.getLogger("mcp.client.auth.oauth2").setLevel(logging.CRITICAL + 1)
     tokens = _Tokens(endpoint.oauth, secret)
@@ -170,7 +170,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
             await response.aclose()
         headers = [pair for pair in response.headers.raw if pair[0].lower() not in _FRAMING]
         found = httpx2.Response(response.status_code, headers=headers, content=body)
-        # Of the charset the SDK would make any codec of Python, some of which unpack archives.
+        # The SDK would use any Python codec that the charset names; some of them unpack archives.
         kind = found.headers.get("content-type", "")
         found.headers["content-type"] = kind.partition(";")[0]
         if self._scope is not None and found.status_code == _UNAUTHORIZED:

@@ -119,7 +119,7 @@ class HttpConnection(asyncio.Protocol):
         """Whether a request can be sent: nothing came unasked, and nobody has closed."""
         if self._transport is None or self._transport.is_closing():
             return False
-        # What the event loop has not seen yet: else a request goes to who has gone.
+        # The event loop may not have seen yet that the other side has closed.
         poll = select.poll()
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return not poll.poll(0)

@@ -116,7 +116,7 @@ class LoginFile:
             make_private_directory(self.path.parent)
             write_whole(self.path, _written(login))
         except OSError as error:
-            # Here it holds on: the one before may be spent.
+            # This process keeps the new login, because the old one may be spent.
             self._login = login
             raise ServerUnavailableError(
                 f'the login of server "{self._server}" cannot be kept: {error.strerror}'

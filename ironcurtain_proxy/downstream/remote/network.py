@@ -78,7 +78,8 @@ class GuardedNetwork:
 
     def _hold(self, host: str, port: int, found: list[Address]) -> None:
         for address in found:
-            # All of them, or a name with two addresses is an attempt for each.
+            # Every address must be open: else a name with two addresses gives a server two
+            # attempts.
             if not self._endpoint.may_connect(address, port):
                 spelled = host if host == str(address) else f"{host} leads to {address}, which"
                 raise RefusedAddressError(

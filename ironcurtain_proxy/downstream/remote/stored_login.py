@@ -90,7 +90,7 @@ class StoredLogin:
                     renewed = await self._obtained(login)
                 except RefusedError:
                     if login is not None:
-                        # It is asked no more with what was refused.
+                        # The refused token is not sent again.
                         self._file.write(replace(login, refresh_token=None, expires_at=None))
                     return False
                 if renewed is not None:

@@ -1,11 +1,12 @@
 """Streamable HTTP, from the client's side: each message is a request of its own.
 
-The answer to a request comes as JSON, or at the end of a stream of events that belongs to it. What
-the server says of its own accord comes in a stream that is opened once the server was greeted. A
-stream that breaks is taken up where it ended, if its events have ids; without them a request is
-lost, because it may have been carried out.
+The answer to a request comes as JSON, or at the end of a stream of events that belongs to it.
+Messages that belong to no request come in a stream that is opened after the greeting. A stream that
+breaks is taken up where it ended, if its events have ids; without them a request is lost, because
+it may have been carried out.
 
-A session that the server has forgotten (404) ends this one; whoever supervises greets it again.
+If the server has forgotten the session (404), this session ends, and `supervisor` greets the server
+again.
 """
 
 from collections.abc import Mapping
@@ -294,7 +295,7 @@ class StreamableHttp(Sending):
         except httpx2.SSEError:
             raise
         except httpx2.TransportError:
-            # Like one that ends: what is missing can be asked for.
+            # A broken stream is treated as one that ended: the rest can be asked for.
             place.is_torn = True
             return False
         return False

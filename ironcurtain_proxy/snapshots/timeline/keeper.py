@@ -230,7 +230,7 @@ class Keeper:
                 self.note(self.look(), self._open)
                 self._since_full.add(number)
                 self.settled(number)
-                # For its own points a call of the session has to ask, before it goes.
+                # Points of this session are dropped only before a call, which is then asked about.
                 self._drop(others_only=True)
         except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
             # Its changes are noted when the workspace can be held again.
@@ -245,7 +245,7 @@ class Keeper:
             TooManyFilesError, TooManyBytesError, StoppedError, OSError: see `begin`.
         """
         with self.writing():
-            # What the kernel tells of came after these calls.
+            # The changes that the kernel reports came after these calls.
             self.note(self.look(), self._open)
             self.note_untold(self.look(everything=True), self._open | self._since_full)
             self._since_full.clear()
@@ -313,8 +313,8 @@ class Keeper:
         self._write(record)
 
     def _write(self, record: TimelineRecord) -> bool:
-        # After one that cannot be written, all are written at the next occasion: without the
-        # changes between, a point or the end of a call says something else.
+        # After a record that cannot be written, the next occasion writes all of them: a point, or
+        # the end of a call, is wrong without the changes before it.
         if not self._behind:
             self._behind = True
             with suppress(OSError):

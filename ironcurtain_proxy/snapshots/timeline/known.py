@@ -33,7 +33,7 @@ class Known:
         self.lost: set[str] = set()
         """Paths that exist and are not held."""
         self.linked: set[str] = set()
-        """Files that have more names than this one: they change under the others, untold."""
+        """Files with further names, under which they can change without an event."""
         self.unlisted: set[str] = set()
         """Directories that cannot be looked into, or are of another file system."""
         self.bytes = 0

@@ -233,7 +233,7 @@ class _TimelineRollback:
             ]
             if not [path for path in shut if open_unlisted(keeper.root, path, before[path].mode)]:
                 break
-            # Whoever shut them did so after what is found in them now.
+            # The directories were closed after the changes that are found in them now.
             found = keeper.look(everything=True)
             keeper.note(found, keeper.history.last_to_touch(shut) | under_way)
             if shut == sorted(keeper.scanner.known.unlisted):

@@ -324,7 +324,7 @@ class Scanner:
         """The parts of a path that could not be restored, with the reasons; empty: all could."""
         found = self.known.unheld(path)
         if not found and path and self.known.get(path) is None and self._is_there(path):
-            # A cache, which is not missed in a directory around it.
+            # A cache: a directory around it counts as complete without it.
             return {path: "it is left alone"}
         return found
 

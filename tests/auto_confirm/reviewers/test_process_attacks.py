@@ -56,7 +56,7 @@ async def test_an_answer_is_good_for_one_question_once(caplog: pytest.LogCapture
     assert isinstance(second, Declined)
     reasons = Counter(record.getMessage().partition(": ")[2] for record in caplog.records)
     assert reasons["it answers nothing that is open"] == 2
-    assert reasons["it answers something else than what was asked"] == 1
+    assert reasons["it answers something other than what was asked"] == 1
 
 
 @pytest.mark.requirement("X-8")

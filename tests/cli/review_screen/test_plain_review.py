@@ -64,13 +64,13 @@ LINES = {
 
 
 @pytest.mark.requirement("C-6")
-@pytest.mark.parametrize(("line", "verdict"), LINES.values(), ids=LINES)
-def test_a_line_answers(line: str, verdict: ReviewerAnswer) -> None:
+@pytest.mark.parametrize(("line", "given"), LINES.values(), ids=LINES)
+def test_a_line_answers(line: str, given: ReviewerAnswer) -> None:
     talk, one = Talk(), a_request()
     talk.review.show([one], NOW)
     command = talk.review.read(line, NOW)
     assert command is not None
-    assert (command.verdict, command.chosen) == (verdict, (one,))
+    assert (command.answer, command.chosen) == (given, (one,))
 
 
 @pytest.mark.parametrize(

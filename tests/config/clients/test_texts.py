@@ -141,6 +141,11 @@ def test_a_move_changes_the_table_alone_and_is_undone(
     assert count["moved"] > 10 * count["refused"]
 
 
+def test_a_clients_yaml_may_have_tags_and_anchors_that_no_alias_names() -> None:
+    text = 'servers:\n  a: &x\n    command: !!str x\n    timeout: !!int "3"\n'
+    assert FORMATS["yaml"].parse(text) == {"servers": {"a": {"command": "x", "timeout": 3}}}
+
+
 @pytest.mark.parametrize(
     ("format_name", "text"),
     [

@@ -4,6 +4,7 @@ import bz2
 from collections.abc import Callable
 from typing import Final
 
+import orjson
 import pytest
 from starlette.responses import Response
 
@@ -38,6 +39,12 @@ def answer(heard: Heard, rest: bytes) -> bytes:
     return f'{{"jsonrpc":"2.0","id":{heard.body["id"]}'.encode() + rest
 
 
+def with_id(heard: Heard, end: str) -> bytes:
+    """An answer whose id has a fraction."""
+    result = orjson.dumps(done(heard)["result"]).decode()
+    return f'{{"jsonrpc":"2.0","id":{heard.body["id"]}{end},"result":{result}}}'.encode()
+
+
 def in_charset(name: str) -> Maker:
     return lambda heard: said(event(done(heard)), f"{EVENTS}; charset={name}")
 
@@ -53,7 +60,7 @@ FAILING: Final[dict[str, Maker]] = {
     "nested without end, in a stream": lambda h: said(
         b"data: " + answer(h, b',"result":' + DEEP + b"}\n\n"), EVENTS
     ),
-    "an id that is a fraction": lambda h: said(answer(h, b'.0,"result":{}}')),
+    "an id that is a fraction": lambda h: said(answer(h, b'.5,"result":{}}')),
     "an id that is a text": lambda h: said(f'{{"id":"{h.body["id"]}","result":{{}}}}'.encode()),
     "an id that is there twice": lambda h: said(answer(h, b',"id":77,"result":{}}')),
     "a list of answers": lambda h: said(b"[" + answer(h, b',"result":{}}]')),
@@ -90,6 +97,8 @@ ANSWERED: Final[dict[str, Maker]] = {
         + event(done(h)),
         EVENTS,
     ),
+    "an id with a fraction of zero": lambda h: said(with_id(h, ".0")),
+    "such an id in a stream": lambda h: said(b"data: " + with_id(h, ".0") + b"\n\n", EVENTS),
     "its answer twice": lambda h: said(event(done(h)) + event(done(h, "other")), EVENTS),
 }
 

@@ -1,6 +1,8 @@
-"""A session of the client of fastmcp with the command of its arguments, as one JSON object.
+"""Two sessions of the client of fastmcp: prints what each saw as JSON.
 
-Instead of a command it takes a URL, with the token in MCP_TOKEN.
+fastmcp_client.py URL COMMAND [ARGUMENT ...]
+
+The first is with the command, the second with the URL and the token in MCP_TOKEN.
 """
 
 import asyncio
@@ -15,8 +17,7 @@ from fastmcp.client.transports import (  # type: ignore[import-not-found, unused
 )
 
 
-async def main() -> None:
-    command, *args = sys.argv[1:]
+async def seen_of(command: str, *args: str) -> dict[str, object]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     moves: list[float] = []
 
@@ -35,14 +36,18 @@ async def main() -> None:
         tools = await client.list_tools()
         answer = await client.call_tool("answer", {"text": "hello"})
         denied = await client.call_tool("forbidden", {"text": "x"}, raise_on_error=False)
-        seen = {
+        return {
             "tools": [tool.name for tool in tools],
             "answer": answer.content[0].text,
             "denied": denied.is_error,
             "resources": len(await client.list_resources()),
             "prompts": len(await client.list_prompts()),
         }
-    sys.stdout.write(json.dumps(seen))
+
+
+async def main() -> None:
+    url, *command = sys.argv[1:]
+    sys.stdout.write(json.dumps([await seen_of(*command), await seen_of(url)]))
 
 
 if __name__ == "__main__":

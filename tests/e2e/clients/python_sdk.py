@@ -1,7 +1,9 @@
-"""One session through the client of the Python SDK, 1.x or 2.x; prints what it saw as JSON.
+"""Two sessions through the client of the Python SDK, 1.x or 2.x; prints what each saw as JSON.
 
-python_sdk.py COMMAND [ARGUMENT ...]     with the environment for the proxy as the whole of ours
-python_sdk.py URL                        with the token in MCP_TOKEN
+python_sdk.py URL COMMAND [ARGUMENT ...]
+
+The first is with the command, with our environment for the proxy; the second with the URL and the
+token in MCP_TOKEN.
 """
 
 import json
@@ -25,7 +27,7 @@ else:
     import httpx2 as http_library
     import mcp_types as sdk_types
 
-seen: dict[str, Any] = {"asked": "", "log": [], "progress": [], "changed": 0}
+seen: dict[str, Any] = {}
 
 
 def plain(model: Any) -> Any:
@@ -87,23 +89,24 @@ async def talk(session: ClientSession) -> None:
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[Any, Any]]:
-    command, *args = sys.argv[1:]
+async def connected(command: str, *args: str) -> AsyncIterator[tuple[Any, Any]]:
     if command.startswith("http:"):
         headers = {"Authorization": f"Bearer {os.environ['MCP_TOKEN']}"}
         http: Any = http_library.AsyncClient(headers=headers, timeout=30, trust_env=False)
         async with http, streamable_http_client(command, http_client=http) as streams:
             yield streams[0], streams[1]
     else:
-        server = StdioServerParameters(command=command, args=args, env=dict(os.environ))
+        server = StdioServerParameters(command=command, args=[*args], env=dict(os.environ))
         async with stdio_client(server) as (read, write):
             yield read, write
 
 
-async def main() -> None:
+async def seen_of(*command: str) -> dict[str, Any]:
+    seen.clear()
+    seen.update({"asked": "", "log": [], "progress": [], "changed": 0})
     with anyio.fail_after(40):
         async with (
-            connected() as (read, write),
+            connected(*command) as (read, write),
             ClientSession(
                 read,
                 write,
@@ -113,8 +116,12 @@ async def main() -> None:
             ) as session,
         ):
             await talk(session)
-    seen["changed"] = True
-    sys.stdout.write(json.dumps(seen))
+    return {**seen, "changed": True}
+
+
+async def main() -> None:
+    url, *command = sys.argv[1:]
+    sys.stdout.write(json.dumps([await seen_of(*command), await seen_of(url)]))
 
 
 anyio.run(main)

@@ -10,12 +10,15 @@ text of an error with the exception's own words.
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
-import json  # noqa: TID251  the standard library alone
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False
+if TYPE_CHECKING or __package__:
+    from tests.e2e.servers import quick_json as json
+else:  # as a program of its own
+    import quick_json as json
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -234,6 +237,8 @@ def shell(command: str) -> str:
 
 def fork() -> str:
     """Start processes that wait, until no more can be started. How many there were."""
+    import signal
+
     started = 0
     while started < 1000:
         try:
@@ -249,6 +254,8 @@ def fork() -> str:
 
 def stay() -> str:
     """From now on end neither with stdin nor of SIGTERM."""
+    import signal
+
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     STAYING.append(True)
     return "staying"
@@ -320,7 +327,7 @@ def _content(text: str) -> Message:
 def serve() -> None:
     """Answer every request until stdin ends; then stay, if it has come to that."""
     for line in sys.stdin.buffer:
-        message: Message = json.loads(line)
+        message = json.loads(line)
         if "id" not in message or "method" not in message:
             continue
         result = answer(str(message["method"]), _object(message.get("params") or {}))
@@ -328,6 +335,8 @@ def serve() -> None:
         sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
         sys.stdout.buffer.flush()
     while STAYING:
+        import signal
+
         signal.pause()
 
 

@@ -7,15 +7,19 @@ answers with the `params` it was sent, so that a test sees what was forwarded. E
 arrives is written down in `SCRIPTED_JOURNAL` before it is acted upon.
 """
 
-# More than a thousand tests start it: `typing`, `pathlib` and `subprocess` would double its start.
+# Hundreds of tests start it: what is imported at once is half of the start.
+# ruff: noqa: PLC0415
 from __future__ import annotations
 
-import json  # noqa: TID251  the standard library alone
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False
+if TYPE_CHECKING or __package__:
+    from tests.e2e.servers import quick_json as json
+else:  # as a program of its own
+    import quick_json as json
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Mapping
@@ -88,12 +92,14 @@ class Scripted:
         for line in self.incoming:
             if self.journal is not None:
                 os.write(self.journal, line)
-            message: Message = json.loads(line)
+            message = json.loads(line)
             if "method" in message:
                 self._take(str(message["method"]), message)
             elif message.get("id") == "roots":
                 self._text(self.waiting_for_roots, json.dumps(message.get("result")))
         while "SCRIPTED_STAY" in os.environ:
+            import signal
+
             signal.pause()
 
     def _take(self, method: str, message: Message) -> None:
@@ -151,7 +157,7 @@ class Scripted:
         self._text(request, "changed")
 
     def _die(self, request: Json, params: Message) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), 9)
 
     def _environment(self, request: Json, params: Message) -> None:
         self._text(request, json.dumps(dict(os.environ)))
@@ -197,7 +203,7 @@ class Scripted:
         self._send({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})
 
     def _spawn(self, request: Json, params: Message) -> None:
-        import subprocess  # noqa: PLC0415  see above
+        import subprocess
 
         pids: list[int] = []
         for new_session in (False, True):
@@ -289,5 +295,7 @@ if __name__ == "__main__":
     if os.environ.get("SCRIPTED_START") == "exit":
         sys.exit("this server does not start")
     if "SCRIPTED_STAY" in os.environ:
+        import signal
+
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Scripted().serve()

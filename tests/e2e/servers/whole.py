@@ -8,47 +8,60 @@ what `scripts` says of its argument `message`. Every line that arrives is writte
 `WHOLE_JOURNAL` before it is acted upon.
 """
 
-import json  # noqa: TID251  the standard library alone
+# Many tests start it: what is imported at once is half of the start.
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Final, TypeAlias, TypedDict
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-Message: TypeAlias = dict[str, Json]
+TYPE_CHECKING = False
+if TYPE_CHECKING or __package__:
+    from tests.e2e.servers import quick_json as json
+else:  # as a program of its own
+    import quick_json as json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Final, TypeAlias, TypedDict
+
+    Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+    Message: TypeAlias = dict[str, Json]
+
+    class Script(TypedDict, total=False):
+        """What one call of `echo` does."""
+
+        notifications: list[Message]
+        questions: list[Message]
+        answer: Message
+        error: Message
+
+    class Said(TypedDict, total=False):
+        """What the test says of the server."""
+
+        resources: list[Json]
+        resourceTemplates: list[Json]
+        prompts: list[Json]
+        tools: list[Json]
+        questions: list[Message]
+        notifications: list[Message]
+        instructions: str
+        title: str
+        early: Message
+        page: int
+        views: dict[str, str]
+        scripts: dict[str, Script]
 
 
-class Script(TypedDict, total=False):
-    """What one call of `echo` does."""
-
-    notifications: list[Message]
-    questions: list[Message]
-    answer: Message
-    error: Message
+def said(words: str) -> Said:
+    if not words.startswith("{"):
+        with open(words, encoding="utf-8") as file:  # noqa: PTH123  see above
+            words = file.read()
+    return json.loads(words)  # type: ignore[return-value]
 
 
-class Said(TypedDict, total=False):
-    """What the test says of the server."""
-
-    resources: list[Json]
-    resourceTemplates: list[Json]
-    prompts: list[Json]
-    tools: list[Json]
-    questions: list[Message]
-    notifications: list[Message]
-    instructions: str
-    title: str
-    early: Message
-    page: int
-    views: dict[str, str]
-    scripts: dict[str, Script]
-
-
-WORDS: Final = os.environ.get("WHOLE", "{}")
-SAID: Final[Said] = json.loads(WORDS if WORDS.startswith("{") else Path(WORDS).read_text("utf-8"))
+SAID: Final = said(os.environ.get("WHOLE", "{}"))
 TITLE: Final[Message] = {"title": SAID["title"]} if "title" in SAID else {}
-JOURNAL: Final = Path(os.environ.get("WHOLE_JOURNAL", os.devnull))
+JOURNAL: Final = os.environ.get("WHOLE_JOURNAL", os.devnull)
 TOOLS: Final[list[Json]] = [
     {"name": name, "inputSchema": {"type": "object", "properties": {}}}
     for name in ("ask", "notify", "idle")
@@ -64,10 +77,9 @@ def receive() -> Message:
     line = sys.stdin.readline()
     if not line:
         sys.exit(0)
-    with JOURNAL.open("a", encoding="utf-8") as journal:
+    with open(JOURNAL, "a", encoding="utf-8") as journal:  # noqa: PTH123
         journal.write(line)
-    found: Message = json.loads(line)
-    return found
+    return json.loads(line)
 
 
 def ask(questions: list[Message], name: str = "q") -> Message:

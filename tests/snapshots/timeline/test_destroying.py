@@ -106,7 +106,7 @@ rm "keep/$(printf '\377\376')"; echo evil > "keep/$(printf '\377')"
 rm -rf 'keep/a
 b'
 d=.; for n in $(seq 60); do d=$d/$(printf 'x%.0s' $(seq 60)); done; mkdir -p $d; echo x > $d/f; rm -rf src
-i=0; while [ $i -lt 400 ]; do mkdir e$i; mv src e$i/src; mv e$i/src src; rmdir e$i; i=$((i+1)); done; rm -rf src
+python3 -c "import os; [(os.mkdir(e), os.rename('src', e + '/src'), os.rename(e + '/src', 'src'), os.rmdir(e)) for e in map('e{}'.format, range(400))]"; rm -rf src
 seq 1 3000 | xargs touch; rm -rf src keep
 seq 1 300 | xargs mkdir; for n in 1 2 3; do mv src $n/src$n; mv $n/src$n src; done; rm -rf src [0-9]*
 tar cf all.tar src keep; rm -rf src keep; tar xf all.tar; rm all.tar; : > src/1.txt

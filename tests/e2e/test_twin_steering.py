@@ -1,0 +1,75 @@
+"""A second instance that leaves what would run outside its sandbox, beside what was approved.
+
+With a real sandbox, and a person at the mailbox.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.confined_installation import escalations, folder
+from tests.e2e.installation import Installation
+from tests.e2e.mailbox_person import Person
+from tests.e2e.raw_client import at, text, texts
+from tests.e2e.test_containment import CONFIG, contained, last
+from tests.e2e.test_sandbox_steering import make_repository
+from tests.e2e.test_twins import approved
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+BESIDE = (
+    ".claude/settings.json",
+    ".mcp.json",
+    "new/.git/hooks/pre-commit",
+    "new/deep/.vscode/tasks.json",
+)
+INSIDE = (
+    "project/.claude/settings.json",
+    "project/.git/config",
+    "project/.git/hooks/pre-commit",
+    "project/.git/hooks/pre-push",
+)
+
+
+def planting(installation: Installation, place: Path) -> str:
+    """A command that writes all of them, where a person who approves it does not see it."""
+    script = folder(installation, "scripts") / "build.sh"
+    lines = [f"mkdir -p $(dirname {place}/{name}); echo x > {place}/{name}" for name in BESIDE]
+    lines += [f"mkdir -p $(dirname {place}/{name}); echo x > {place}/{name}" for name in INSIDE]
+    script.write_text("\n".join(lines))
+    return f"sh {script}"
+
+
+@pytest.mark.parametrize("target", ["y", "project", "project/y"])
+def test_nothing_that_steers_is_left_where_an_approved_command_may_write(
+    installation: Installation, target: str
+) -> None:
+    escalations(installation)
+    place, here = folder(installation, "outside"), installation.workspace
+    make_repository(place / "project")
+    hook, config = place / "project/.git/hooks/pre-push", place / "project/.git/config"
+    hook.write_text("mine")
+    before = config.read_bytes()
+    (here / "x").write_text("new")
+    agent, person = contained(installation, CONFIG), Person(installation)
+    command = f"cp {here}/x {place}/{target}; {planting(installation, place)}"
+    answer = approved(agent, person, "shell", {"command": command})
+    assert last(installation)["opened"] == [f"write {place}/{target}"]
+    left = [name for name in (*BESIDE, *INSIDE) if (place / name).exists()]
+    assert left == ["project/.git/config", "project/.git/hooks/pre-push"]
+    assert (hook.read_text(), config.read_bytes()) == ("mine", before)
+    assert "can make programs run outside every sandbox" in texts(answer)[-1]
+    assert at(last(installation), "putBack", 0)
+
+
+def test_what_an_approved_command_deletes_with_its_hooks_is_deleted(
+    installation: Installation,
+) -> None:
+    escalations(installation)
+    place = folder(installation, "outside")
+    make_repository(place / "project")
+    (place / "project/.git/hooks/pre-push").write_text("mine")
+    agent, person = contained(installation, CONFIG), Person(installation)
+    answer = approved(agent, person, "shell", {"command": f"rm -rf {place}/project"})
+    assert text(answer) == "exit 0"
+    assert list(place.iterdir()) == []

@@ -1,0 +1,130 @@
+"""What steers is found where a second instance may write, and nothing else there is touched.
+
+The server's part is played by this process: the kernel tells of its writes in the same way.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.sandbox.lookout import SteeringLookout
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
+from ironcurtain_proxy.sandbox.twin import left_closed
+from ironcurtain_proxy.sandbox.watchman import Watchman
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Opened:
+    """A directory `outside`, in which the paths `new` and `project` were approved."""
+
+    top: Path
+    main: Watchman = field(init=False)
+    watch: Watchman = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("home", "workspace", "outside/project", "outside/mine"):
+            (self.top / name).mkdir(parents=True)
+        workspace = str(self.top / "workspace")
+        lookout = SteeringLookout((workspace,), RemovedFiles(self.top / "state"))
+        lookout.begin()
+        self.main = Watchman(lookout)
+
+    def open(self, *names: str) -> None:
+        paths = [RealPath.from_text(str(self.top / "outside" / name)) for name in names]
+        opening = SandboxOpening(paths=tuple(paths))
+        self.watch = self.main.opened(left_closed(opening, str(self.top / "home")))
+
+    def put(self, name: str, text: str = "x") -> Path:
+        path = self.top / "outside" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    async def look(self) -> list[str]:
+        return [one.said for one in await self.main.look()]
+
+
+@pytest.fixture
+def o(tmp_path: Path) -> Iterator[Opened]:
+    opened = Opened(tmp_path)
+    yield opened
+    opened.main.end()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(".claude/settings.json", ".mcp.json", "new/.git/hooks/pre-commit"),
+        *("project/.claude/settings.json", "project/deep/.git/hooks/x", "other/.vscode/tasks.json"),
+    ],
+)
+async def test_what_steers_is_taken_away_beside_and_below_what_was_approved(
+    o: Opened, name: str
+) -> None:
+    o.open("new", "project")
+    planted = o.put(name)
+    assert len(await o.look()) == 1
+    assert not planted.exists()
+
+
+async def test_what_was_there_is_put_back_and_may_be_deleted(o: Opened) -> None:
+    hook = o.put("project/.git/hooks/pre-commit", "mine")
+    o.open("project")
+    hook.write_text("evil")
+    assert len(await o.look()) == 1
+    assert hook.read_text() == "mine"
+    hook.unlink()
+    assert await o.look() == []
+    assert not hook.exists()
+
+
+@pytest.mark.parametrize("overflowed", [False, True])
+async def test_what_no_server_can_change_there_is_the_users(o: Opened, overflowed: bool) -> None:
+    kept = [
+        *(o.put("mine/.claude/settings.json"), o.put(".vscode/tasks.json"), o.put(".mcp.json")),
+        *(o.put("project/.claude/settings.json"), o.put("HEAD"), o.put("config", "[alias]\nx=!x")),
+    ]
+    (o.top / "outside/.claude").symlink_to("mine/.claude")
+    for name in ("objects", "refs"):
+        (o.top / "outside" / name).mkdir()
+    o.open("new")
+    for path in kept:
+        path.write_text("changed")
+    o.put("mine/.git/hooks/pre-commit")
+    kept[2].rename(kept[2].with_name("x"))
+    (o.top / "outside/x").rename(kept[2])
+    o.watch.lookout.inotify.overflowed = overflowed
+    o.put("new")
+    assert await o.look() == []
+    assert all(path.read_text() == "changed" for path in kept)
+    assert (o.top / "outside/.claude/settings.json").exists()
+
+
+async def test_what_comes_at_the_very_end_is_said_later_and_then_nothing_is_looked_after(
+    o: Opened,
+) -> None:
+    o.open("new")
+    planted = o.put(".mcp.json")
+    o.main.ended(o.watch)
+    assert not planted.exists()
+    o.put(".mcp.json")
+    assert len(await o.look()) == 1
+    assert await o.look() == []
+    assert planted.exists()
+
+
+async def test_what_cannot_be_looked_after_is_not_opened(
+    o: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ironcurtain_proxy.sandbox.lookout.MOST_DIRECTORIES", 3)
+    for number in range(4):
+        o.put(f"project/{number}/x")
+    with pytest.raises(OSError, match="too many directories"):
+        o.open("project")
+    o.open("new")
