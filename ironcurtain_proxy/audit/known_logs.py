@@ -22,6 +22,8 @@ from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFi
 DIRECTORY: Final = "audit-logs"
 MOST_LOGS: Final = 100
 """The largest number of notes; a new note replaces the oldest."""
+_BEING_WRITTEN: Final = 60 * 10**9
+"""Nanoseconds for which another proxy's temporary file is left alone."""
 _LONGEST_PATH: Final = 4096
 _SHORTEST_LABEL: Final = 3
 _FULL_LABEL: Final = 32
@@ -45,7 +47,7 @@ def note_log(state: Path, log: Path) -> None:
             is_log = noted is not None and (name == own or _is_there(noted))
             if is_log and (found := notes.modified_ns(name)) is not None:
                 kept.append((name == own, found[1], name))
-            else:
+            elif not _is_being_written(notes, name, own):
                 notes.discard_ours(name)
         for _, _, name in sorted(kept)[:-MOST_LOGS]:
             notes.discard_ours(name)
@@ -97,6 +99,13 @@ def _read(notes: MailboxDirectory, name: str) -> Path | None:
     except (OSError, UnacceptableFileError):
         return None
     return Path(os.fsdecode(path)) if path.startswith(b"/") and name == _digest(path) else None
+
+
+def _is_being_written(notes: MailboxDirectory, name: str, own: str) -> bool:
+    """Whether another proxy, that starts now, is about to give this file its name."""
+    found, ours = notes.modified_ns(name), notes.modified_ns(own)
+    is_new = found is not None and ours is not None and found[1] > ours[1] - _BEING_WRITTEN
+    return is_new and name.startswith(".")
 
 
 def _digest(path: bytes) -> str:

@@ -116,6 +116,15 @@ def test_a_log_that_is_gone_is_passed_over_and_forgotten_with_the_next_start(
     assert (state / "audit-logs" / left).read_bytes() == os.fsencode(state / "audit.jsonl")
 
 
+def test_a_note_that_another_proxy_is_writing_is_left_to_it(state: Path, other: Path) -> None:
+    writing, left = (state / "audit-logs" / f".{name}.tmp" for name in ("writing", "left"))
+    for note in (writing, left):
+        note.write_bytes(b"/srv")
+    os.utime(left, (0, 0))
+    note_log(state, other)
+    assert (writing.exists(), left.exists()) == (True, False)
+
+
 def test_notes_are_for_this_user_alone(state: Path, other: Path) -> None:
     assert other.exists()
     (note,) = notes(state)
