@@ -68,6 +68,7 @@ ALLOWED_IMPORTS: Final = frozenset(
         "re",
         "types",
         "typing",
+        "unicodedata",  # tables of characters
         "urllib",  # `urllib.parse`: what opens a URL imports `http`, which a contract forbids
     }
 )
