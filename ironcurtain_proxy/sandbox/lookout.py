@@ -249,10 +249,9 @@ class SteeringLookout:
                     self._miss(_why_unseen(self.inotify.error, directory))
                 continue
             names: set[str] = set()
-            closed = self.closed_names.get(directory, frozenset())
             with suppress(OSError), os.scandir(directory) as entries:
                 for entry in entries:
-                    if entry.name in closed:
+                    if self._is_closed(entry.path):
                         continue
                     names.add(entry.name)
                     place = self._place_of(directory, entry.name)
@@ -271,7 +270,16 @@ class SteeringLookout:
             self._unsaid.append(PutBack(f"{why}: new files there that {_CAN} are not found"))
         self.unseen = self.unseen or why
 
+    def _is_closed(self, path: str) -> bool:
+        return any(
+            path.startswith(f"{directory}/")
+            and path.removeprefix(f"{directory}/").partition("/")[0] in names
+            for directory, names in self.closed_names.items()
+        )
+
     def _learn(self, place: SteeringPlace, *, is_new: bool) -> None:
+        if self._is_closed(place.path):
+            return
         if place.kind != "pointer":
             self._watch(place)
         inode = inode_of(place.path)
@@ -316,10 +324,17 @@ class SteeringLookout:
             self._known.pop(place.path, None)
         else:
             for name in refused:
-                before = known.items.get(name)
-                # A file that was empty before was just being written: it is removed, not restored.
-                is_state = before and before.content and not now[name].is_same(before)
-                self._put_back(joined(place.path, name), before if is_state else None)
+                self._undo(joined(place.path, name), known.items.get(name), now[name])
+
+    def _undo(self, path: str, before: Item | None, now: Item) -> None:
+        """Put back the earlier state of an item; of a directory, take what is new away."""
+        added = now.added_to(before)
+        if not added:
+            # A file that was empty before was just being written: it is removed, not restored.
+            is_state = before and before.content and not now.is_same(before)
+            self._put_back(path, before if is_state else None)
+        for one in added:
+            self._put_back(f"{path}/{one}", None)
 
     def _makes_a_repository(self, known: KnownPlace) -> str | None:
         """The path whose removal ends a new repository; None: there is no such path."""

@@ -45,15 +45,24 @@ class Item(Struct, frozen=True):
     """The content; None: no file, too large to be kept, or not readable."""
     mode: int = 0
     signature: tuple[int, ...] = ()
-    """The stamp of a file whose content is not kept: inode, size and times."""
+    """The stamp of a file whose content is not kept: inode, size and times; of a directory, its
+    inode."""
+    entries: tuple[tuple[bytes, tuple[int, ...]], ...] = ()
+    """Of a directory, the files below it, with the stamp of each."""
 
     def is_same(self, other: "Item | None") -> bool:
-        """Whether the content is certainly the same."""
-        return (
-            other is not None
-            and self.content == other.content
-            and (self.content is not None or self.signature == other.signature)
+        """Whether the content is certainly the same, or less: of a directory files may be gone."""
+        if other is None or self.content != other.content:
+            return False
+        return self.content is not None or (
+            self.signature == other.signature and {*self.entries} <= {*other.entries}
         )
+
+    def added_to(self, other: "Item | None") -> list[str]:
+        """The new and changed files of a directory; empty too if it is not the earlier one."""
+        if other is None or not other.signature or self.signature != other.signature:
+            return []
+        return [os.fsdecode(path) for path, _ in sorted({*self.entries} - {*other.entries})]
 
 
 class SteeringPlace(Struct, frozen=True):
@@ -154,6 +163,8 @@ def _read(directory: int, name: str) -> Item:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
             return Item(b"-> " + os.fsencode(os.readlink(name, dir_fd=directory)))
+        if stat.S_ISDIR(status.st_mode):
+            return _read_directory(directory, name, status)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
             return Item(None, signature=_signature(status))
         file = os.open(name, _OPEN, dir_fd=directory)
@@ -168,6 +179,23 @@ def _read(directory: int, name: str) -> Item:
         return Item(None)
     finally:
         os.close(file)
+
+
+def _read_directory(directory: int, name: str, status: os.stat_result) -> Item:
+    """The files below a directory; of one with too many, its stamp alone."""
+    found: list[tuple[bytes, tuple[int, ...]]] = []
+    for place, names, files, at in os.fwalk(name, dir_fd=directory):
+        links = [one for one in names if stat.S_ISLNK(_status(one, at).st_mode)]
+        for one in (*files, *links):
+            path = os.path.relpath(f"{place}/{one}", name)
+            found.append((os.fsencode(path), _signature(_status(one, at))))
+        if len(found) > _MOST_ITEMS:
+            return Item(None, signature=_signature(status))
+    return Item(None, signature=(status.st_ino,), entries=tuple(sorted(found)))
+
+
+def _status(name: str, directory: int) -> os.stat_result:
+    return os.stat(name, dir_fd=directory, follow_symlinks=False)
 
 
 def _signature(status: os.stat_result) -> tuple[int, ...]:

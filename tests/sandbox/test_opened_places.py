@@ -84,6 +84,25 @@ async def test_what_was_there_is_put_back_and_may_be_deleted(o: Opened) -> None:
     assert not hook.exists()
 
 
+@pytest.mark.parametrize("name", [".claude/hooks", ".gemini/extensions/one/two"])
+async def test_of_a_directory_that_steers_only_what_is_new_is_taken_away(
+    o: Opened, name: str
+) -> None:
+    mine = [o.put(f"project/{name}/{number}", "mine") for number in range(3)]
+    o.open("project")
+    planted = o.put(f"project/{name}/new")
+    assert len(await o.look()) == 1
+    assert not planted.exists()
+    mine[0].write_text("evil")
+    assert len(await o.look()) == 1
+    assert not mine[0].exists()
+    mine[1].unlink()
+    (mine[2].parent / "link").symlink_to("/etc")
+    assert len(await o.look()) == 1
+    assert [one.name for one in mine[2].parent.iterdir()] == ["2"]
+    assert mine[2].read_text() == "mine"
+
+
 @pytest.mark.parametrize("overflowed", [False, True])
 async def test_what_no_server_can_change_there_is_the_users(o: Opened, overflowed: bool) -> None:
     kept = [
