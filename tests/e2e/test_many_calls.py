@@ -15,11 +15,12 @@ def test_each_call_is_recorded_before_it_is_sent_and_the_log_of_all_is_whole() -
         text=True,
         check=False,
     )
-    said = done.stdout.splitlines()[-3:]
+    said = done.stdout.splitlines()[-4:]
     assert (done.returncode, said) == (
         0,
         [
             "sent before their intent was in the log: 0",
+            "refused: 0",
             "without an intent before one outcome: 0",
             "audit verify: 0",
         ],
