@@ -220,7 +220,6 @@ async def test_tables_that_were_dropped_are_a_reason_to_ask(
 async def test_how_a_question_ended_is_written_when_the_store_is_back(tmp_path: Path) -> None:
     state = tmp_path / "state"
     async with engine_session(state) as duty, anyio.create_task_group() as tasks:
-        tasks.start_soon(duty.ledger.run)
         question = duty.question(DELETE)
         tasks.start_soon(duty.ask, question)
         await until(lambda: duty.manager.asked == [question.id])
@@ -231,6 +230,8 @@ async def test_how_a_question_ended_is_written_when_the_store_is_back(tmp_path: 
         # The ruling does not wait until the line that is owed is noted.
         await until(lambda: len(duty.ledger._owed) == 1)
         (state / "away.db").rename(database(state))
+        # Not before: its refresh could make a new store while this one is away.
+        tasks.start_soon(duty.ledger.run)
         await until(lambda: not duty.ledger._owed)
         tasks.cancel_scope.cancel()
     with open_store(None, state, FakeClock()) as store:
