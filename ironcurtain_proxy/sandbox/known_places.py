@@ -48,3 +48,8 @@ def is_directory(path: str) -> bool:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except (OSError, ValueError):
         return False
+
+
+def shown(path: str) -> str:
+    """A path on one line: a server may have chosen its name."""
+    return "".join([c if c.isprintable() else f"\\x{ord(c):02x}" for c in path])

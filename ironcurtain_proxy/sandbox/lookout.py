@@ -25,6 +25,7 @@ from ironcurtain_proxy.sandbox.known_places import (
     inode_of,
     is_directory,
     joined,
+    shown,
 )
 from ironcurtain_proxy.sandbox.leads import Leads
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles, let_in, restore
@@ -382,11 +383,11 @@ class SteeringLookout:
             why = (error.strerror or "unknown").lower()
             if path not in self._stuck:
                 self._stuck.add(path)
-                said = f"{_shown(path)} {_CAN}, and could not be taken away: {why}"
+                said = f"{shown(path)} {_CAN}, and could not be taken away: {why}"
                 self._unsaid.append(PutBack(said))
             return
         self._stuck.discard(path)
-        self._unsaid.append(PutBack(f"{_shown(path)} {_CAN}, and was {how}", _shown(kept)))
+        self._unsaid.append(PutBack(f"{shown(path)} {_CAN}, and was {how}", shown(kept)))
 
     def close(self) -> None:
         """Stop watching."""
@@ -396,9 +397,4 @@ class SteeringLookout:
 def _why_unseen(error: int, directory: str) -> str:
     if error == errno.ENOSPC:
         return "no more directories can be watched (sysctl fs.inotify.max_user_watches)"
-    return f"{_shown(directory)} cannot be watched: {os.strerror(error).lower()}"
-
-
-def _shown(path: str) -> str:
-    """A path on one line: a server may have chosen its name."""
-    return "".join([c if c.isprintable() else f"\\x{ord(c):02x}" for c in path])
+    return f"{shown(directory)} cannot be watched: {os.strerror(error).lower()}"

@@ -114,6 +114,8 @@ def test_a_message_whose_session_ends_before_it_is_whole_is_answered(
 
         def body() -> Iterator[bytes]:
             yield b'{"jsonrpc":"2.0","id":7,'
+            # What came before this was read before its answer.
+            assert agent.post(agent.message("ping")).status_code == 200
             os.kill(proxy, signal.SIGKILL)
             while agent.post(agent.message("ping")).status_code != 404:
                 pass
