@@ -1,7 +1,6 @@
 """Approvals that outlive their session: the real proxy, started again and again."""
 
 import os
-import time
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -77,9 +76,9 @@ def grants_listed(installation: Installation) -> str:
 def settles_by_asking(
     installation: Installation, person: Person, agent: RawClient, call: int
 ) -> bool:
-    done = len(installation.outcomes())
-    while len(installation.outcomes()) == done and not person.requests():
-        time.sleep(0.005)
+    # The answer may have come before this line.
+    while not person.requests() and all(one.get("id") != call for one in agent.arrived):
+        agent.wait(0.01)
     if not (asked := bool(person.requests())):
         agent.result(call)
         assert str(installation.outcomes()[-1]["decidedBy"]).startswith("grant:")
