@@ -15,7 +15,9 @@ from ironcurtain_proxy.model.decision import Allow, Decision, Ground
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest
 
-CONTAINED = Allow(Ground("structural-sandbox-allow", "Every path lies in the workspace"))
+CONTAINED = Allow(
+    Ground("structural-sandbox-allow", "All path roles resolved by sandbox containment")
+)
 """The decision where the workspace settled every role of a call."""
 
 

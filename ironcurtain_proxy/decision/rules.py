@@ -205,4 +205,6 @@ def _is_own(value: Value, workspace: RealPath) -> bool:
 
 
 def _inside_workspace(workspace: RealPath | None) -> Allow:
-    return Allow(Ground("structural-sandbox-allow", f"The path lies in the workspace: {workspace}"))
+    return Allow(
+        Ground("structural-sandbox-allow", f"Path(s) within the sandbox directory: {workspace}")
+    )

@@ -26,6 +26,8 @@ file or link with such a name, a file such as `.mcp.json`, or a file to which se
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LARGEST: Final = 1 << 20
 _MOST_ITEMS: Final = 2000
+_DEEPEST: Final = 32
+"""Levels of directories below one item that are read."""
 _CONFIGURATIONS: Final = ("config", "config.worktree")
 _ITEMS: Final = (*_CONFIGURATIONS, "commondir")
 HOOKS: Final = "hooks"
@@ -182,15 +184,23 @@ def _read(directory: int, name: str) -> Item:
 
 
 def _read_directory(directory: int, name: str, status: os.stat_result) -> Item:
-    """The files below a directory; of one with too many, its stamp alone."""
+    """The files below a directory; of one with too many or too deep ones, its stamp alone.
+
+    Attacks that this stops: directories nested without end, which would end the walk with an error;
+    files that come and go all the time, so that the directory would count as gone.
+    """
     found: list[tuple[bytes, tuple[int, ...]]] = []
+    seen = 0
     for place, names, files, at in os.fwalk(name, dir_fd=directory):
-        links = [one for one in names if stat.S_ISLNK(_status(one, at).st_mode)]
-        for one in (*files, *links):
-            path = os.path.relpath(f"{place}/{one}", name)
-            found.append((os.fsencode(path), _signature(_status(one, at))))
-        if len(found) > _MOST_ITEMS:
+        seen += len(names) + len(files)
+        if seen > _MOST_ITEMS or place.count("/") > _DEEPEST:
             return Item(None, signature=_signature(status))
+        for one in (*files, *names):
+            with suppress(FileNotFoundError):
+                stamp = _status(one, at)
+                if not stat.S_ISDIR(stamp.st_mode):
+                    path = os.path.relpath(f"{place}/{one}", name)
+                    found.append((os.fsencode(path), _signature(stamp)))
     return Item(None, signature=(status.st_ino,), entries=tuple(sorted(found)))
 
 

@@ -89,7 +89,9 @@ def decide(request: AccessRequest, policy: Policy) -> Decision:
         return default()
     asked = [role for role in roles if not settled_by_workspace(role, request, policy)]
     if not asked:
-        return Allow(Ground("structural-sandbox-allow", "Every path lies in the workspace"))
+        return Allow(
+            Ground("structural-sandbox-allow", "All path roles resolved by sandbox containment")
+        )
     answers = [(role, answer_for(role, request, policy)) for role in asked]
     for _, answer in answers:
         if isinstance(answer, Deny):
@@ -244,7 +246,7 @@ def answer_for(role: ArgumentRole, request: AccessRequest, policy: Policy) -> De
                 Allow(
                     Ground(
                         "structural-sandbox-allow",
-                        f"The path lies in the workspace: {policy.workspace}",
+                        f"Path(s) within the sandbox directory: {policy.workspace}",
                     )
                 )
             )
