@@ -1,7 +1,7 @@
 """Checks the documents and the docstrings.
 
 Documents: width, ids of outside lists, words, links, anchors, names of files. Docstrings of the
-package: they begin with a noun or a verb, and the classes that they name exist.
+package: the classes that they name exist.
 
 Prints `FILE:LINE: what is wrong` for each fault and ends with 1 if there is one. The words that
 documents do not use stand in `docs/style.md`, under "Words that documents do not use".
@@ -26,11 +26,6 @@ LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 CODE: Final = re.compile(r"(`+).+?\1")
 FILE: Final = re.compile(r"(?<![\w/.~-])(?:(?:scripts|tests|docs)/[\w/.-]*\w|[a-z_]+/[\w/]*\.py)\b")
 PACKAGE: Final = "ironcurtain_proxy"
-NO_SUBJECT: Final = re.compile(
-    r"(?:What|Which|Who|Whose|Whom|How|Why|Where|When"
-    r"|It|Its|They|Their|This|That|These|Those|Them|Such|The (?:same|other|others|reverse))\b"
-)
-"""Beginnings of a docstring that leave its subject to be guessed."""
 CLASS: Final = re.compile(r"`(?:\w+\.)*([a-z_]+)\.([A-Z][a-z]\w*)")
 """A class with its module, in a docstring: `ports.Clock`."""
 HISTORY: Final = ("docs/adr/", "CHANGELOG.md")
@@ -116,9 +111,6 @@ def _docstrings(module: Path, classes: dict[str, set[str]]) -> Iterator[Fault]:
         for found in body if isinstance(body, list) else ():
             match found:
                 case ast.Expr(value=ast.Constant(value=str(text))):
-                    if begin := NO_SUBJECT.match(text):
-                        what = f"{begin[0]!r} begins a docstring: begin with a noun or a verb"
-                        yield Fault(module, found.lineno, what)
                     for stem, name in CLASS.findall(text):
                         if name not in classes.get(stem, {name}):
                             yield Fault(module, found.lineno, f"{stem}.{name}: does not exist")

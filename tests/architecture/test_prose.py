@@ -83,34 +83,6 @@ def test_what_is_no_fault_is_not_found(tmp_path: Path, text: str) -> None:
     assert check(repository(tmp_path, text)) == (0, [])
 
 
-@pytest.mark.parametrize(
-    ("code", "line", "word"),
-    [
-        pytest.param('"""What is read."""\n', 1, "What", id="a module"),
-        pytest.param('class A:\n    """It reads."""\n', 2, "It", id="a class"),
-        pytest.param('class A:\n    b: int = 0\n    """Why."""\n', 3, "Why", id="a field"),
-        pytest.param('async def a():\n    """The same."""\n', 2, "The same", id="a function"),
-        pytest.param('B = 1\n"""Those that count."""\n', 2, "Those", id="a constant"),
-    ],
-)
-def test_a_docstring_without_a_subject_is_found(
-    tmp_path: Path, code: str, line: int, word: str
-) -> None:
-    root = repository(tmp_path, "")
-    (root / "ironcurtain_proxy/inner").mkdir(parents=True)
-    (root / "ironcurtain_proxy/inner/a.py").write_text(code, "utf-8")
-    what = f"{word!r} begins a docstring: begin with a noun or a verb"
-    assert check(root) == (1, [f"ironcurtain_proxy/inner/a.py:{line}: {what}"])
-
-
-@pytest.mark.parametrize("text", ["Whole files.", "The otherwise empty list.", "Itself.", "Reads."])
-def test_a_docstring_with_a_subject_is_no_fault(tmp_path: Path, text: str) -> None:
-    root = repository(tmp_path, "")
-    (root / "ironcurtain_proxy").mkdir()
-    (root / "ironcurtain_proxy/a.py").write_text(f'"""{text}"""\n\nb = "What is this?"\n', "utf-8")
-    assert check(root) == (0, [])
-
-
 def test_a_docstring_that_names_a_class_that_is_gone_is_found(tmp_path: Path) -> None:
     package = repository(tmp_path, "") / "ironcurtain_proxy"
     package.mkdir()

@@ -14,7 +14,7 @@ LEFTOVERS = {"utils", "util", "helpers", "helper", "common", "misc", "manager", 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_module_fits_in_a_sitting(module: Path) -> None:
-    assert len(module.read_text(encoding="utf-8").splitlines()) <= 400
+    assert len(module.read_text(encoding="utf-8").splitlines()) <= 600
 
 
 def test_no_module_is_a_place_for_leftovers() -> None:
@@ -38,7 +38,7 @@ def test_a_folder_is_described_by_a_map_of_all_that_is_in_it(folder: Path) -> No
 
 
 TESTS = sorted((PACKAGE.parent / "tests").rglob("*.py"))
-MOST_LINES = 400
+MOST_LINES = 600
 LONGER: frozenset[str] = frozenset({"mediation/test_mediator.py"})
 """Tests that may be longer: one subject that is read as a whole."""
 
