@@ -11,6 +11,7 @@ The life of a call:
 - `review`: open questions and who answers them. `mailbox`: questions and answers as files.
 - `pins`: what servers said of themselves when they were trusted.
 - `downstream`: the servers. `sandbox`: their confinement. `audit`: the log of all calls.
+- `control_places`: paths of a workspace through which a file makes the host run something.
 
 What all share: `model`, `errors`, `ports`, `jsonrpc`, `private_directory`, `private_files`,
 `strict_json`, `snapshots`, `inotify`.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.sandbox.git_settings import named_files
+from ironcurtain_proxy.control_places.git_settings import named_files
 from ironcurtain_proxy.sandbox.steering import HOOKS, Item, SteeringPlace, items_of, led_to
 
 _LARGEST: Final = 1 << 20

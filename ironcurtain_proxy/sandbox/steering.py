@@ -16,8 +16,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from ironcurtain_proxy.control_places.git_settings import is_harmless, named_files, worktrees
 from ironcurtain_proxy.model.steering import STEERING, STEERING_FILES
-from ironcurtain_proxy.sandbox.git_settings import is_harmless, named_files, worktrees
 
 SteeringKind: TypeAlias = Literal["git", "claude", "pointer"]
 """`git`: a directory of git. `claude`: a directory of settings, such as `.claude`. `pointer`: a

@@ -1,0 +1,186 @@
+"""Which paths of a workspace are control places, and of which kind.
+
+Theory of operation. A caller lists what a contained call changed, and asks `control_of` for each
+path. The answer follows from the path, from what git would take for a repository, and from
+`names.toml`; the content of a file plays no part here. Some kinds may still stay when the caller
+has looked at the content: a configuration that `git_settings.is_harmless` accepts, a pointer to a
+repository that is judged by the same rules.
+
+    src/main.py                     None: data
+    .git/objects/ab/cd…             None: data of a repository
+    .git/config, lib/.git/hooks/x   "configuration", "hook"
+    .git/rebase-merge/strategy      "state"
+    x/HEAD, x/objects, x/config     "configuration" of `x`, which git takes for a bare repository
+    .claude/commands/a.md           "acted-on"
+    .frobnicate/settings            "hidden": nobody knows who reads it
+
+The rule is closed: inside a repository a name that is not listed as data is a control place, and
+elsewhere a new hidden name that is not listed as harmless is one. A directory becomes a repository
+when its last part appears. What lies in it was data until then, so a caller judges a directory
+that was no repository before as if all of it were new.
+"""
+
+from collections.abc import Callable, Collection
+from functools import cache
+from importlib import resources
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+Parts: TypeAlias = tuple[str, ...]
+"""A path relative to the workspace, in components; bytes that are no UTF-8 are surrogates."""
+
+ControlKind: TypeAlias = Literal[
+    "configuration", "hook", "state", "pointer", "repository", "acted-on", "hidden"
+]
+"""`configuration`: settings of git, and whatever else a repository holds that is not listed as
+data. `hook`: a program that git runs. `state`: a waiting rebase, merge or bisect. `pointer`: a
+`.git` that is no directory, or a link in a repository's data. `repository`: the name of a directory
+of git itself. `acted-on`: a program of the host reads it by itself. `hidden`: an unknown new hidden
+name."""
+
+
+class ControlPlace(Struct, frozen=True):
+    """A control place that a path is, or lies in."""
+
+    kind: ControlKind
+    root: Parts
+    """The path to ask about and to keep back: the repository, the hidden directory, or the file."""
+
+
+class _Git(Struct, frozen=True):
+    data_files: frozenset[str]
+    data_directories: frozenset[str]
+    control_below_data: frozenset[str]
+    state: frozenset[str]
+
+
+class _ActedOn(Struct, frozen=True):
+    names: frozenset[str]
+    endings: tuple[str, ...]
+    within: dict[str, tuple[str, ...]]
+
+
+class _Harmless(Struct, frozen=True):
+    names: frozenset[str]
+    beginnings: tuple[str, ...]
+    endings: tuple[str, ...]
+    caches: frozenset[str]
+    cache_trees: frozenset[str]
+
+
+class _Names(Struct, frozen=True, forbid_unknown_fields=True):
+    git: _Git
+    acted_on: _ActedOn
+    harmless: _Harmless
+
+
+_REPOSITORY: Final = ".git"
+_DATA_PARTS: Final = frozenset({"objects", "refs"})
+
+
+def looks_like_repository(names: Collection[str]) -> bool:
+    """Return whether git would take a directory with these entries for a repository.
+
+    This is wider than git, which also looks into `HEAD`. The directory of a worktree has
+    `commondir` in place of `objects` and `refs`.
+    """
+    return "HEAD" in names and (_DATA_PARTS.issubset(names) or "commondir" in names)
+
+
+def control_of(
+    path: Parts,
+    *,
+    is_directory: bool,
+    is_link: bool,
+    is_repository: Callable[[Parts], bool],
+    is_settled: Callable[[Parts], bool],
+) -> ControlPlace | None:
+    """Return the control place that a changed path is or lies in, or None if it is data.
+
+    Args:
+        path: the path that was created, changed or removed.
+        is_directory: whether the path is a directory now.
+        is_link: whether the path is a symbolic link now.
+        is_repository: whether git would take a directory for a repository, by what it holds now
+            (`looks_like_repository`). It need not know about the name `.git`.
+        is_settled: whether a hidden name was there before any contained call, is tracked by the
+            repository, or was approved for this project.
+    """
+    for end in range(len(path), 0, -1):
+        name = path[end - 1].lower()
+        if name == _REPOSITORY and end == len(path) and not is_directory:
+            return ControlPlace("pointer", path)
+        if name == _REPOSITORY or (end < len(path) and is_repository(path[:end])):
+            return _in_repository(path[:end], path[end:], is_link=is_link)
+    if is_repository(()) and path:
+        return _in_repository((), path, is_link=is_link)
+    return _by_name(path, is_settled)
+
+
+def is_inert_hook(name: str) -> bool:
+    """Return whether git never runs a file of this name in a directory of hooks."""
+    return name.endswith(".sample")
+
+
+def _in_repository(repository: Parts, inner: Parts, *, is_link: bool) -> ControlPlace | None:
+    """Judge a path in a repository. `inner` is empty for the directory of the repository itself."""
+    if not inner:
+        return None
+    git = _names().git
+    lower = tuple(name.lower() for name in inner)
+    whole, first = "/".join(lower), lower[0]
+    if first in git.state:
+        return ControlPlace("state", (*repository, inner[0]))
+    if first == "hooks":
+        # The directory may appear, as may the samples of a new repository.
+        inert = not inner[2:] and all(map(is_inert_hook, inner[1:]))
+        return None if inert and not is_link else ControlPlace("hook", (*repository, *inner))
+    is_data = whole.removesuffix(".lock") in git.data_files or whole == "info"
+    is_data = is_data or first.startswith("sharedindex.")
+    is_data = is_data or (first in git.data_directories and whole not in git.control_below_data)
+    if is_data:
+        return ControlPlace("pointer", (*repository, *inner)) if is_link else None
+    if first in {"modules", "worktrees"} and len(inner) == 1:
+        return None
+    return ControlPlace("configuration", (*repository, *inner))
+
+
+def _by_name(path: Parts, is_settled: Callable[[Parts], bool]) -> ControlPlace | None:
+    """Judge a path outside of every repository's own directory by the names on the way to it."""
+    names = _names()
+    for end, name in enumerate(path, 1):
+        lower = name.lower()
+        if lower in names.harmless.cache_trees:
+            return None
+        inner = path[end].lower() if end < len(path) else ""
+        beginnings = names.acted_on.within.get(lower)
+        if beginnings is not None and inner.startswith(beginnings):
+            return ControlPlace("acted-on", path[: end + 1])
+        if lower in names.acted_on.names or lower.endswith(names.acted_on.endings):
+            return ControlPlace("acted-on", path if end < len(path) else path[:end])
+        if not name.startswith(".") or beginnings is not None or _is_harmless(lower):
+            continue
+        if not is_settled(path[:end]):
+            return ControlPlace("hidden", path[:end])
+    return None
+
+
+def _is_harmless(lower: str) -> bool:
+    table = _names().harmless
+    return (
+        lower in table.names
+        or lower in table.caches
+        or lower.startswith(table.beginnings)
+        or lower.endswith(table.endings)
+    )
+
+
+@cache
+def _names() -> _Names:
+    """Read the table once, when the first contained call is judged."""
+    import tomllib  # noqa: PLC0415  only a session with containment needs it
+
+    text = resources.files(__package__).joinpath("names.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), _Names)
