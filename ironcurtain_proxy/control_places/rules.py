@@ -28,7 +28,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-Parts: TypeAlias = tuple[str, ...]
+RelativeParts: TypeAlias = tuple[str, ...]
 """A path relative to the workspace, in components; bytes that are no UTF-8 are surrogates."""
 
 ControlKind: TypeAlias = Literal[
@@ -45,7 +45,7 @@ class ControlPlace(Struct, frozen=True):
     """A control place that a path is, or lies in."""
 
     kind: ControlKind
-    root: Parts
+    root: RelativeParts
     """The path to ask about and to keep back: the repository, the hidden directory, or the file."""
 
 
@@ -90,12 +90,12 @@ def looks_like_repository(names: Collection[str]) -> bool:
 
 
 def control_of(
-    path: Parts,
+    path: RelativeParts,
     *,
     is_directory: bool,
     is_link: bool,
-    is_repository: Callable[[Parts], bool],
-    is_settled: Callable[[Parts], bool],
+    is_repository: Callable[[RelativeParts], bool],
+    is_settled: Callable[[RelativeParts], bool],
 ) -> ControlPlace | None:
     """Return the control place that a changed path is or lies in, or None if it is data.
 
@@ -124,7 +124,9 @@ def is_inert_hook(name: str) -> bool:
     return name.endswith(".sample")
 
 
-def _in_repository(repository: Parts, inner: Parts, *, is_link: bool) -> ControlPlace | None:
+def _in_repository(
+    repository: RelativeParts, inner: RelativeParts, *, is_link: bool
+) -> ControlPlace | None:
     """Judge a path in a repository. `inner` is empty for the directory of the repository itself."""
     if not inner:
         return None
@@ -147,7 +149,9 @@ def _in_repository(repository: Parts, inner: Parts, *, is_link: bool) -> Control
     return ControlPlace("configuration", (*repository, *inner))
 
 
-def _by_name(path: Parts, is_settled: Callable[[Parts], bool]) -> ControlPlace | None:
+def _by_name(
+    path: RelativeParts, is_settled: Callable[[RelativeParts], bool]
+) -> ControlPlace | None:
     """Judge a path outside of every repository's own directory by the names on the way to it."""
     names = _names()
     for end, name in enumerate(path, 1):
