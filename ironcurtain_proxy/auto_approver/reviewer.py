@@ -227,7 +227,8 @@ class AutoApprover:
         if self.config.shadow:
             return _passed_on("approve", result.reasoning, _SHADOW)
         prefix = "" if self.config.target_check else _UNCHECKED
-        return Approved(by=DECIDER, reasoning=prefix + result.reasoning)
+        # Words of a commit that the user did not quote were let through because it can be undone.
+        return Approved(by=DECIDER, reasoning=prefix + result.reasoning, revocable=escalation.held)
 
     def _evidence(self, escalation: Escalation) -> UserMessage:
         """The message that asks for the call: the newest, or an older one that still stands.

@@ -66,19 +66,23 @@ class UrlCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequestCall:
-    """A pull request of the workspace's current branch."""
+    """A pull request of the workspace's current branch, to the branch that the forge proposes."""
 
     draft: bool
     is_ready_mark: bool
     """Whether the pull request is marked ready for review instead of opened."""
+    texts: tuple[str, ...] = ()
+    """Title and body, where they are not taken from the commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallCall:
     """Installing packages for the workspace."""
 
+    manager: str
+    """The program, such as `npm`: one name is another package in another registry."""
     packages: tuple[str, ...]
-    """The packages as they are spelled; none: those of the lock file."""
+    """Package names as written. Empty means: install from the lock file."""
 
 
 Action: TypeAlias = GitCall | FileCall | UrlCall | PullRequestCall | InstallCall

@@ -58,7 +58,12 @@ def veto(message: str, escalation: Escalation, around: CallSurroundings) -> str 
         return "the call does the same operation twice"
     objections = [
         _without_request([one for one in requests if one.verb == verb])
-        or _objection(next(one for one in requests if one.verb == verb), action, around)
+        or _objection(
+            next(one for one in requests if one.verb == verb),
+            action,
+            around,
+            held=escalation.held,
+        )
         for verb, action in zip(verbs, actions, strict=True)
     ]
     return next((one for one in objections if one is not None), None)
@@ -110,7 +115,9 @@ def _verb(action: Action) -> Verb:
             assert_never(action)
 
 
-def _objection(request: StatedRequest, action: Action, around: CallSurroundings) -> str | None:
+def _objection(
+    request: StatedRequest, action: Action, around: CallSurroundings, *, held: bool
+) -> str | None:
     objection: str | None = None
     match action:
         case UrlCall() if request.targets != (action.url,):
@@ -118,25 +125,47 @@ def _objection(request: StatedRequest, action: Action, around: CallSurroundings)
         case FileCall():
             objection = _about_file(request, action, around)
         case GitCall(operation="commit"):
-            objection = _about_commit(request, action)
+            objection = _about_commit(request, action, held=held)
         case GitCall():
             objection = _about_remote(request, action)
-        case PullRequestCall() if request.draft and not action.draft:
-            objection = "the message asks for a draft"
-        case InstallCall() if set(action.packages) != set(request.targets):
-            objection = "the message does not name these packages"
-        case UrlCall() | PullRequestCall() | InstallCall():
+        case PullRequestCall():
+            objection = _about_pull_request(request, action)
+        case InstallCall():
+            objection = _about_install(request, action)
+        case UrlCall():
             pass
         case _:
             assert_never(action)
     return objection
 
 
-def _about_commit(request: StatedRequest, action: GitCall) -> str | None:
+def _about_commit(request: StatedRequest, action: GitCall, *, held: bool) -> str | None:
     if not action.text:
         return "the call has no message to commit with"
-    is_said = request.quoted is None or request.quoted == action.text
-    return None if is_said else "the message quotes another commit message"
+    # A commit that the timeline can take back may have words of the agent's own, though no others
+    # than those that the user quoted, if there are any.
+    is_said = request.quoted == action.text or (held and request.quoted is None)
+    return None if is_said else "the message does not quote the commit message"
+
+
+def _about_pull_request(request: StatedRequest, action: PullRequestCall) -> str | None:
+    if request.draft and not action.draft:
+        return "the message asks for a draft"
+    if any(text != request.quoted for text in action.texts):
+        return "the message does not quote the text of the pull request"
+    return None
+
+
+def _about_install(request: StatedRequest, action: InstallCall) -> str | None:
+    if set(action.packages) != set(request.targets):
+        return "the message does not name these packages"
+    if request.manager is None and action.packages:
+        return "the message does not name the package manager"
+    return (
+        None
+        if request.manager in {None, action.manager}
+        else "the message names another package manager"
+    )
 
 
 def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundings) -> str | None:
@@ -147,8 +176,8 @@ def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundin
         return "the message does not name path"
     if action.operation in {"write", "edit"} and len(named) != 1:
         return "the message names something else"
-    if request.quoted is not None and request.quoted != action.content:
-        return "the message quotes another content"
+    if action.operation in {"write", "edit"} and request.quoted != action.content:
+        return "the message does not quote what is written"
     return None
 
 

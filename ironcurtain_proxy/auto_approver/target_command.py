@@ -36,7 +36,7 @@ message and what is option was told apart by this program, and a person sees it 
 def actions_of_command(
     command: ParsedCommand, place: Place, arguments: Arguments
 ) -> tuple[Action, ...] | NotUnderstood:
-    """Read a command.
+    """Read the operations of a command that need a request.
 
     Args:
         command: the command.
@@ -105,15 +105,24 @@ def _why_not_plain(command: SimpleCommand) -> str | None:
 
 
 def _why_not_reads(part: Part) -> str | None:
+    """Return the reason why a part needs a request, or None for one that shows nothing new.
+
+    A part that reads is not harmless beside an operation that was asked for: `git push; git log -p`
+    shows what nobody asked to see. What passes on its own input, and the state of the repository
+    in one line each, may stand there.
+    """
     if part.effect != "reads":
         return "a message cannot ask for a part of the command"
-    # Behind a pipe or in a substitution the output of a part becomes input of another, which may
-    # send it away: only what passes its own input on may stand there.
-    words = part.command.words
-    passes = words[0].text in _FILTERS and _has_no_operand(words[1:])
-    return None if part.command.is_certain or passes else "a part reads for another part"
+    texts = tuple([word.text for word in part.command.words])
+    passes = texts[0] in _FILTERS and _has_no_operand(part.command.words[1:])
+    # After a change of directory each part is judged in its own.
+    is_status = (texts in _STATUS or texts[0] == "cd") and part.command.is_certain
+    return None if passes or is_status else "a part reads what the message does not name"
 
 
+_STATUS: Final = frozenset(
+    {("git", "status"), ("git", "status", "--short"), ("git", "status", "-s"), ("pwd",), ("true",)}
+)
 _FILTERS: Final = frozenset({"cat", "head", "tail", "wc"})
 _NUMBER: Final = re.compile(r"-[a-z]?\d*|\d+")
 
@@ -149,11 +158,20 @@ def _own_repository(place: Place) -> NotUnderstood | None:
 def _stage(reading: ParsedOptions, place: Place) -> NotUnderstood | str:
     if names_a_secret(reading.operands):
         return NotUnderstood("the command names what commonly holds secrets")
+    if reading.has("-A", "--all") or not (reading.operands or reading.has("-u", "--update")):
+        # It takes every file that nobody tracks, secrets and results of a build among them.
+        return NotUnderstood("git add: it may stage files that nobody tracks")
     for word in reading.operands:
         path = path_of(word, place)
         if path is None or not is_inside(path, place) or is_protected_name(path):
             return NotUnderstood("the command names a file that is not one of the workspace")
+        if not reading.has("-u", "--update") and not _FILE_NAME.search(path):
+            return NotUnderstood("git add: a directory may hold files that nobody tracks")
     return _own_repository(place) or "stage"
+
+
+_FILE_NAME: Final = re.compile(r"[^/]\.[A-Za-z0-9]+$")
+"""A name that a file has and a directory hardly ever."""
 
 
 def _commit(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
@@ -199,8 +217,14 @@ def _create(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     heads = {word.text for word in reading.values_of("--head", "-H")}
     if reading.operands or not heads <= {place.branch}:
         return NotUnderstood("gh pr create: an operand may change what it does")
+    said = reading.values_of("--title", "-t", "--body", "-b")
+    texts = tuple(
+        [word.text or "a text that the command makes" for word in said if word.text != ""]
+    )
+    if not texts and not reading.has("--fill", "-f", "--fill-first", "--fill-verbose"):
+        return NotUnderstood("gh pr create: it would ask for a title")
     return _own_repository(place) or PullRequestCall(
-        draft=reading.has("--draft", "-d"), is_ready_mark=False
+        draft=reading.has("--draft", "-d"), is_ready_mark=False, texts=texts
     )
 
 
@@ -213,7 +237,7 @@ def _ready(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
 _PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:@[\w.^~-]+)?", re.ASCII)
 
 
-def _install(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+def _install(manager: str, reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     names = tuple([word.text or "" for word in reading.operands])
     if place.directory != place.workspace:
         return NotUnderstood("the command is not known to run in the workspace")
@@ -222,20 +246,20 @@ def _install(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     if any(name.count("/") and not name.startswith("@") for name in names):
         # `user/name` is a repository for npm, not a package of a registry.
         return NotUnderstood("the command installs what is not just a name")
-    return InstallCall(packages=names)
+    return InstallCall(manager=manager, packages=names)
 
 
-def _install_named(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+def _install_named(manager: str, reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     """An installation with names: without, the program installs from a file, or nothing."""
     if not reading.operands:
         return NotUnderstood("the command names no package")
-    return _install(reading, place)
+    return _install(manager, reading, place)
 
 
-def _locked(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+def _locked(manager: str, reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     if reading.operands:
         return NotUnderstood("the command names something besides the lock file")
-    return _install(reading, place)
+    return _install(manager, reading, place)
 
 
 def _get(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
@@ -258,23 +282,23 @@ _ROWS: Final[Mapping[tuple[str, ...], tuple[Options, _Read]]] = MappingProxyType
         ("git", "pull"): (options("ff-only q quiet v verbose"), partial(_remote, "pull")),
         ("git", "fetch"): (options("q quiet v verbose"), partial(_remote, "fetch")),
         ("gh", "pr", "create"): (
-            options("d draft t: title: b: body: B: base: H: head:"), _create
+            options("d draft f fill fill-first fill-verbose t: title: b: body: H: head:"), _create
         ),
         ("gh", "pr", "ready"): (options(""), _ready),
-        ("npm", "install"): (_ADD_OPTIONS, _install),
-        ("npm", "i"): (_ADD_OPTIONS, _install),
-        ("npm", "ci"): (options(""), _locked),
-        ("pnpm", "add"): (_ADD_OPTIONS, _install_named),
-        ("pnpm", "install"): (options("frozen-lockfile"), _locked),
-        ("yarn", "add"): (_ADD_OPTIONS, _install_named),
-        ("yarn", "install"): (options("frozen-lockfile immutable"), _locked),
-        ("pip", "install"): (options("q quiet"), _install_named),
-        ("pip3", "install"): (options("q quiet"), _install_named),
-        ("uv", "add"): (options("dev"), _install_named),
-        ("uv", "sync"): (options("frozen locked"), _locked),
-        ("poetry", "add"): (options(""), _install_named),
-        ("poetry", "install"): (options(""), _locked),
-        ("cargo", "add"): (options("dev"), _install_named),
+        ("npm", "install"): (_ADD_OPTIONS, partial(_install, "npm")),
+        ("npm", "i"): (_ADD_OPTIONS, partial(_install, "npm")),
+        ("npm", "ci"): (options(""), partial(_locked, "npm")),
+        ("pnpm", "add"): (_ADD_OPTIONS, partial(_install_named, "pnpm")),
+        ("pnpm", "install"): (options("frozen-lockfile"), partial(_locked, "pnpm")),
+        ("yarn", "add"): (_ADD_OPTIONS, partial(_install_named, "yarn")),
+        ("yarn", "install"): (options("frozen-lockfile immutable"), partial(_locked, "yarn")),
+        ("pip", "install"): (options("q quiet"), partial(_install_named, "pip")),
+        ("pip3", "install"): (options("q quiet"), partial(_install_named, "pip")),
+        ("uv", "add"): (options("dev"), partial(_install_named, "uv")),
+        ("uv", "sync"): (options("frozen locked"), partial(_locked, "uv")),
+        ("poetry", "add"): (options(""), partial(_install_named, "poetry")),
+        ("poetry", "install"): (options(""), partial(_locked, "poetry")),
+        ("cargo", "add"): (options("dev"), partial(_install_named, "cargo")),
         ("curl",): (options("s silent S show-error i include I head"), _get),
     }
 )  # fmt: skip

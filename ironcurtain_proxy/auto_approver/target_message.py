@@ -6,7 +6,7 @@ is understood whole, word for word, or it approves nothing. Words that nobody th
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -40,6 +40,8 @@ class StatedRequest:
     quoted: str | None = None
     """The text that is to be written."""
     kind: Literal["file", "directory"] | None = None
+    manager: str | None = None
+    """The package manager that an installation names, such as `npm`."""
     targets: tuple[str, ...] = ()
     """Paths, addresses or packages as they were typed."""
     draft: bool = False
@@ -139,11 +141,15 @@ _LEAD: Final = re.compile(
 _TRAIL: Final = re.compile(
     r"(?:,? (?:please|pls|plz|thanks|thank you|now|too|for me|entirely))+$", re.IGNORECASE
 )
-_COURTESY: Final = re.compile(r"(?:thanks|thank you|please|ok|okay|yes)?", re.IGNORECASE)
+_COURTESY: Final = re.compile(
+    r"(?:thanks|thank you|please|ok|okay|yes|yeah|sure|great|nice|perfect|cool|lgtm"
+    r"|(?:yes )?go ahead|(?:it |this )?looks (?:good|great)|sounds good)?",
+    re.IGNORECASE,
+)
 _VERBS: Final = (
     r"(?:git |commit|push|pull|fetch|read|open|show|display|view|print|cat|write|save|create|edit"
     r"|modify|delete|remove|erase|rm|download|visit|get|make|summari[sz]e|explain|describe|tell"
-    r"|raise|submit|mark|install|add|(?:(?:a|the) )?(?:draft )?(?:pr|pull request))\b"
+    r"|raise|submit|file|mark|install|add|run|npm|pnpm|yarn|pip3?|uv|poetry|cargo)\b"
 )
 _NEXT: Final = re.compile(
     rf"(?:,? (?:and|\+|&)(?: then)?|,(?: then)?| then) (?=(?:please |also |now )?{_VERBS})",
@@ -191,6 +197,7 @@ _PACKAGES: Final = (
     rf"(?!(?:the|all|dependencies|deps|packages|it|this|them)\b)"
     rf"(?P<packages>{_PACKAGE}(?:(?:,? and |, ){_PACKAGE})*)"
 )
+_MANAGER: Final = r"(?P<manager>npm|pnpm|yarn|pip3?|uv|poetry|cargo)"
 _ADDRESS: Final = r"(?P<targets>https?://[^\s\x00]+)"
 
 _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
@@ -215,12 +222,14 @@ _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
             ("write", rf"(?:write|create) {_FILE}{_TARGETS}"),
             ("edit", rf"(?:edit|modify) {_FILE}{_TARGETS}"),
             ("delete", rf"(?:delete|remove|erase|rm) {_FILE}{_TARGETS}"),
-            ("pr", (r"(?:(?:open|create|make|raise|submit) )?(?:up )?(?:(?:a|the|new) )*"
-                   r"(?P<draft>draft )?(?:pr|pull request)(?: for (?:this|it))?")),
+            # "open the PR" asks to see one; a noun without a verb asks for nothing.
+            ("pr", (r"(?:open(?: up)?(?! the\b| my\b| our\b)|create|make|raise|submit|file)"
+                   r"(?: (?:a|an|the|my|new))*"
+                   r"(?P<draft> draft)? (?:pr|pull request)(?: for (?:this|it))?")),
             ("ready", (r"mark (?:it|(?:the|this|my) (?:pr|pull request)) "
                       r"(?:as )?ready(?: for review)?")),
-            ("install", rf"(?:npm |pip )?install {_PACKAGES}"),
-            ("install", rf"add (?:the )?(?:packages?|dependenc(?:y|ies)) {_PACKAGES}"),
+            ("install", rf"(?:run )?{_MANAGER} (?:install|i|add|ci|sync)(?: {_PACKAGES})?"),
+            ("install", rf"(?:install|add) {_PACKAGES}(?: (?:with|using|via|from) {_MANAGER})?"),
             ("install", r"install (?:the |all )?(?:dependencies|deps|packages)"),
             ("other", r"(?:summari[sz]e|explain|describe) (?:it|them)(?: to me)?"),
             ("other", r"tell me (?:the|its)(?: [a-z]+){1,3}"),
@@ -231,7 +240,12 @@ _FORMS: Final = tuple(
     [(verb, re.compile(form, re.IGNORECASE | re.ASCII)) for verb, form in _SENTENCES]
 )
 
-_PLAIN_TARGET: Final = re.compile(r"~/.*|\./.*|/.*|[A-Za-z0-9_][^/]*[/.].*|\.?[A-Za-z0-9_-]+/.*")
+_PLAIN_TARGET: Final = re.compile(r"(?:~|\.)?/.*|(?:.+/)?[^/]*\.[A-Za-z0-9_]+")
+"""Words that stand as paths by themselves, by the beginning of a path or the ending of a file.
+`feature/old` may be a branch, and `TODO/FIXME` no name at all."""
+_DELETED_TARGET: Final = re.compile(r"(?:~|\.)/.+|.*/[^/]*\.[A-Za-z][A-Za-z0-9]*")
+_NAMED_TARGET: Final = re.compile(r"(?:~|\.)?/.*|[A-Za-z0-9_.].*")
+"""Words behind "file" or "folder"."""
 
 
 def _clause(text: str, quoted: str | None) -> StatedRequest | None:
@@ -255,7 +269,7 @@ def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> StatedRequ
     else:
         pieces = re.split(r",? and |, ", parts.get("targets", ""))
         targets = tuple([piece for piece in pieces if piece])
-        if not all(_PLAIN_TARGET.fullmatch(one) and "://" not in one for one in targets):
+        if not all(_is_target(one, verb, parts.keys()) for one in targets):
             return None
     if verb == "install":
         targets = tuple([one for one in re.split(r",? and |, ", parts.get("packages", "")) if one])
@@ -266,7 +280,23 @@ def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> StatedRequ
         remote=parts.get("remote"),
         branch=parts.get("branch"),
         quoted=quoted if "quoted" in parts else None,
+        manager=parts["manager"].lower().removesuffix("3") if "manager" in parts else None,
         kind="file" if "file" in parts else "directory" if "directory" in parts else None,
         targets=targets,
         draft="draft" in parts,
     )
+
+
+def _is_target(text: str, verb: Verb, parts: Collection[str]) -> bool:
+    """Return whether a word stands as a path where it is used.
+
+    A name such as `console.log`, `/users/42` or `feature/x` is no path to delete unless the message
+    says that it is a file or a folder: it is a call, a route, a branch.
+    """
+    if "://" in text:
+        return False
+    if not {"file", "directory"}.isdisjoint(parts):
+        return _NAMED_TARGET.fullmatch(text) is not None
+    if verb == "delete":
+        return _DELETED_TARGET.fullmatch(text) is not None
+    return _PLAIN_TARGET.fullmatch(text) is not None

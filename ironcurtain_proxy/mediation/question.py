@@ -89,6 +89,7 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
         place=posed.facts.place,
         branch=posed.facts.branch,
         sandboxed=posed.sandboxed,
+        held=posed.asked.held,
         candidates=offered(
             posed.reasons,
             patterns,

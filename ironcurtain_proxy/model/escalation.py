@@ -65,6 +65,9 @@ class Escalation:
     """The branch of the repository that the call works in; None: not known."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
+    held: bool = False
+    """Whether the parts of a shell command that stay inside the sandbox run unasked, because the
+    timeline can take them back."""
     definition: str = ""
     """SHA-256 of the tool's definition; of a plan, of everything that its calls name."""
     for_people: bool = False

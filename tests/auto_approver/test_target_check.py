@@ -149,8 +149,11 @@ def fetch(url: str) -> Escalation:
 
 
 PASSES = {
-    "a commit in the workspace": ("commit my changes", commit()),
-    "a commit and a push": ("commit this, then push to origin and open a draft PR", commit()),
+    "a commit in the workspace": ("commit my changes saying 'wip'", commit("wip")),
+    "a commit and a push": (
+        "commit -m 'wip', then push to origin and open a draft PR",
+        commit("wip"),
+    ),
     "a commit message that is quoted": ("commit with message 'wip'", commit("wip")),
     "the current branch by name": ("push topic to origin", push(context=ON_TOPIC)),
     "the current branch after a slash": ("push to origin/topic", push(context=ON_TOPIC)),
@@ -160,7 +163,7 @@ PASSES = {
     ),
     "a path of the workspace": ("read src/app.py", read("/home/u/proj/src/app.py")),
     "a file of the workspace by its ending": ("open notes.txt", read("/home/u/proj/notes.txt")),
-    "a file that is written": ("write the summary to ~/sum.md", write("/home/u/sum.md", "# S")),
+    "a file that is written": ("write '# S' to ~/sum.md", write("/home/u/sum.md", "# S")),
     "an address with a question mark in it": (
         "fetch https://a.example/x?y=1 and tell me the title",
         fetch("https://a.example/x?y=1"),
