@@ -3,7 +3,7 @@
 The policy is no port: mediation calls `decision.authorize` directly, so it cannot be replaced.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -237,6 +237,44 @@ class Timeline(Protocol):
 
         `NotHeld`: the current workspace cannot be held; the changes are recorded later,
         when it can be.
+        """
+
+    async def transact(
+        self,
+        call: RequestId,
+        server: str,
+        tool: str,
+        paths: Collection[str],
+        apply: Callable[[], None],
+        *,
+        may_drop: bool,
+    ) -> tuple[PointId, tuple[Change, ...]] | NotHeld:
+        """Make a point of exactly what `apply` changes, caches included, and settle it.
+
+            paths = ["src/a.py", "node_modules/left-pad", "dist"]
+            done = await timeline.transact(call, server, tool, paths, apply, may_drop=False)
+
+        The caller knows beforehand what it will change: the names in the upper directory of an
+        overlay. The point is made first, and no rollback runs meanwhile. Changes of other paths
+        count as somebody else's. The answer names what changed, each path once.
+
+        Args:
+            call: the id of the request.
+            server: the server of the call.
+            tool: its tool.
+            paths: every path below the workspace that `apply` creates, changes or removes, as
+                `os.fsdecode` gives it. A directory stands for everything in it, before and after.
+                Directories that `apply` makes above them need no mention.
+            apply: makes the changes; runs in a thread, once the old contents are held. If it
+                raises, what it did until then is noted, and its error is raised.
+            may_drop: see `mark`.
+
+        Old contents in caches are copied, up to 20,000 files and a quarter of the bytes of the
+        timeline, so they come back; new files there are noted by inode and time and not copied, so
+        a rollback removes them and tells whether somebody changed them since.
+
+        `NotHeld`: nothing can be recorded. `apply` was not run, unless the workspace went beyond
+        the bounds by it; then its changes are recorded later.
         """
 
     async def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:

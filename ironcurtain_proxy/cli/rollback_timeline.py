@@ -59,7 +59,8 @@ def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:
     plan = outcome.plan
     done = outcome.id is not None
     if not plan.steps and not plan.lost:
-        say("nothing to do: all files are as they were before the call")
+        say("nothing to do: all files that are kept are as they were before the call")
+        _some(_unseen(outcome.unseen))
         return
     if not done and not request.dry_run:
         say("nothing was put back")
@@ -69,6 +70,7 @@ def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:
     _some([f"stays, as it may be needed later  {visible(path)}" for path in plan.stays])
     _some([f"stays, as something is in it that is not held  {visible(p)}" for p in outcome.stayed])
     _some([f"cannot be put back, as it was not held  {visible(step.path)}" for step in plan.lost])
+    _some(_unseen(outcome.unseen))
     if request.dry_run:
         _tell_besides(outcome)
         if outcome.conflicts:
@@ -118,9 +120,19 @@ def lines(timelines: list[KeptTimeline]) -> Iterator[str]:
 def _line(listed: ListedPoint) -> str:
     point = listed.point
     changes = _named(f"{one.kind} {visible(one.path)}" for one in listed.changes)
-    what = changes or ("nothing changed" if listed.is_settled else "is under way")
+    what = changes or (_nothing_changed(listed.unseen) if listed.is_settled else "is under way")
     session = f"  session {visible(point.session)}" if point.session else ""
     return f"{point.call}  {_when(point.at)}  {_what(point)}{session}  {what}"
+
+
+def _nothing_changed(unseen: tuple[str, ...]) -> str:
+    return (
+        f"nothing changed outside {_named(map(visible, unseen))}" if unseen else "nothing changed"
+    )
+
+
+def _unseen(unseen: tuple[str, ...]) -> list[str]:
+    return [f"changes in {_named(map(visible, unseen))} are not kept"] if unseen else []
 
 
 def _what(point: Point) -> str:
@@ -154,6 +166,7 @@ def listed_json(timelines: list[KeptTimeline]) -> Iterator[dict[str, Json]]:
                 "workspace": visible(str(one.workspace)),
                 "finished": listed.is_settled,
                 "changes": [{"path": visible(c.path), "kind": c.kind} for c in listed.changes],
+                "notLookedInto": [visible(path) for path in listed.unseen],
             }
 
 
@@ -189,6 +202,7 @@ def outcome_json(outcome: RollbackOutcome, request: RollbackRequest) -> dict[str
         "changes": [{"what": visible(step.path), "kind": step.act} for step in plan.steps],
         "conflicts": [visible(one) for one in outcome.conflicts],
         "notHeld": [visible(step.path) for step in plan.lost],
+        "notLookedInto": [visible(path) for path in outcome.unseen],
         "kept": [visible(path) for path in (*plan.stays, *outcome.stayed)],
         "alsoTakenBack": [point.call for point in outcome.others],
         "unknownChanges": [

@@ -133,6 +133,7 @@ def test_each_call_is_listed_with_its_tool_session_and_changes(top: Path, run: R
         "workspace": str(top),
         "finished": True,
         "changes": [{"path": "a", "kind": "changed"}],
+        "notLookedInto": [],
     }
 
 

@@ -1,6 +1,6 @@
 """Contained calls with the world in memory: what is asked, and what becomes of each point."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -63,6 +63,22 @@ class FakeTimeline:
         if self.fault is not None:
             raise self.fault
         return self.changes
+
+    async def transact(
+        self,
+        call: RequestId,
+        server: str,
+        tool: str,
+        paths: Collection[str],
+        apply: Callable[[], None],
+        *,
+        may_drop: bool,
+    ) -> tuple[PointId, tuple[Change, ...]] | NotHeld:
+        point = await self.mark(call, server, tool, may_drop=may_drop)
+        if isinstance(point, NotHeld) or isinstance(self.changes, NotHeld):
+            return point if isinstance(point, NotHeld) else NotHeld("")
+        apply()
+        return point, self.changes
 
     async def unheld(self, path: RealPath) -> tuple[PathNotHeld, ...]:
         assert path == WORKSPACE

@@ -1,6 +1,6 @@
 """The scanned state of one path, and the comparison of two states."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from ironcurtain_proxy.model.timeline import ChangeKind
@@ -42,13 +42,21 @@ def without(tree: Tree, left_out: frozenset[str]) -> Tree:
 
 
 def is_among(path: str, places: frozenset[str]) -> bool:
-    """Whether a path is one of these, or below one."""
-    return any(path == place or path.startswith(f"{place}/") for place in places)
+    """Return whether a path is one of these, or below one."""
+    return path in places or any(above in places for above in directories_above(path))
 
 
 def parent_of(path: str) -> str:
     """The directory that a path is in; empty: the workspace itself."""
     return path.rpartition("/")[0]
+
+
+def directories_above(path: str) -> Iterator[str]:
+    """Yield all directories that a path is in below the workspace, the nearest first."""
+    above = parent_of(path)
+    while above:
+        yield above
+        above = parent_of(above)
 
 
 def kind_of_change(before: Entry | None, after: Entry | None) -> ChangeKind | None:

@@ -1,12 +1,12 @@
 """The history: the workspace at the oldest point, and all changes since."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.timeline import Change, ChangeKind
-from ironcurtain_proxy.snapshots.timeline.entry import Entry
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, kind_of_change
 
 PointKind: TypeAlias = Literal["call", "rollback"]
 
@@ -56,15 +56,44 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplacedEntry:
+    """A path that the scanner leaves alone, before and after a call. None: it was not there."""
+
+    path: str
+    before: Entry | None
+    after: Entry | None
+
+    @property
+    def kind(self) -> ChangeKind | None:
+        """The kind of change; None: it stands here as a directory of one that changed."""
+        before, after = self.before, self.after
+        if before is not None and after is not None and before.kind == "file":
+            # Only the old content is copied, so the two contents cannot be compared.
+            is_same = (before.inode, before.ctime_ns) == (after.inode, after.ctime_ns)
+            return None if is_same else "changed"
+        return kind_of_change(before, after)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedEntries:
+    """What one call changed where the scanner does not look, such as in `node_modules`."""
+
+    call: int
+    entries: tuple[ReplacedEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SettledCall:
     """The end of a call, whose changes that the kernel told of are all noted before this."""
 
     number: int
     at: datetime | None = None
     """None: an earlier version of the program did not write it."""
+    unseen: tuple[str, ...] = ()
+    """Directories of caches that the call may have changed and that were not looked into."""
 
 
-TimelineRecord: TypeAlias = Point | Delta | SettledCall
+TimelineRecord: TypeAlias = Point | Delta | ReplacedEntries | SettledCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +191,25 @@ class History:
                     joined = _joined(kinds.pop(path, None), kind)
                     if joined is not None:
                         kinds[path] = joined
+        for one in self.replaced({number}):
+            if one.kind is not None:
+                kinds[one.path] = one.kind
         return tuple(sorted([Change(path, kind) for path, kind in kinds.items()]))
+
+    def replaced(self, calls: Collection[int]) -> list[ReplacedEntry]:
+        """Return what these calls changed where the scanner does not look, each path once."""
+        found: dict[str, ReplacedEntry] = {}
+        for record in self.records:
+            if isinstance(record, ReplacedEntries) and record.call in calls:
+                for one in record.entries:
+                    first = found.get(one.path, one)
+                    found[one.path] = ReplacedEntry(one.path, first.before, one.after)
+        return list(found.values())
+
+    def unseen(self, number: int) -> tuple[str, ...]:
+        """Return the directories that a call may have changed and that were not looked into."""
+        settled = [one for one in self.records if isinstance(one, SettledCall)]
+        return next((one.unseen for one in settled if one.number == number), ())
 
     def touched(self, number: int) -> frozenset[str]:
         """All paths that a call changed, including those that it changed back."""
@@ -217,6 +264,10 @@ class History:
                 for noted in delta.changes
                 if noted.after is not None and noted.after.kind == "file"
             }
+        for record in self.records:
+            if isinstance(record, ReplacedEntries):
+                both = [state for one in record.entries for state in (one.before, one.after)]
+                found |= {one.content for one in both if one is not None and one.kind == "file"}
         return found
 
     def without_oldest(self, count: int) -> "History":
@@ -245,6 +296,9 @@ def _without(records: Iterable[TimelineRecord], gone: set[int]) -> Iterator[Time
     for record in records:
         if isinstance(record, Delta):
             yield Delta(record.calls - gone, record.changes)
+        elif isinstance(record, ReplacedEntries):
+            if record.call not in gone:
+                yield record
         elif not (isinstance(record, SettledCall) and record.number in gone):
             yield record
 

@@ -15,7 +15,7 @@ start. The oldest points are dropped first when a limit of bytes, points or age 
 them the copies that no later point needs. One thread at a time may use a `Keeper`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,12 +26,20 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs
 from ironcurtain_proxy.snapshots.timeline.bounds import LARGEST_PART, too_large, too_many
-from ironcurtain_proxy.snapshots.timeline.entry import kind_of_change
+from ironcurtain_proxy.snapshots.timeline.cached import CachedPaths
+from ironcurtain_proxy.snapshots.timeline.entry import (
+    Entry,
+    directories_above,
+    is_among,
+    kind_of_change,
+)
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
     History,
     NotedChange,
     Point,
+    ReplacedEntries,
+    ReplacedEntry,
     SettledCall,
     TimelineRecord,
 )
@@ -48,6 +56,7 @@ from ironcurtain_proxy.snapshots.timeline.scanning import (
 
 _LOCK_SECONDS: Final = 60.0
 _MOST_POINTS: Final = 2000
+_MOST_UNSEEN: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +115,15 @@ class Keeper:
                 if path.is_within(workspace) and path != workspace
             ]
         )
+        self.cached = CachedPaths(
+            self.root,
+            self.scanner.reader,
+            self.scanner.known.get,
+            left_out=self.scanner.left_out,
+            most_bytes=limits.max_bytes // LARGEST_PART,
+        )
+        self._programs: dict[str, Entry] = {}
+        """The programs in caches at the last point."""
         self._limits = limits
         self._session = session
         self._now = now
@@ -198,6 +216,7 @@ class Keeper:
         )
         if not self.add(point):
             return NotHeld("the timeline cannot be written")
+        self._programs = self.cached.programs(self.scanner.caches_met)
         self._open.add(point.number)
         return PointId(str(point.number))
 
@@ -229,7 +248,8 @@ class Keeper:
             with self.writing():
                 self.note(self.look(), self._open)
                 self._since_full.add(number)
-                self.settled(number)
+                self._note_programs(number)
+                self.settled(number, unseen=tuple(sorted(self.scanner.caches_met)[:_MOST_UNSEEN]))
                 # Points of this session are dropped only before a call, which is then asked about.
                 self._drop(others_only=True)
         except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
@@ -237,6 +257,81 @@ class Keeper:
             self._late.add(number)
             return NotHeld(self._why_not(error))
         return self.history.changes(number)
+
+    def transact(
+        self,
+        call: str,
+        server: str,
+        tool: str,
+        paths: Collection[str],
+        apply: Callable[[], None],
+        *,
+        may_drop: bool = True,
+    ) -> tuple[PointId, tuple[Change, ...]] | NotHeld:
+        """Make a point of exactly what `apply` changes; see `ports.Timeline.transact`."""
+        failure: BaseException | None = None
+        point: PointId | NotHeld | None = None
+        try:
+            with self.writing():
+                point = self._marked(call, server, tool, may_drop=may_drop)
+                if isinstance(point, NotHeld):
+                    return point
+                before = self.cached.states(paths, copy=True)
+                try:
+                    apply()
+                except BaseException as error:  # noqa: BLE001  raised again when its part is noted
+                    failure = error
+                self._note_transaction(int(point), frozenset(paths), before)
+        except (TooManyFilesError, TooManyBytesError, StoppedError, OSError) as error:
+            if isinstance(point, str):
+                # What is known of it is noted when the workspace can be held again.
+                self._late.add(int(point))
+            return NotHeld(self._why_not(error))
+        if failure is not None:
+            raise failure
+        return point, self.history.changes(int(point))
+
+    def _note_transaction(
+        self, number: int, paths: frozenset[str], before: Mapping[str, Entry]
+    ) -> None:
+        above = {place for path in paths for place in directories_above(path)}
+        own: list[Difference] = []
+        others: list[Difference] = []
+        for one in self.look():
+            # Another process may have changed other paths meanwhile.
+            is_own = one.path in above or is_among(one.path, paths)
+            (own if is_own else others).append(one)
+        self.note(own, {number})
+        self.note(others, self._open - {number})
+        self.note_replaced(number, before, self.cached.states(paths, copy=False))
+        self.settled(number)
+
+    def note_replaced(
+        self, number: int, before: Mapping[str, Entry], after: Mapping[str, Entry]
+    ) -> None:
+        """Record what a call changed where the scanner does not look."""
+        entries = [
+            ReplacedEntry(path, before.get(path), after.get(path))
+            for path in sorted(before.keys() | after.keys())
+            if self.scanner.known.get(path) is None
+        ]
+        changed = {one.path for one in entries if one.kind is not None}
+        needed = frozenset(above for path in changed for above in directories_above(path)) | changed
+        if changed:
+            record = ReplacedEntries(number, tuple([one for one in entries if one.path in needed]))
+            self.history.add(record)
+            self._write(record)
+
+    def _note_programs(self, number: int) -> None:
+        now = self.cached.programs(self.scanner.caches_met)
+        both = self._programs.keys() | now.keys()
+        changed = {p for p in both if kind_of_change(self._programs.get(p), now.get(p)) is not None}
+        self.note_replaced(
+            number,
+            {path: entry for path, entry in self._programs.items() if path in changed},
+            {path: entry for path, entry in now.items() if path in changed},
+        )
+        self._programs = now
 
     def verify(self) -> None:
         """Scan everything, for changes without events.
@@ -305,10 +400,10 @@ class Keeper:
         for calls, those in by_calls.items():
             self.note(those, calls)
 
-    def settled(self, number: int) -> None:
-        """Record the end of a call."""
+    def settled(self, number: int, *, unseen: tuple[str, ...] = ()) -> None:
+        """Record the end of a call, and the caches that were not looked into."""
         self._open.discard(number)
-        record = SettledCall(number, self._now())
+        record = SettledCall(number, self._now(), unseen)
         self.history.add(record)
         self._write(record)
 

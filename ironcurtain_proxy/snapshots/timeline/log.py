@@ -19,12 +19,15 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.timeline import ChangeKind
 from ironcurtain_proxy.private_files import held_lock
 from ironcurtain_proxy.snapshots.timeline.blobs import write_all
+from ironcurtain_proxy.snapshots.timeline.entry import Entry
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
     DroppedPoints,
     History,
     NotedChange,
     Point,
+    ReplacedEntries,
+    ReplacedEntry,
     SettledCall,
     TimelineRecord,
 )
@@ -191,7 +194,13 @@ def _row(record: TimelineRecord) -> Json:
                 ],
             ]
         case SettledCall():
-            return ["settled", record.number, record.at.isoformat() if record.at else None]
+            at = record.at.isoformat() if record.at else None
+            return ["settled", record.number, at, [encoded(path) for path in record.unseen]]
+        case ReplacedEntries():
+            rows = [
+                [encoded(e.path), *map(_row_or_none, (e.before, e.after))] for e in record.entries
+            ]
+            return ["replaced", record.call, [*rows]]
         case _:
             assert_never(record)
 
@@ -211,9 +220,15 @@ def _record(row: Json) -> TimelineRecord:
         case ["changed", [*calls], [*changes]]:
             known = [call for call in calls if isinstance(call, int)]
             return Delta(frozenset(known), tuple([_noted(change) for change in changes]))
-        case ["settled", int(number), *at]:
-            ended = at[0] if at else None
-            return SettledCall(number, datetime.fromisoformat(str(ended)) if ended else None)
+        case ["settled", int(number), *more]:
+            ended, unseen = [*more, None, None][:2]
+            return SettledCall(
+                number,
+                datetime.fromisoformat(str(ended)) if ended else None,
+                tuple([decoded(str(path)) for path in unseen] if isinstance(unseen, list) else ()),
+            )
+        case ["replaced", int(call), [*entries]]:
+            return ReplacedEntries(call, tuple([_replaced(entry) for entry in entries]))
         case _:
             raise ValueError
 
@@ -223,5 +238,18 @@ def _noted(row: Json) -> NotedChange:
         case [str(path), kind, after] if kind is None or kind in _KINDS:
             found = None if after is None else entry_of(after)
             return NotedChange(decoded(path), _KINDS.get(str(kind)), found)
+        case _:
+            raise ValueError
+
+
+def _row_or_none(entry: Entry | None) -> Json:
+    return None if entry is None else row_of(entry)
+
+
+def _replaced(row: Json) -> ReplacedEntry:
+    match row:
+        case [str(path), before, after]:
+            states = [None if one is None else entry_of(one) for one in (before, after)]
+            return ReplacedEntry(decoded(path), states[0], states[1])
         case _:
             raise ValueError

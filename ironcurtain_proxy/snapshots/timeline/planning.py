@@ -13,7 +13,7 @@ from ironcurtain_proxy.snapshots.timeline.entry import (
     parent_of,
     without,
 )
-from ironcurtain_proxy.snapshots.timeline.history import History
+from ironcurtain_proxy.snapshots.timeline.history import History, ReplacedEntry
 
 Act: TypeAlias = Literal["created", "replaced", "removed", "mode"]
 """The change of a path. `created`: it is restored."""
@@ -65,8 +65,15 @@ class RollbackPlan:
 
 
 def rewind(history: History, number: int, now: Tree) -> RollbackPlan:
-    """Plan the return to a point, including changes of others."""
-    target = history.state(number)
+    """Plan the return to a point, including changes of others.
+
+    Args:
+        history: the history.
+        number: the point.
+        now: the present workspace, with what calls replaced where the scanner does not look.
+    """
+    calls = {point.number for point in history.points() if point.number >= number}
+    target = _with_replaced(history.state(number), now, history.replaced(calls))
     others = {call for delta in history.since(number) for call in delta.calls} - {number}
     others |= {point.number for point in history.points() if point.number > number}
     nobodys = {
@@ -83,8 +90,10 @@ def rewind(history: History, number: int, now: Tree) -> RollbackPlan:
 def take_back(history: History, number: int, now: Tree, *, force: bool) -> RollbackPlan:
     """Plan the undo of one call, without later changes."""
     before = history.state(number)
-    touched = history.touched(number)
-    later = history.others(number)
+    replaced = history.replaced({number})
+    before = _with_replaced(before, {}, replaced)
+    touched = history.touched(number) | {one.path for one in replaced if one.kind is not None}
+    later = history.others(number) | _replaced_later(history, number, replaced, now)
     obstacles = [
         Obstacle(path=path, why="was touched later", calls=later[path])
         for path in sorted(touched & later.keys())
@@ -100,6 +109,29 @@ def take_back(history: History, number: int, now: Tree, *, force: bool) -> Rollb
     obstacles += _made_whole(target, before, touched, force=force)
     chosen = {path for path in _differing(target, now) if path not in stays}
     return _planned(target, now, chosen, obstacles, frozenset(), tuple(sorted(stays)))
+
+
+def _with_replaced(tree: Tree, now: Tree, replaced: Iterable[ReplacedEntry]) -> dict[str, Entry]:
+    """Return a tree with the old states of what calls replaced, and the present ones around it."""
+    whole = dict(tree)
+    for one in replaced:
+        state = one.before if one.kind is not None else now.get(one.path, one.before)
+        if state is not None:
+            whole[one.path] = state
+    return whole
+
+
+def _replaced_later(
+    history: History, number: int, replaced: Iterable[ReplacedEntry], now: Tree
+) -> dict[str, frozenset[int]]:
+    """Return the paths that are no longer as a call left them, with the later calls."""
+    calls = {point.number for point in history.points() if point.number > number}
+    by_call = {call: {one.path for one in history.replaced({call})} for call in calls}
+    return {
+        one.path: frozenset([call for call in calls if one.path in by_call[call]])
+        for one in replaced
+        if one.kind is not None and kind_of_change(one.after, now.get(one.path)) is not None
+    }
 
 
 def _objects(touched: Iterable[str], before: Tree, now: Tree) -> frozenset[str]:

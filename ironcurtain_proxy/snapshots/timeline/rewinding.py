@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError, RollbackError
 from ironcurtain_proxy.snapshots.timeline.applying import TEMPORARY, Application, open_unlisted
-from ironcurtain_proxy.snapshots.timeline.entry import Tree, parent_of
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, Tree, parent_of
 from ironcurtain_proxy.snapshots.timeline.history import DroppedPoints, History, Point
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
@@ -32,6 +32,8 @@ class ListedPoint:
     workspace: RealPath
     changes: tuple[Change, ...]
     is_settled: bool
+    unseen: tuple[str, ...] = ()
+    """Directories of caches that the call may have changed and that were not looked into."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,8 @@ class RollbackOutcome:
     """Obstacles without force: a path, and the reason."""
     stayed: tuple[str, ...] = ()
     """Directories with content that is not held."""
+    unseen: tuple[str, ...] = ()
+    """Directories of caches that the call may have changed and that were not looked into."""
 
 
 def kept(parent: Path) -> list[KeptTimeline]:
@@ -101,6 +105,7 @@ def _kept(directory: Path, workspace: RealPath, history: History) -> KeptTimelin
                     workspace=workspace,
                     changes=history.changes(point.number),
                     is_settled=point.number not in open_calls,
+                    unseen=history.unseen(point.number),
                 )
                 for point in history.points()
             ]
@@ -196,6 +201,9 @@ class _TimelineRollback:
         self._request = request
         self._now = now
         self._looking = looking
+        self._replaced: list[str] = []
+        self._cached: dict[str, Entry] = {}
+        """The present states of what calls replaced in caches."""
 
     def run(self, confirm: Callable[[RollbackOutcome], bool]) -> RollbackOutcome:
         keeper, request = self._keeper, self._request
@@ -254,13 +262,20 @@ class _TimelineRollback:
 
     def _plan(self) -> RollbackPlan:
         history, number = self._keeper.history, self._request.point.number
-        now = dict(self._keeper.scanner.known.all())
+        calls = {point.number for point in history.points() if point.number > number}
+        replaced = history.replaced({number, *calls} if self._request.rewind else {number})
+        self._replaced = [one.path for one in replaced]
+        self._cached = self._keeper.cached.states(self._replaced, copy=True)
+        now = self._present()
         if self._request.rewind:
             plan = rewind(history, number, now)
         else:
             plan = take_back(history, number, now, force=self._request.force)
         # Paths that are excluded today may have been copied under other settings.
         return plan.without(self._keeper.scanner.left_out)
+
+    def _present(self) -> dict[str, Entry]:
+        return dict(self._keeper.scanner.known.all()) | self._cached
 
     def _outcome(self, plan: RollbackPlan) -> RollbackOutcome:
         history, number = self._keeper.history, self._request.point.number
@@ -276,6 +291,7 @@ class _TimelineRollback:
             others=tuple([point for point in history.points() if point.number in plan.others]),
             nobodys=tuple(sorted(nobodys)) if self._request.rewind else (),
             conflicts=tuple([self._said(one) for one in plan.obstacles]),
+            unseen=history.unseen(number),
         )
 
     def _said(self, one: Obstacle) -> str:
@@ -295,12 +311,14 @@ class _TimelineRollback:
         )
         if not keeper.add(own):
             raise RollbackError("the timeline cannot be written: nothing was put back")
-        application = Application(keeper.root, keeper.blobs, plan, dict(keeper.scanner.known.all()))
+        application = Application(keeper.root, keeper.blobs, plan, self._present())
         try:
             with self._looking(keeper.history.starts()):
                 application.apply()
         finally:
             with suppress(OSError, TooManyFilesError, TooManyBytesError):
                 keeper.note(keeper.look(everything=True), {own.number})
+                after = keeper.cached.states(self._replaced, copy=False)
+                keeper.note_replaced(own.number, self._cached, after)
                 keeper.settled(own.number)
         return replace(outcome, id=own.call, stayed=tuple(application.stayed))

@@ -70,7 +70,7 @@ class Scanner:
             max_bytes: the most bytes that may be copied.
         """
         self._root = root
-        self._reader = reader
+        self.reader = reader
         self._caches = caches
         self._max_files = max_files
         self._max_bytes = max_bytes
@@ -84,6 +84,8 @@ class Scanner:
         self._again: dict[str, set[str]] = {}
         self._recent: dict[str, None] = {}
         self._control: tuple[str, ...] = ()
+        self.caches_met: set[str] = set()
+        """Directories that were left alone because they are caches."""
         self._held: set[str] = set()
         """Directories with the name of a cache that were once held."""
         self._seen: dict[str, dict[str, Entry]] = {}
@@ -270,13 +272,14 @@ class Scanner:
             # What was held stays held: a call could make it look like a cache.
             held = below in self.known.directories or below in self._held
             if not held and is_cache(path, name, descriptor, self._caches):
+                self.caches_met.add(below)
                 return
         try:
-            entry, again = self._reader.read(descriptor, name, status)
+            entry, again = self.reader.read(descriptor, name, status)
         except FileNotFoundError:
             return
         except FullError:
-            entry, again = self._reader.unheld(status, "no space was left for a copy"), True
+            entry, again = self.reader.unheld(status, "no space was left for a copy"), True
             self.full = True
         now[name] = entry
         self._bytes += entry.size

@@ -1,7 +1,7 @@
 """The port `Timeline` of a workspace: one scan at a time, each in a thread."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -113,6 +113,25 @@ class WorkspaceTimeline:
         job = partial(self._keeper.mark, call, server, tool, may_drop=may_drop)
         async with self._lock:
             return await anyio.to_thread.run_sync(job)
+
+    async def transact(
+        self,
+        call: RequestId,
+        server: str,
+        tool: str,
+        paths: Collection[str],
+        apply: Callable[[], None],
+        *,
+        may_drop: bool,
+    ) -> tuple[PointId, tuple[Change, ...]] | NotHeld:
+        """Make a point of exactly what `apply` changes."""
+        done: tuple[PointId, tuple[Change, ...]] | NotHeld = NotHeld("the proxy is ending")
+        job = partial(self._keeper.transact, call, server, tool, paths, apply, may_drop=may_drop)
+        # What a thread has begun to apply is noted, whoever is cancelled.
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                done = await anyio.to_thread.run_sync(job)
+        return done
 
     async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         """Note what changed since the call's point."""
