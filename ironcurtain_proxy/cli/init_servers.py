@@ -135,10 +135,12 @@ def _place(
     if there.args != spec.args:
         words["args"] = [*there.args]
     runs_commands = any(tool.kind == "shell" for tool in server.tools)
-    if runs_commands and launched(spec.command, spec.args) is None:
-        # Commands that name no directory work on the project. A launcher must not look for its
-        # program there: the agent may have written it.
+    launcher = launched(spec.command, spec.args)
+    if runs_commands and (launcher is None or not launcher.is_own_code):
+        # Commands that name no directory work on the project. A launcher that is not replaced by
+        # its installed program does not start there.
         words["cwd"] = WORKSPACE
+    if runs_commands and launcher is None:
         words.update(_safe_path(spec, there.args, entry))
     return words
 

@@ -49,4 +49,5 @@ class Prober:
             None if own is None else RealPath.from_text(os.path.realpath(own)),
             may_reach=bool(confinement.profile.allowed_domains),
             private=confinement.private,
+            folders=confinement.folders,
         )

@@ -55,7 +55,7 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     own: Mapping[str, str] = field(default_factory=dict)
     """Gives the private directory of a server."""
     own_tmp: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Gives a server's private directory for temporary files."""
+    """Gives the places that a server has for itself: `/tmp`, folders of the home directory."""
     shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Gives the paths in that directory that are the machine's, and not writable."""
 

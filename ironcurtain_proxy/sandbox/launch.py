@@ -4,24 +4,33 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.calls import refused_pairs
 from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
-from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
+from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
 from ironcurtain_proxy.sandbox.wrapper import prepare
 
-_NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
-"""Programs that ask the network for their own newest version. `npm test` would be a call that tried
-to leave, and asked about when it is made again."""
+_DEFAULTS: Final = {
+    "npm_config_update_notifier": "false",
+    "NO_UPDATE_NOTIFIER": "1",
+    "NODE_USE_ENV_PROXY": "1",
+}
+"""Variables of every sandbox. Programs ask the network for their own newest version: `npm test`
+would be a call that tried to leave, and asked about when it is made again. And Node.js heeds the
+variables of the sandbox's proxy only if it is told to."""
+NODE_PROXY: Final = str(Path(__file__).with_name("node_proxy.cjs"))
+"""What Node.js loads first: the same for versions that know no such variable."""
 _CHANGE_DIRECTORY: Final = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
 """Into the directory of the first word, and run the others. `env -C` is not on every system."""
 
@@ -40,12 +49,25 @@ class Confinement:
     lets it reach what the profile allows."""
     private: PrivateTmp | None = None
     """The server's own `/tmp`; None: it sees the machine's."""
+    folders: tuple[PrivateFolder, ...] = ()
+    """Folders of the home directory that it has for itself."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the server needs in a sandbox, unless its entry sets them."""
 
     @property
     def writable(self) -> tuple[str, ...]:
         """The directories of the machine that it may write in."""
         own = () if self.private is None else (self.private.directory,)
-        return (*self.profile.allow_write, *own)
+        return (*self.profile.allow_write, *own, *[one.directory for one in self.folders])
+
+    def mounts(self, sockets: str) -> tuple[str, ...]:
+        """The arguments of bubblewrap that follow the mount of the root.
+
+        Args:
+            sockets: the directory of the sandbox's own sockets.
+        """
+        own = () if self.private is None else self.private.mounts(sockets)
+        return (*own, *[word for one in self.folders for word in one.mount()])
 
 
 class Launch(Struct, frozen=True):
@@ -54,7 +76,7 @@ class Launch(Struct, frozen=True):
     argv: tuple[str, ...]
     sandboxed: bool
     """Whether the started process is confined, for the audit log."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Variables it needs besides the server's."""
     descriptors: tuple[int, ...] = ()
     """Descriptors that the process inherits; closed by `close`."""
@@ -93,7 +115,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     directory = make_directory()
     try:
         own_tmp = confinement.private
-        prepare(directory.path, () if own_tmp is None else own_tmp.mounts(directory.path))
+        prepare(directory.path, confinement.mounts(directory.path))
         descriptor = sealed(settings)
     except OSError:
         directory.remove()
@@ -102,6 +124,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     # is shared where it does.
     temporary = own_tmp.places[0] if own_tmp else confinement.temporary or spec.cwd
     own = {} if temporary is None else {"CLAUDE_CODE_TMPDIR": temporary}
+    own |= _by_proxy(confinement.profile, spec)
     if own_tmp is not None and temporary is not None and "npm_config_cache" not in spec.env:
         # The user's own cache is closed, and npm does nothing without one.
         own["npm_config_cache"] = f"{temporary}/npm"
@@ -115,13 +138,28 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
         ),
         sandboxed=True,
         environment={
-            **{name: value for name, value in _NO_NEWS.items() if name not in spec.env},
+            **{
+                name: value
+                for name, value in {**_DEFAULTS, **confinement.variables}.items()
+                if name not in spec.env
+            },
             **own,
             "TMPDIR": directory.path,
         },
         descriptors=(descriptor,),
         directory=directory,
     )
+
+
+def _by_proxy(profile: SandboxProfile, spec: ServerSpec) -> Mapping[str, str]:
+    """The variable that makes Node.js go by the sandbox's proxy, whatever its version.
+
+    Empty where the profile hides the file.
+    """
+    if not profile.may_read(RealPath.from_text(os.path.realpath(NODE_PROXY))):
+        return {}
+    quoted = NODE_PROXY.replace("\\", "\\\\").replace('"', '\\"')
+    return {"NODE_OPTIONS": f'--require="{quoted}" {spec.env.get("NODE_OPTIONS", "")}'.strip()}
 
 
 def _through(profile: SandboxProfile) -> tuple[str, ...]:

@@ -1,11 +1,14 @@
-"""A private `/tmp` of a server, mounted over the machine's inside its sandbox.
+"""The private `/tmp` and folders of a server, mounted over the machine's inside its sandbox.
 
 Commands often name `/tmp`. The machine's holds files and sockets of other programs, so it is
-hidden. Second instances of a server share its private one.
+hidden. Many servers keep settings and caches in a folder of the home directory, which no sandbox
+lets them write: a private one takes its place. Second instances of a server share its private
+places.
 """
 
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -68,6 +71,61 @@ class PrivateTmp(Struct, frozen=True):
         except OSError:
             return True
         return False
+
+
+class PrivateFolder(Struct, frozen=True):
+    """A folder of the home directory that a server has for itself."""
+
+    directory: str
+    """The directory on the machine; it is the server's own and lasts."""
+    place: str
+    """The path of the folder inside the sandbox; real."""
+
+    def mount(self) -> tuple[str, ...]:
+        """The arguments of bubblewrap, for right after the root."""
+        return ("--bind", self.directory, self.place)
+
+
+_MOST_COPIED: Final = (64, 1 << 20)
+"""The most files and bytes of a folder that a private one begins with."""
+
+
+def make_folder(folder: PrivateFolder) -> None:
+    """Make a private folder, with what a small folder in its place holds, and the place itself.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    # A sandbox cannot make the place: everything around it is read-only there.
+    Path(folder.place).mkdir(mode=0o700, parents=True, exist_ok=True)
+    if Path(folder.directory).is_dir():
+        return
+    fresh = Path(f"{folder.directory}.new-{os.getpid()}")
+    fresh.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh.mkdir(mode=0o700)
+    try:
+        if _is_small(folder.place):
+            shutil.copytree(folder.place, fresh, symlinks=True, dirs_exist_ok=True)
+        fresh.rename(folder.directory)
+    except (OSError, shutil.Error):
+        shutil.rmtree(fresh, ignore_errors=True)
+        if not Path(folder.directory).is_dir():
+            raise
+
+
+def _is_small(place: str) -> bool:
+    """Whether a folder holds few files, and nothing but files and directories of its owner."""
+    count, size = 0, 0
+    for directory, names, files in os.walk(place):
+        count += len(files) + len(names)
+        if count > _MOST_COPIED[0]:
+            return False
+        for name in (*names, *files):
+            status = os.lstat(f"{directory}/{name}")
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                return False
+            size += status.st_size
+    return size <= _MOST_COPIED[1]
 
 
 def private_tmp(

@@ -3,6 +3,7 @@
 A launcher needs a network and a place to write programs to, which no sandbox gives.
 """
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -57,18 +58,31 @@ def is_confined(spec: ServerSpec) -> bool:
 def without_launcher(spec: ServerSpec, machine: Machine) -> ServerSpec:
     """A server with its installed program in place of a launcher, so that it can be confined.
 
+    A launcher that stays does not start in the workspace, where it would take a program that the
+    agent has written for its own.
+
     Args:
         spec: as configured. If it is trusted, or runs no launcher, it stays as it is.
         machine: where what it would fetch may be installed.
     """
     wanted = launched(spec.command, spec.args)
     found = look_up(spec, machine)
-    if wanted is None or not isinstance(found, Installed):
+    if wanted is None:
         return spec
+    if not isinstance(found, Installed):
+        return spec if wanted.is_own_code else replace(spec, cwd=_unexposed(spec.cwd, machine))
     if wanted.chdir is None:
         return replace(spec, command=found.program, args=wanted.args)
     # Its `cwd` would be writable.
     return replace(spec, command=_ENV, args=("-C", wanted.chdir, found.program, *wanted.args))
+
+
+def _unexposed(cwd: str | None, machine: Machine) -> str | None:
+    """The directory of a launcher; None, which is one of the server's own: it was the agent's."""
+    if cwd is None or machine.workspace is None:
+        return cwd
+    here = RealPath.from_text(os.path.realpath(cwd))
+    return None if here.is_within(machine.workspace) else cwd
 
 
 def look_up(spec: ServerSpec, machine: Machine) -> Installed | NotInstalled | None:

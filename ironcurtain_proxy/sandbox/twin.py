@@ -58,6 +58,8 @@ def widened(
         ),
         temporary,
         private=first.private,
+        folders=first.folders,
+        variables=first.variables,
     )
 
 

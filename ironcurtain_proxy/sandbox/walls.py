@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.walls import Walls
-from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
+from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 
 _APART: Final = ("mnt", "net", "pid", "user", "ipc")
 """The namespaces that a confined process shares with no process outside."""
@@ -56,6 +56,7 @@ def walls_of(
     *,
     may_reach: bool,
     private: PrivateTmp | None = None,
+    folders: tuple[PrivateFolder, ...] = (),
 ) -> Walls | None:
     """The walls of the server below a process; None: it is not confined, or cannot be read.
 
@@ -64,6 +65,7 @@ def walls_of(
         pipe: the inode of the pipe that the server reads its calls from.
         temporary: the directory that is the server's own and ends with it.
         private: what is mounted over the places for temporary files.
+        folders: what is mounted over folders of the home directory.
         may_reach: whether the sandbox's proxy was told of any host that may be reached.
     """
     try:
@@ -79,8 +81,10 @@ def walls_of(
             # A process with another root sees fewer mounts than there are.
             return None
         here = tuple(_mounts(os.getpid()))
+        own = () if private is None else [(one, private.directory) for one in private.places]
+        places = {**dict(own), **{one.place: one.directory for one in folders}}
         # Of all processes of the chain: a later one cannot hide what an earlier one shows.
-        writable = dict.fromkeys([path for one in inside for path in _writable(one, here, private)])
+        writable = dict.fromkeys([path for one in inside for path in _writable(one, here, places)])
         closed = frozenset.intersection(*[_closed(one) for one in inside])
         interfaces = frozenset[str]().union(*[_interfaces(one) for one in inside])
         # A pid may have been given to another process meanwhile.
@@ -112,12 +116,12 @@ def _readers(pid: int, pipe: int) -> list[int]:
     return found
 
 
-def _writable(pid: int, here: tuple[_Mount, ...], private: PrivateTmp | None) -> Iterator[RealPath]:
+def _writable(pid: int, here: tuple[_Mount, ...], places: Mapping[str, str]) -> Iterator[RealPath]:
     devices = {mount.device for mount in here}
     for mount in _visible(tuple(_mounts(pid))):
         if not mount.is_writable or mount.device not in devices or _is_kernels(mount):
             continue
-        if not _is_private(mount, private, here):
+        if not _is_private(mount, places.get(mount.point), here):
             yield RealPath.from_text(mount.point)
 
 
@@ -193,11 +197,11 @@ def _visible(mounts: tuple[_Mount, ...]) -> Iterator[_Mount]:
             yield mount
 
 
-def _is_private(mount: _Mount, private: PrivateTmp | None, here: tuple[_Mount, ...]) -> bool:
-    """Whether a mount shows the server's own directory and nothing else."""
-    if private is None or mount.point not in private.places:
+def _is_private(mount: _Mount, directory: str | None, here: tuple[_Mount, ...]) -> bool:
+    """Whether a mount shows this directory, the server's own, and nothing else."""
+    if directory is None:
         return False
-    own = RealPath.from_text(os.path.realpath(private.directory))
+    own = RealPath.from_text(os.path.realpath(directory))
     # Of several mounts at one point the last one is seen; the deepest point holds the directory.
     holding = [one for one in here if own.is_within(RealPath.from_text(one.point))]
     nearest = max(enumerate(holding), key=lambda one: (len(one[1].point), one[0]))[1]

@@ -21,6 +21,8 @@ from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.family import DiskLookups
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
+from ironcurtain_proxy.wiring.confinement import machine_of
 
 
 def _sought(command: ParsedCommand, place: Place) -> DiskLookups:
@@ -51,8 +53,10 @@ def resolver_for(
     private = {name: one.private for name, one in confined.items() if one.private is not None}
     remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
     state, here = settings.session_dir, Path.cwd()
+    machine = machine_of(settings, environ)
     directories = {
-        spec.name: settle(spec, state, here, make=False).cwd for spec in settings.servers
+        spec.name: settle(without_launcher(spec, machine), state, here, make=False).cwd
+        for spec in settings.servers
     }
     speller = Speller(
         home=str(settings.home),
@@ -75,9 +79,16 @@ def resolver_for(
                 own={
                     spec.name: directory
                     for spec in settings.servers
-                    if spec.cwd is None and (directory := directories[spec.name]) is not None
+                    if (directory := directories[spec.name]) is not None
+                    and directory.startswith(f"{state}/")
                 },
-                own_tmp={name: one.places for name, one in private.items()},
+                own_tmp={
+                    name: (
+                        *(() if one.private is None else one.private.places),
+                        *[folder.place for folder in one.folders],
+                    )
+                    for name, one in confined.items()
+                },
                 shown={name: one.shown for name, one in private.items()},
             ),
             asks_about_unknown=loaded.policy.unknown_tools == "ask",

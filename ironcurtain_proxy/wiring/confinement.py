@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.config.packs.pack import needs_of
 from ironcurtain_proxy.config.policy.protection import KEYS, own_code
 from ironcurtain_proxy.config.reading.operator_paths import real
-from ironcurtain_proxy.config.servers.recognition import recognised
+from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.working_directory import make_private
 from ironcurtain_proxy.errors import ConfigurationError
@@ -19,7 +20,14 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.private_tmp import SUFFIX, PrivateTmp, named_paths, private_tmp
+from ironcurtain_proxy.sandbox.private_tmp import (
+    SUFFIX,
+    PrivateFolder,
+    PrivateTmp,
+    make_folder,
+    named_paths,
+    private_tmp,
+)
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, recall, remember
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
 from ironcurtain_proxy.sandbox.replaced_launchers import (
@@ -57,7 +65,11 @@ def find_sandbox(
     """
     machine = machine_of(settings, environ)
     specs = [without_launcher(spec, machine) for spec in settings.servers]
-    bare = [spec for spec in specs if spec.sandbox is None and not is_confined(spec)]
+    bare = [
+        as_written
+        for as_written, spec in zip(settings.servers, specs, strict=True)
+        if spec.sandbox is None and not is_confined(spec)
+    ]
     if bare:
         why = [f"{spec.name}: {why_unconfined(spec, machine)}" for spec in bare]
         _refuse_or_say(settings, why, say)
@@ -193,8 +205,49 @@ def confinements(
         private = None
         if spec.name in shells:
             private = _private(spec, settings, profile, sandbox, make=make)
-        confined[spec.name] = Confinement(sandbox.command, profile, private=private)
+        confined[spec.name] = Confinement(
+            sandbox.command,
+            profile,
+            private=private,
+            folders=_folders(spec, settings, profile, make=make),
+            variables=needs_of(recognised_pack(spec.command, spec.args)).variables,
+        )
     return confined
+
+
+def _folders(
+    spec: ServerSpec, settings: Settings, profile: SandboxProfile, *, make: bool
+) -> tuple[PrivateFolder, ...]:
+    """The folders of the home directory that a server has for itself.
+
+    None where the entry opens or closes the folder itself, and none that would hide the workspace,
+    what the sandbox closes, or the home directory.
+    """
+    pack = recognised_pack(spec.command, spec.args)
+    own = settings.state_dir / "private" / f"{spec.name}.home"
+    kept = (*profile.deny_read, *profile.allow_read, *profile.allow_write, str(real(settings.home)))
+    found: list[PrivateFolder] = []
+    for name in dict.fromkeys((*needs_of(pack).private, *_named_private(spec))):
+        place = real(settings.home / name)
+        hides = any(RealPath.from_text(one).is_within(place) for one in kept)
+        if hides or profile.may_write(place) or not profile.may_read(place):
+            continue
+        folder = PrivateFolder(str(own / name), str(place))
+        if make:
+            try:
+                make_folder(folder)
+            except OSError:
+                # The server's own error says what it could not write.
+                continue
+        found.append(folder)
+    return tuple(found)
+
+
+def _named_private(spec: ServerSpec) -> tuple[str, ...]:
+    files = spec.sandbox.get("filesystem") if isinstance(spec.sandbox, Mapping) else None
+    named = files.get("private") if isinstance(files, Mapping) else None
+    texts = [one for one in named if isinstance(one, str)] if isinstance(named, list) else []
+    return tuple([one.removeprefix("~/") for one in texts])
 
 
 def _shells(settings: Settings) -> frozenset[str]:

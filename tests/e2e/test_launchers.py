@@ -18,8 +18,8 @@ from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.wiring.confinement import confinements
 from ironcurtain_proxy.wiring.proxy import settled
 from tests import program
-from tests.e2e.confined_installation import PATH, known_sandbox, require_sandbox
-from tests.e2e.installation import Installation, rule
+from tests.e2e.confined_installation import HOSTILE, PATH, known_sandbox, require_sandbox
+from tests.e2e.installation import QUICK, Installation, rule
 from tests.e2e.raw_client import DEADLINE, Message, RawClient, text
 from tests.e2e.real_servers import MODULES, npm_server, python_server
 from tests.program import PROXY
@@ -208,3 +208,48 @@ def test_a_package_that_is_gone_by_the_time_its_server_starts_is_not_fetched_und
     install(installation, "home/node_modules")
     confined = confinements(found, settled(settings, environment), settings, policy)
     assert [*confined] == ["filesystem"]
+
+
+def add_shell(installation: Installation) -> None:
+    """A server that runs commands, by `npx`, in the workspace."""
+    real = [*QUICK, str(HOSTILE)]
+    add_launched(installation, "box", ["npx", "-y", "tiny-shell"], real)
+    configured = installation.servers["box"]
+    assert isinstance(configured, dict)
+    configured["cwd"] = "@workspace"
+    installation.annotations["box"] = {"shell": {"command": ["none"]}}
+
+
+def lay_shell(installation: Installation, modules: Path) -> None:
+    package = modules / "tiny-shell"
+    package.mkdir(parents=True)
+    (package / "package.json").write_text(
+        '{"name": "tiny-shell", "version": "1.0.0", "bin": "run.sh"}'
+    )
+    script = package / "run.sh"
+    script.write_text(f"#!/bin/sh\nexec {' '.join(QUICK)} {HOSTILE}\n")
+    script.chmod(0o755)
+
+
+def test_the_directory_of_a_shell_server_by_npx_is_the_workspace(
+    installation: Installation,
+) -> None:
+    add_shell(installation)
+    lay_shell(installation, installation.home / "node_modules")
+    agent = installation.start()
+    assert str(installation.workspace) in text(agent.call("shell", {"command": "pwd"}))
+    assert installation.records()[-1]["sandboxed"] is True
+    assert not was_launched(installation)
+
+
+def test_a_launcher_that_fetches_does_not_start_where_the_agent_writes(
+    installation: Installation,
+) -> None:
+    add_shell(installation)
+    # What npx would find first: a program that the agent has written.
+    lay_shell(installation, installation.workspace / "node_modules")
+    agent = installation.start()
+    said = text(agent.call("shell", {"command": "pwd"}))
+    assert was_launched(installation)
+    assert "box.cwd" in said
+    assert str(installation.workspace) not in said

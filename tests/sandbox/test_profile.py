@@ -11,7 +11,7 @@ import pytest
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.launch import Confinement, confine
+from ironcurtain_proxy.sandbox.launch import NODE_PROXY, Confinement, confine
 from ironcurtain_proxy.sandbox.limits import shown_limits
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
 from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
@@ -115,6 +115,8 @@ def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
             "TMPDIR": launch.directory.path,
             "NO_UPDATE_NOTIFIER": "1",
             "npm_config_update_notifier": "false",
+            "NODE_USE_ENV_PROXY": "1",
+            "NODE_OPTIONS": f'--require="{NODE_PROXY}"',
         }
     finally:
         launch.close()

@@ -12,12 +12,14 @@ from typing import Final, Literal, TypeAlias
 
 import orjson
 from msgspec import Struct
+from msgspec.json import decode
 
 from ironcurtain_proxy.model.json import Json
 
 _SHIPPED: Final = Path(__file__).parent / "shipped"
 _INDEX: Final = _SHIPPED.parent / "index.json"
 _ELSEWHERE: Final = _SHIPPED.parent / "elsewhere.json"
+_NEEDS: Final = _SHIPPED.parent / "needs.json"
 
 PackageSource: TypeAlias = Literal["images", "repositories"]
 """A place besides its index that a package is commonly fetched from."""
@@ -40,6 +42,34 @@ class Pack(Struct, frozen=True, kw_only=True):
     """The digest of each tool's input schema, by name."""
     allow: frozenset[str]
     """Tools that only read, which a policy may allow; all others are asked about."""
+
+
+class PackNeeds(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a server needs of its sandbox, as found by running it in one."""
+
+    private: tuple[str, ...] = ()
+    """Folders below the home directory that it writes, and gets for itself."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that all its work goes to. `init` proposes to open them."""
+    variables: Mapping[str, str] = {}
+    """Variables that it needs in a sandbox alone."""
+    stateful: bool = False
+    """It keeps state between calls, such as an open page."""
+    advice: str = ""
+    """What its user has to set, for people."""
+
+
+_NO_NEEDS: Final = PackNeeds()
+
+
+@cache
+def _needs() -> Mapping[str, PackNeeds]:
+    return decode(_NEEDS.read_bytes(), type=dict[str, PackNeeds])
+
+
+def needs_of(name: str | None) -> PackNeeds:
+    """What the server of a pack needs of its sandbox; nothing where there is no pack."""
+    return _NO_NEEDS if name is None else _needs().get(name, _NO_NEEDS)
 
 
 @cache

@@ -37,7 +37,7 @@ SERVER_KEYS: Final = word_list(
     command args env cwd description sandbox annotations stateful type ask arguments pins results
     """
 )
-_FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite")
+_FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite", "private")
 _LIMITS: Final[Mapping[str, tuple[int, int]]] = {
     "processes": (16, 4_194_304),
     "openFiles": (64, 1_048_576),
@@ -221,7 +221,9 @@ def _sandbox(spot: Spot) -> Mapping[str, Json] | bool:
             said.required(key).whole(*_LIMITS[key])
     files = members.get("filesystem")
     if files is not None:
-        _check_lists(files.object(_FILESYSTEM_KEYS))
+        lists = files.object(_FILESYSTEM_KEYS)
+        _check_lists(lists)
+        lists.read("private", _check_private, None)
     network = members.get("network")
     if network is not None and network.value is not False:
         _check_lists(network.object(_NETWORK_KEYS))
@@ -231,6 +233,13 @@ def _sandbox(spot: Spot) -> Mapping[str, Json] | bool:
 def _check_lists(members: Members) -> None:
     for key in members:
         members.required(key).each(Spot.name)
+
+
+def _check_private(spot: Spot) -> None:
+    for one, name in zip(spot.each(lambda each: each), spot.each(Spot.name), strict=True):
+        home, _, below = name.partition("/")
+        if home != "~" or not {"", ".", ".."}.isdisjoint(below.split("/")):
+            one.error("must be a folder of the home directory, such as ~/.tool")
 
 
 def _domains(spot: Spot) -> tuple[str, ...]:

@@ -1,0 +1,34 @@
+"""The entries that `init` writes for servers, by what it has read of them."""
+
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.cli.init_servers import lasting_entries, settings_for
+from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool
+from ironcurtain_proxy.model.json import Json
+
+
+def lasting(tmp_path: Path, command: str, *args: str, kind: str = "shell") -> dict[str, Json]:
+    entries: dict[str, dict[str, Json]] = {"s": {"command": command, "args": [*args]}}
+    tools = (ReadTool(name="run", kind=kind, arguments={}),)  # type: ignore[arg-type]
+    read = [ReadServer(name="s", annotations="s", tools=tools)]
+    found = lasting_entries(entries, settings_for(entries, tmp_path), read, tmp_path)["s"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["npx -y mcp-server-commands", "uvx mcp-shell-server", "bunx x", "pipx run x", "/opt/x/run"],
+)
+def test_a_shell_server_works_in_the_workspace_also_under_a_launcher(
+    tmp_path: Path, line: str
+) -> None:
+    assert lasting(tmp_path, *line.split())["cwd"] == "@workspace"
+    assert "cwd" not in lasting(tmp_path, *line.split(), kind="files")
+
+
+def test_the_project_of_a_launcher_stays_its_own(tmp_path: Path) -> None:
+    line = ("uv", "run", "--directory", str(tmp_path), "server.py")
+    assert "cwd" not in lasting(tmp_path, *line)

@@ -1,0 +1,81 @@
+"""A confined server has folders of the home directory for itself.
+
+With a real sandbox and a real shell; nobody answers questions.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.confined_installation import done
+from tests.e2e.installation import Installation
+from tests.e2e.raw_client import Message, RawClient, texts
+from tests.e2e.test_containment import contained, last, shell
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+ENTRY: Message = {"sandbox": {"filesystem": {"private": ["~/.tool", "~/.config/tool"]}}}
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Installation, RawClient]]:
+    installation = Installation(tmp_path_factory.mktemp("folders"))
+    for name in (".tool", ".large"):
+        (installation.home / name).mkdir()
+    (installation.home / ".tool" / "settings").write_text("of the user")
+    yield installation, contained(installation, entry=ENTRY)
+    installation.end()
+
+
+def test_a_private_folder_begins_as_the_users_and_is_changed_unasked_and_apart(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    assert "of the user" in done(shell(agent, "cat ~/.tool/settings"))
+    done(shell(agent, "echo mine > ~/.tool/settings && mkdir ~/.config/tool/deep"))
+    assert last(installation)["decidedBy"] == "containment"
+    assert "mine" in done(shell(agent, "cat ~/.tool/settings"))
+    assert (installation.home / ".tool" / "settings").read_text() == "of the user"
+    assert not [*(installation.home / ".config" / "tool").iterdir()]
+    own = installation.home / ".ironcurtain" / "private" / "box.home"
+    assert (own / ".tool" / "settings").read_text() == "mine\n"
+    assert (own / ".config" / "tool" / "deep").is_dir()
+
+
+def test_beside_a_private_folder_nothing_is_writable(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    for place in (".tool2", ".config/other", ".ironcurtain/private/box.home/.tool/x"):
+        answer = shell(agent, f"echo x > ~/{place}")
+        assert answer.get("isError"), place
+        assert not (installation.home / place).exists(), place
+
+
+def test_no_private_folder_hides_what_the_sandbox_closes_or_the_workspace(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    installation = Installation(tmp_path_factory.mktemp("hiding"))
+    keys = installation.home / ".ssh"
+    keys.mkdir()
+    (keys / "id").write_text("s3cret")
+    given: list[Json] = ["~/.ssh", "~/.ssh/sub", "~/workspace", "~/workspace/sub", "~/.ironcurtain"]
+    agent = contained(installation, entry={"sandbox": {"filesystem": {"private": given}}})
+    done(shell(agent, "echo x > made"))
+    assert "s3cret" not in "".join(texts(shell(agent, "cat ~/.ssh/id; ls ~/.ironcurtain")))
+    assert not (installation.home / ".ironcurtain" / "private").exists()
+    assert (keys / "id").read_text() == "s3cret"
+    installation.end()
+
+
+@pytest.mark.parametrize("place", ["/etc", ".tool", "~", "~/", "~/../x", "~/a//b", ""])
+def test_only_a_folder_below_the_home_directory_can_be_private(
+    tmp_path_factory: pytest.TempPathFactory, place: str
+) -> None:
+    installation = Installation(tmp_path_factory.mktemp("wrong"))
+    installation.add_server("x", ["true"], sandbox={"filesystem": {"private": [place]}})
+    client = installation.launch()
+    assert client.process.wait(30) == 2
+    assert "private" in (installation.root / "stderr-0.txt").read_text()
+    installation.end()
