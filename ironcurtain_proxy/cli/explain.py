@@ -303,8 +303,11 @@ def _rules_as_text(explanation: Explanation) -> list[str]:
         lines += ["", f"role {trace.role or '(none: the tool names no resource)'}"]
         if trace.contained:
             lines.append("  settled: every path lies in the workspace")
-        for trial in trace.trials:
+        about = [trial for trial in trace.trials if trial.is_about]
+        for trial in about:
             lines.append(f"  {'+' if trial.holds else '-'} {_named(trial)}: {trial.why}")
+        if left := len(trace.trials) - len(about):
+            lines.append(f"  ({left} {'rule is' if left == 1 else 'rules are'} about other roles)")
         lines.append(f"  = {effect_of(trace.answer)} by {trace.answer.ground.rule}")
     if explanation.restrictions:
         lines += ["", "whatever other layers allow"]
@@ -323,5 +326,5 @@ def _remedy(explanation: Explanation) -> list[str]:
         rules = orjson.dumps(
             [rule_as_json(rule) for rule in explanation.change], option=orjson.OPT_INDENT_2
         ).decode()
-        return ["", "to allow exactly this, put before all other rules:", rules]
+        return ["", "the narrowest rule that allows this, to put before all others:", rules]
     return ["", explanation.advice] if explanation.advice else []

@@ -21,7 +21,7 @@ from ironcurtain_proxy.decision.matching import (
     values_of,
 )
 from ironcurtain_proxy.decision.rules import decide_role, denying_rule
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, RoleCategory
 from ironcurtain_proxy.model.decision import Allow, Decision, Escalate, effect_of
 from ironcurtain_proxy.model.operation import TOOL_CALL, named_in
 from ironcurtain_proxy.model.path import RealPath
@@ -46,6 +46,8 @@ class Trial:
     holds: bool
     why: str
     layer: LayerName = "user"
+    is_about: bool = True
+    """Whether the rule speaks of the call's role at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ class Explanation:
     """Any other change that is needed, or an empty string."""
 
 
+_WITHOUT_CONDITION: Final[frozenset[RoleCategory]] = frozenset({"command", "unclear"})
+"""Categories of roles whose values no condition of a rule can name."""
 _SILENT: Final = "does not decide"
 """The answer of an invariant that leaves the decision to the next one."""
 
@@ -189,7 +193,8 @@ def _trials(
             continue
         why = _mismatch(rule, request, role)
         if why is not None:
-            yield Trial(rule.name, holds=False, why=why, layer=rule.layer)
+            speaks = role is None or rule.is_about(role)
+            yield Trial(rule.name, holds=False, why=why, layer=rule.layer, is_about=speaks)
             continue
         covered = {value for value in remaining if covers(rule, value)}
         if not covered and rule.excepting is not None and remaining:
@@ -289,6 +294,9 @@ def _smallest_change(request: AccessRequest, policy: Policy) -> tuple[Rule, ...]
             continue
         if role is not None and isinstance(decide_role(request, policy, role), Allow):
             continue
+        if role is not None and ROLE_TRAITS[role].category in _WITHOUT_CONDITION:
+            # A rule without a condition would allow every command, not this one.
+            return ()
         added.append(_narrow_rule(request, role))
     changed = replace(policy, rules=(*added, *policy.rules))
     return tuple(added) if isinstance(authorize(request, changed), Allow) else ()
@@ -370,6 +378,15 @@ def _advice(decision: Decision, request: AccessRequest, policy: Policy) -> str:
             return (
                 f"Describe the tool {request.server}/{request.tool} with "
                 f"`ironcurtain-proxy annotate`: until then it is {until}."
+            )
+        case _ if any(
+            ROLE_TRAITS[role].category == "command"
+            for fact in request.arguments
+            for role in fact.roles
+        ):
+            return (
+                "A rule could allow every command of this tool, not only this one. Approve the "
+                "call in `ironcurtain-proxy review` and remember its kind (key r) instead."
             )
         case _:
             return "No single rule for each argument role would allow it."

@@ -30,19 +30,50 @@ class _Edit(NamedTuple):
     everywhere: bool
 
 
+class FileChange(NamedTuple):
+    """The diff of a call, as a person reads it."""
+
+    lines: list[str]
+    """The lines of the diff, safe to show. Empty if the call is not known to change a text."""
+    shows: frozenset[str] = frozenset()
+    """The arguments that the diff shows in full, so that they need not be shown again.
+
+    The content that overwrites a file is none of them: of lines that the file has already the diff
+    shows nothing, and the file may have others when the call is carried out."""
+
+
 def changes_of(tool: str, arguments: Mapping[str, Json]) -> list[str]:
-    """The lines of the diff, safe to show; empty if the call is not known to change a text."""
+    """Return the lines of a call's diff."""
+    return file_change(tool, arguments).lines
+
+
+def file_change(tool: str, arguments: Mapping[str, Json]) -> FileChange:
+    """Return the diff of a call against the present file."""
     edits = _edits(arguments)
     path = _text(arguments, _PATHS)
     if edits:
-        return _edited(path, edits)
+        return _edited(path, edits, arguments)
     content = _text(arguments, _CONTENT)
     if path is None or content is None or "write" not in tool:
-        return []
+        return FileChange([])
     present = _present(path)
     if present is None:
-        return [_UNREADABLE]
-    return ([] if present.is_there else ["(a new file)"]) + _diff(present.text, content)
+        return FileChange([_UNREADABLE])
+    lines = _diff(present.text, content)
+    if present.is_there:
+        return FileChange(lines)
+    whole = frozenset(_CONTENT) if lines[0][0] == "@" else frozenset[str]()
+    return FileChange(["(a new file)", *lines], whole)
+
+
+def _fully_shown(arguments: Mapping[str, Json]) -> frozenset[str]:
+    """Return the arguments that hold nothing but the texts of edits."""
+    fields = {*_OLD, *_NEW, *_EVERYWHERE}
+    listed = arguments.get("edits")
+    if not isinstance(listed, list):
+        return frozenset(fields)
+    plain = all(isinstance(one, dict) and one.keys() <= fields for one in listed)
+    return frozenset({"edits"}) if plain else frozenset()
 
 
 def _edits(arguments: Mapping[str, Json]) -> list[_Edit]:
@@ -57,13 +88,13 @@ def _edit(fields: Mapping[str, Json]) -> _Edit | None:
     return None if old is None or new is None else _Edit(old, new, everywhere)
 
 
-def _edited(path: str | None, edits: Sequence[_Edit]) -> list[str]:
-    """The difference in the file; by the texts alone where the file cannot be shown."""
+def _edited(path: str | None, edits: Sequence[_Edit], arguments: Mapping[str, Json]) -> FileChange:
+    """Return the diff of the file, or that of the texts alone where the file cannot be shown."""
     present = None if path is None else _present(path)
     if present is None:
-        return _by_texts(edits)
+        return FileChange(_by_texts(edits))
     if not present.is_there:
-        return ["(would fail: there is no such file)", *_by_texts(edits)]
+        return FileChange(["(would fail: there is no such file)", *_by_texts(edits)])
     text = present.text
     missing: list[str] = []
     for number, edit in enumerate(edits, 1):
@@ -73,8 +104,12 @@ def _edited(path: str | None, edits: Sequence[_Edit]) -> list[str]:
             continue
         text = text.replace(edit.old, edit.new, -1 if edit.everywhere else 1)
     if missing:
-        return [*missing, *_by_texts(edits)]
-    return _diff(present.text, text)
+        return FileChange([*missing, *_by_texts(edits)])
+    lines = _diff(present.text, text)
+    # A text that a later edit replaces is in no line: then the arguments are shown, too.
+    shown = "\n".join([line for line in lines if line[0] != "-"])
+    whole = all(visible(part) in shown for edit in edits for part in edit.new.split("\n"))
+    return FileChange(lines, _fully_shown(arguments) if whole else frozenset())
 
 
 def _by_texts(edits: Sequence[_Edit]) -> list[str]:

@@ -4,7 +4,7 @@ Everything in a request may come from an agent. Characters that are invisible, m
 change the direction of writing are shown as escapes, and nothing is cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -110,11 +110,14 @@ def _named(capability: str) -> str:
     return capability if known is None else f"{known} ({capability})"
 
 
-def arguments_of(one: PendingRequest, prefix: str = "") -> list[Field]:
-    """Every argument in full."""
+def arguments_of(
+    one: PendingRequest, prefix: str = "", without: Collection[str] = ()
+) -> list[Field]:
+    """Return every argument in full, but for those that are shown elsewhere (`without`)."""
     return [
         Field(prefix + visible(name), value_lines(value))
         for name, value in one.request.arguments.items()
+        if name not in without
     ]
 
 

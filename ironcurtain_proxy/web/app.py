@@ -31,7 +31,7 @@ from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection
-from ironcurtain_proxy.mailbox.changes import changes_of
+from ironcurtain_proxy.mailbox.changes import file_change
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import (
     Field,
@@ -58,6 +58,7 @@ _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/static/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/static/style.css": ("style.css", "text/css; charset=utf-8"),
+    "/static/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 _SPANS: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
 
@@ -299,14 +300,15 @@ def shown_question(one: PendingRequest, credential: Credential | None, now: date
     """
     request = one.request
     left = seconds_left(request, now)
+    change = file_change(request.tool, request.arguments)
     return {
         "id": one.id,
         "digest": request.digest,
         "headline": summary(one),
         "asker": asker_of(one).told(),
         "secondsLeft": None if left is None else max(0, round(left)),
-        "arguments": _fields(arguments_of(one)),
-        "changes": [*changes_of(request.tool, request.arguments)],
+        "arguments": _fields(arguments_of(one, without=change.shows)),
+        "changes": [*change.lines],
         "reasons": _fields(reasons_of(one)),
         "candidates": [visible(words) for words in request.candidates],
         "record": _fields(metadata_of(one)),

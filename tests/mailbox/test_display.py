@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.mailbox.changes import changes_of
+from ironcurtain_proxy.mailbox.changes import changes_of, file_change
 from ironcurtain_proxy.mailbox.display import (
     Field,
     banner,
@@ -149,6 +149,40 @@ def test_an_edit_of_a_file_is_shown_in_its_place_with_its_surroundings(tmp_path:
         " line 12",
     ]
     assert file.read_text().count("LINE") == 0
+
+
+def test_an_edit_stands_once_where_the_diff_shows_all_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "calc.py"
+    file.write_text("a = 1\nb = 2\n")
+    one: Json = {"oldText": "a = 1", "newText": "a = 3"}
+    given: dict[str, Json] = {"path": str(file), "edits": [one]}
+    assert file_change("edit_file", given).shows == {"edits"}
+    assert (
+        "old_string"
+        in file_change(
+            "Edit", {"path": str(file), "old_string": "a = 1", "new_string": "a = 4"}
+        ).shows
+    )
+    new: dict[str, Json] = {"path": str(tmp_path / "new"), "content": "x"}
+    assert "content" in file_change("write_file", new).shows
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"edits": [{"oldText": "a = 1", "newText": "a = 3", "mode": "0777"}]},
+        {"edits": [{"oldText": "not there", "newText": "a = 3"}]},
+        {"edits": [{"oldText": "a = 1", "newText": "EVIL"}, {"oldText": "EVIL", "newText": "a"}]},
+        {"content": "a = 1\nEVIL\n"},
+        {"content": "a = 1\nb = 2\n"},
+    ],
+)
+def test_what_the_diff_does_not_show_in_full_is_shown_beside_it(
+    tmp_path: Path, given: dict[str, Json]
+) -> None:
+    file = tmp_path / "calc.py"
+    file.write_text("a = 1\nb = 2\n")
+    assert file_change("write_file", {"path": str(file), **given}).shows == frozenset()
 
 
 def test_an_edit_that_cannot_happen_says_so(tmp_path: Path) -> None:

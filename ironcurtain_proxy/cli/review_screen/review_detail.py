@@ -4,11 +4,11 @@ The words come from `display`, which has made everything visible; here they only
 """
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.text import Text
 
+from ironcurtain_proxy.mailbox.changes import FileChange
 from ironcurtain_proxy.mailbox.display import (
     Field,
     arguments_of,
@@ -26,45 +26,48 @@ _ESCAPE: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[rt])"
 _CHANGES: Final = (("+", "green"), ("-", "red"), ("@", "cyan"), ("(", "bold yellow"))
 
 
-def detail_of(
-    one: PendingRequest, changes: Sequence[str], width: int, asker: str = ""
-) -> list[Text]:
-    """All details of a request for a reviewer, in lines of at most `width` columns.
+class Detail(NamedTuple):
+    """A request for a reviewer."""
 
-    What would be done comes first, then why it is asked about; names for the record come last.
+    lines: list[Text]
+    needed: int
+    """The number of lines that must have been on the screen before the request can be approved.
+    Those after them are for the record."""
+
+
+def detail_of(one: PendingRequest, change: FileChange, width: int, asker: str = "") -> Detail:
+    """Return all details of a request, in lines of at most `width` columns.
+
+    The reason of the question comes first, then what would be done and what can be remembered. The
+    names for the record come last.
 
     Args:
         one: the question.
-        changes: the lines of the diff.
+        change: the diff. Arguments that it shows in full are not shown again.
         width: the columns of the screen.
-        asker: who asks, in words; empty: not known.
+        asker: who asks, in words; empty where it is not known.
     """
     lines = [Text(part, style="bold") for part in fold(summary(one), width)]
     if asker:
         lines += [Text(part, style="dim") for part in fold(asker, width)]
-    lines.append(Text())
-    arguments = arguments_of(one)
-    for field in arguments:
-        lines += _field(field, width, "")
-    if not arguments:
-        lines.append(Text("  no arguments", style="dim"))
-    if changes:
-        lines += _heading("What it changes")
-        lines += [part for line in changes for part in _change(line, width)]
-    lines += _heading("Why it is asked about")
     for field in reasons_of(one):
         lines += _field(field, width, "bold" if field.name == "why" else "")
-    more = "; a number, one of the others" if len(one.request.candidates) > 1 else ""
-    lines += _heading(f"What r would remember{more}")
-    lines += [Text(f"  {line}") for line in remembered(one).lines]
-    lines += _heading("For the record")
+    arguments = arguments_of(one, without=change.shows)
+    for field in arguments:
+        lines += _field(field, width, "")
+    if not arguments and not change.shows:
+        lines.append(Text("    no arguments", style="dim"))
+    if change.lines:
+        lines.append(Text("What it changes", style="bold underline"))
+        lines += [part for line in change.lines for part in _change(line, width)]
+    first, *others = remembered(one).lines
+    named = f"r: {first}" if one.request.candidates else first
+    lines += _field(Field("remember", (named, *others)), width, "")
+    needed = len(lines)
+    lines += [Text(), Text("For the record", style="bold underline")]
     for field in metadata_of(one):
         lines += _field(field, width, "dim")
-    return lines
-
-
-def _heading(words: str) -> list[Text]:
-    return [Text(), Text(words, style="bold underline")]
+    return Detail(lines, needed)
 
 
 def _field(field: Field, width: int, style: str) -> list[Text]:

@@ -30,7 +30,7 @@ from ironcurtain_proxy.cli.review_screen.text_screen import OneLine
 from ironcurtain_proxy.cli.review_screen.waiting_list import LOW, Search, WaitingList, title_of
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection
-from ironcurtain_proxy.mailbox.changes import changes_of
+from ironcurtain_proxy.mailbox.changes import file_change
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import summary, time_left, visible
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
@@ -79,7 +79,9 @@ class ReviewScreen(App[None]):
         self._answered: set[str] = set()
         self._shown: PendingRequest | None = None
         self._seen: PendingRequest | None = None
-        """The request whose end has been on the screen."""
+        """The request of which every needed line has been on the screen."""
+        self._needed = 0
+        """The number of lines of the shown request that must have been on the screen."""
         self._ready_at = 0.0
         self._listen_at = 0.0
         self._title = ""
@@ -177,9 +179,9 @@ class ReviewScreen(App[None]):
             detail.write(Text(_NONE_FOUND if self._all else _EMPTY, style="dim"))
             return
         request = self._shown.request
-        changes = changes_of(request.tool, request.arguments)
+        change = file_change(request.tool, request.arguments)
         width = detail.scrollable_content_region.width or 80
-        lines = detail_of(self._shown, changes, width, asker_of(self._shown).told())
+        lines, self._needed = detail_of(self._shown, change, width, asker_of(self._shown).told())
         # As one: ten thousand lines one by one take seconds. With a width, because the library
         # would wrap by that of the terminal at the start, below the names of fields.
         detail.write(Text("\n").join(lines), width=width)
@@ -219,9 +221,10 @@ class ReviewScreen(App[None]):
             self._seen = self._shown
 
     def _is_at_end(self) -> bool:
-        """Whether the last line is on the screen. False before the first layout."""
+        """Return whether the last needed line is on the screen. False before the first layout."""
         detail = self._detail()
-        return bool(detail.lines) and detail.scroll_offset.y >= detail.max_scroll_y
+        last = detail.scroll_offset.y + detail.scrollable_content_region.height
+        return bool(detail.lines) and last >= min(self._needed, len(detail.lines))
 
     def action_answer(self, word: str) -> None:
         """Answer the shown request."""

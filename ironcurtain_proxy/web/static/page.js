@@ -118,6 +118,7 @@ function choose(one, byItself) {
   $("headline").textContent = one.headline;
   $("asker").textContent = one.asker;
   $("body").replaceChildren(...parts(one));
+  $("names").replaceChildren(list(one.record, ""));
   $("kind").replaceChildren(...one.candidates.map((words, place) =>
     element("option", { value: String(place) }, words)));
   $("kinds").hidden = one.candidates.length === 0;
@@ -130,13 +131,12 @@ function choose(one, byItself) {
 function parts(one) {
   const found = [];
   const section = (title, inside) => found.push(element("h3", {}, title), inside);
+  found.push(list(one.reasons, "reasons first"));
   if (one.arguments.length) section("Arguments, in full", list(one.arguments, ""));
   if (one.changes.length) section("What it changes", change(one.changes));
-  section("Why it is asked about", list(one.reasons, "reasons first"));
   section("What can be remembered", one.candidates.length
     ? element("ul", {}, ...one.candidates.map((words) => element("li", {}, words)))
     : element("p", {}, "Nothing of this call can be remembered."));
-  section("For the record", list(one.record, ""));
   return found;
 }
 
@@ -174,7 +174,7 @@ function setButtons() {
   $("remember").disabled = !may || !seen || one.candidates.length === 0;
   $("deny").disabled = !may;
   $("hint").textContent = one.objection
-    || (seen ? "" : "There is more below: read to the end, then it can be approved.");
+    || (seen ? "" : "More below: read to the end to approve.");
 }
 
 async function answer(approve, remember) {
