@@ -30,7 +30,7 @@ class _Edit(NamedTuple):
     everywhere: bool
 
 
-class FileChange(NamedTuple):
+class ShownChange(NamedTuple):
     """The diff of a call, as a person reads it."""
 
     lines: list[str]
@@ -47,7 +47,7 @@ def changes_of(tool: str, arguments: Mapping[str, Json]) -> list[str]:
     return file_change(tool, arguments).lines
 
 
-def file_change(tool: str, arguments: Mapping[str, Json]) -> FileChange:
+def file_change(tool: str, arguments: Mapping[str, Json]) -> ShownChange:
     """Return the diff of a call against the present file."""
     edits = _edits(arguments)
     path = _text(arguments, _PATHS)
@@ -55,15 +55,15 @@ def file_change(tool: str, arguments: Mapping[str, Json]) -> FileChange:
         return _edited(path, edits, arguments)
     content = _text(arguments, _CONTENT)
     if path is None or content is None or "write" not in tool:
-        return FileChange([])
+        return ShownChange([])
     present = _present(path)
     if present is None:
-        return FileChange([_UNREADABLE])
+        return ShownChange([_UNREADABLE])
     lines = _diff(present.text, content)
     if present.is_there:
-        return FileChange(lines)
+        return ShownChange(lines)
     whole = frozenset(_CONTENT) if lines[0][0] == "@" else frozenset[str]()
-    return FileChange(["(a new file)", *lines], whole)
+    return ShownChange(["(a new file)", *lines], whole)
 
 
 def _fully_shown(arguments: Mapping[str, Json]) -> frozenset[str]:
@@ -88,13 +88,13 @@ def _edit(fields: Mapping[str, Json]) -> _Edit | None:
     return None if old is None or new is None else _Edit(old, new, everywhere)
 
 
-def _edited(path: str | None, edits: Sequence[_Edit], arguments: Mapping[str, Json]) -> FileChange:
+def _edited(path: str | None, edits: Sequence[_Edit], arguments: Mapping[str, Json]) -> ShownChange:
     """Return the diff of the file, or that of the texts alone where the file cannot be shown."""
     present = None if path is None else _present(path)
     if present is None:
-        return FileChange(_by_texts(edits))
+        return ShownChange(_by_texts(edits))
     if not present.is_there:
-        return FileChange(["(would fail: there is no such file)", *_by_texts(edits)])
+        return ShownChange(["(would fail: there is no such file)", *_by_texts(edits)])
     text = present.text
     missing: list[str] = []
     for number, edit in enumerate(edits, 1):
@@ -104,12 +104,12 @@ def _edited(path: str | None, edits: Sequence[_Edit], arguments: Mapping[str, Js
             continue
         text = text.replace(edit.old, edit.new, -1 if edit.everywhere else 1)
     if missing:
-        return FileChange([*missing, *_by_texts(edits)])
+        return ShownChange([*missing, *_by_texts(edits)])
     lines = _diff(present.text, text)
     # A text that a later edit replaces is in no line: then the arguments are shown, too.
     shown = "\n".join([line for line in lines if line[0] != "-"])
     whole = all(visible(part) in shown for edit in edits for part in edit.new.split("\n"))
-    return FileChange(lines, _fully_shown(arguments) if whole else frozenset())
+    return ShownChange(lines, _fully_shown(arguments) if whole else frozenset())
 
 
 def _by_texts(edits: Sequence[_Edit]) -> list[str]:

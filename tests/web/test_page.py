@@ -97,7 +97,7 @@ async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(
         async with box.asked(second, PATIENCE):
             await expect(page.locator("#headline")).to_contain_text("command=make")
             await expect(page.locator("#approve")).to_be_disabled()
-            await expect(page.locator("#hint")).to_contain_text("There is more below")
+            await expect(page.locator("#hint")).to_contain_text("More below")
             await page.locator("#end").scroll_into_view_if_needed()
             await expect(page.locator("#approve")).to_be_enabled()
             await page.keyboard.press("n")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from rich.text import Text
 
-from ironcurtain_proxy.mailbox.changes import FileChange
+from ironcurtain_proxy.mailbox.changes import ShownChange
 from ironcurtain_proxy.mailbox.display import (
     Field,
     arguments_of,
@@ -35,7 +35,7 @@ class Detail(NamedTuple):
     Those after them are for the record."""
 
 
-def detail_of(one: PendingRequest, change: FileChange, width: int, asker: str = "") -> Detail:
+def detail_of(one: PendingRequest, change: ShownChange, width: int, asker: str = "") -> Detail:
     """Return all details of a request, in lines of at most `width` columns.
 
     The reason of the question comes first, then what would be done and what can be remembered. The
