@@ -22,7 +22,7 @@ from ironcurtain_proxy.model.command import ParsedCommand, Redirection, SimpleCo
 from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.effects import Part, effect_of
-from ironcurtain_proxy.shell.options import Options, ParsedOptions, options, read_options
+from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
 from ironcurtain_proxy.shell.places import is_inside, is_protected_name, path_of
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
@@ -271,35 +271,49 @@ def _get(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
 
 
 _Read = Callable[[ParsedOptions, Place], "Action | NotUnderstood | str"]
-_ADD_OPTIONS: Final = options("D save-dev S save E save-exact P save-prod dev")
-_ROWS: Final[Mapping[tuple[str, ...], tuple[Options, _Read]]] = MappingProxyType(
+_ADD_OPTIONS: Final = grammar_of("-D --save-dev -S --save -E --save-exact -P --save-prod --dev")
+_ROWS: Final[Mapping[tuple[str, ...], tuple[Grammar, _Read]]] = MappingProxyType(
     {
-        ("git", "add"): (options("A all u update v verbose"), _stage),
-        ("git", "commit"): (options("m: message: a all q quiet v verbose s signoff"), _commit),
+        ("git", "add"): (grammar_of("-A --all -u --update -v --verbose"), _stage),
+        ("git", "commit"): (
+            grammar_of("-m=m --message=m -a --all -q --quiet -v --verbose -s --signoff"),
+            _commit,
+        ),
         ("git", "push"): (
-            options("u set-upstream q quiet v verbose progress"), partial(_remote, "push")
+            grammar_of("-u --set-upstream -q --quiet -v --verbose --progress"),
+            partial(_remote, "push"),
         ),
-        ("git", "pull"): (options("ff-only q quiet v verbose"), partial(_remote, "pull")),
-        ("git", "fetch"): (options("q quiet v verbose"), partial(_remote, "fetch")),
+        ("git", "pull"): (
+            grammar_of("--ff-only -q --quiet -v --verbose"),
+            partial(_remote, "pull"),
+        ),
+        ("git", "fetch"): (grammar_of("-q --quiet -v --verbose"), partial(_remote, "fetch")),
         ("gh", "pr", "create"): (
-            options("d draft f fill fill-first fill-verbose t: title: b: body: H: head:"), _create
+            grammar_of(
+                "-d --draft -f --fill --fill-first --fill-verbose -t=m --title=m -b=m --body=m"
+                " -H=t --head=t"
+            ),
+            _create,
         ),
-        ("gh", "pr", "ready"): (options(""), _ready),
+        ("gh", "pr", "ready"): (grammar_of(""), _ready),
         ("npm", "install"): (_ADD_OPTIONS, partial(_install, "npm")),
         ("npm", "i"): (_ADD_OPTIONS, partial(_install, "npm")),
-        ("npm", "ci"): (options(""), partial(_locked, "npm")),
+        ("npm", "ci"): (grammar_of(""), partial(_locked, "npm")),
         ("pnpm", "add"): (_ADD_OPTIONS, partial(_install_named, "pnpm")),
-        ("pnpm", "install"): (options("frozen-lockfile"), partial(_locked, "pnpm")),
+        ("pnpm", "install"): (grammar_of("--frozen-lockfile"), partial(_locked, "pnpm")),
         ("yarn", "add"): (_ADD_OPTIONS, partial(_install_named, "yarn")),
-        ("yarn", "install"): (options("frozen-lockfile immutable"), partial(_locked, "yarn")),
-        ("pip", "install"): (options("q quiet"), partial(_install_named, "pip")),
-        ("pip3", "install"): (options("q quiet"), partial(_install_named, "pip")),
-        ("uv", "add"): (options("dev"), partial(_install_named, "uv")),
-        ("uv", "sync"): (options("frozen locked"), partial(_locked, "uv")),
-        ("poetry", "add"): (options(""), partial(_install_named, "poetry")),
-        ("poetry", "install"): (options(""), partial(_locked, "poetry")),
-        ("cargo", "add"): (options("dev"), partial(_install_named, "cargo")),
-        ("curl",): (options("s silent S show-error i include I head"), _get),
+        ("yarn", "install"): (
+            grammar_of("--frozen-lockfile --immutable"),
+            partial(_locked, "yarn"),
+        ),
+        ("pip", "install"): (grammar_of("-q --quiet"), partial(_install_named, "pip")),
+        ("pip3", "install"): (grammar_of("-q --quiet"), partial(_install_named, "pip")),
+        ("uv", "add"): (grammar_of("--dev"), partial(_install_named, "uv")),
+        ("uv", "sync"): (grammar_of("--frozen --locked"), partial(_locked, "uv")),
+        ("poetry", "add"): (grammar_of(""), partial(_install_named, "poetry")),
+        ("poetry", "install"): (grammar_of(""), partial(_locked, "poetry")),
+        ("cargo", "add"): (grammar_of("--dev"), partial(_install_named, "cargo")),
+        ("curl",): (grammar_of("-s --silent -S --show-error -i --include -I --head"), _get),
     }
 )  # fmt: skip
 """Program and sub-command, the options that leave them what they are, and what they then do."""

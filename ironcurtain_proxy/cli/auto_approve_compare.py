@@ -20,7 +20,7 @@ from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.families import families_of
-from ironcurtain_proxy.shell.family_table import TASKS
+from ironcurtain_proxy.shell.family_table import task_texts
 from ironcurtain_proxy.shell.parse import parse_command
 
 DESCRIPTION: Final = """\
@@ -136,7 +136,7 @@ def _program(family: Family) -> str:
     return " ".join(words)
 
 
-_WITH_SUBCOMMANDS: Final = frozenset({path[0] for path in TASKS if len(path) > 1})
+_WITH_SUBCOMMANDS: Final = frozenset({path[0] for path in task_texts() if len(path) > 1})
 _SOMEWHERE: Final = Place(workspace="/workspace", directory="/workspace", home="/home")
 """The place of a recorded command is not known. Its programs do not depend on it."""
 

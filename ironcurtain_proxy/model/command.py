@@ -74,6 +74,8 @@ class SimpleCommand:
     words: tuple[Word, ...] = ()
     assignments: tuple[Assignment, ...] = ()
     redirections: tuple[Redirection, ...] = ()
+    set_before: frozenset[str] = frozenset()
+    """Variables that the same text has set in any case when the command runs."""
     is_certain: bool = True
     """The command runs exactly once, in the shell itself: not behind `||`, in a subshell, a
     pipeline, a loop or a condition. Only then is the effect of a `cd` on later commands known."""

@@ -2,7 +2,8 @@
 
 - `parse`, `statements`, `words`, `constants`: a text becomes a `ParsedCommand`.
 - `effects`: what a command can do, the worst of its parts.
-- `reads`, `readers`, `git_readers`, `options`: what only reads.
+- `grammar`, `programs`: the options of programs, by the table `programs.toml`.
+- `reads`, `readers`, `git_readers`: what only reads.
 - `outward`, `beyond`, `places`, `secrets`, `targets`: what leaves the sandbox, and where to.
 - `wrappers`: programs that run others.
 - `launchers`, `launched_packages`: programs that fetch what they run, as commands of servers.

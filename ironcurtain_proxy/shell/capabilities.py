@@ -158,12 +158,17 @@ def _named(task: Task, given: Sequence[Word]) -> Iterator[Word]:
         name, equals, value = word.prefix.partition("=")
         if task.path[:2] == ("gh", "api") and name in _FIELDS and rest:
             yield Word(rest.pop(0).prefix.partition("=")[0])
-        elif task.options.get(name) != "text=" or not name.startswith("-"):
+        elif not _is_message(task, name):
             yield word
         elif equals:
             yield from _file_of(Word(value))
         elif rest:
             yield from _file_of(rest.pop(0))
+
+
+def _is_message(task: Task, name: str) -> bool:
+    option = task.options.get(name)
+    return option is not None and option.kind == "t" and not option.stays
 
 
 def _file_of(value: Word) -> Iterator[Word]:

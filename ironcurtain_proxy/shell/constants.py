@@ -50,6 +50,8 @@ class Located:
     """The words of the variable of a loop, for the head of the loop."""
     end: int = 0
     """The end of the loop, for its head."""
+    until: int = 0
+    """The end of the text that only runs after it; 0: it sets no variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,24 @@ class _Definition:
 def with_constants(found: Sequence[Located]) -> Iterator[SimpleCommand]:
     """The commands in the order of the text, their known variables replaced."""
     definitions = _definitions(found)
+    setting = [one for one in found if one.until]
     for one in found:
         known = {name: d.values for name, d in definitions.items() if d.reaches(one.start)}
-        yield from _variants(one.command, known)
+        before = [
+            name
+            for other in setting
+            if other.start < one.start < other.until
+            for name in _defined(other.command)
+        ]
+        command = replace(one.command, set_before=frozenset(before)) if before else one.command
+        yield from _variants(command, known)
+
+
+def defines(command: SimpleCommand) -> bool:
+    """Return whether a command gives variables of the shell a value."""
+    if not command.words:
+        return bool(command.assignments)
+    return command.words[0].text == "read"
 
 
 def _definitions(found: Sequence[Located]) -> Mapping[str, _Definition]:
@@ -136,7 +153,7 @@ def _may_redefine(command: SimpleCommand) -> bool:
 
 
 def _defined(command: SimpleCommand) -> Iterator[str]:
-    """The names that a command gives a value, each as often as it does so."""
+    """Give the names that a command gives a value, each as often as it does so."""
     yield from (assignment.name for assignment in command.assignments)
     name = command.words[0].text if command.words else None
     if name in {"read", "export"}:

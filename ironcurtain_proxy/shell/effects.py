@@ -24,12 +24,13 @@ from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.beyond import why_beyond
 from ironcurtain_proxy.shell.git_readers import why_not_git
-from ironcurtain_proxy.shell.options import options, read_options
+from ironcurtain_proxy.shell.grammar import grammar_of, read_options
 from ironcurtain_proxy.shell.outward import name_of, why_outward
-from ironcurtain_proxy.shell.readers import READERS, VERSIONS, why_not_find, why_not_test
+from ironcurtain_proxy.shell.readers import CHECKS, VERSIONS, why_not_find, why_not_test
 from ironcurtain_proxy.shell.reads import (
-    assigned,
+    SHOWN_VARIABLES,
     directory_after,
+    reading_program,
     shows_variables,
     why_not_assign,
     why_not_reader,
@@ -92,9 +93,9 @@ def effect_of(parsed: ParsedCommand, place: Place) -> CommandEffect:
 
 
 def _parts(parsed: ParsedCommand, place: Place, depth: int) -> Iterator[Part]:
-    variables = assigned(parsed.commands)
+    tainted = _tainted(parsed)
     for command in parsed.commands:
-        yield from _part(command, place, variables, depth)
+        yield from _part(command, place, _Variables(SHOWN_VARIABLES, tainted), depth)
         names = {name_of(one) for one in (command, *(_inner(command, _DEPTH) or ()))}
         if names & _MOVES:
             place = _moved(command, place)
@@ -102,7 +103,37 @@ def _parts(parsed: ParsedCommand, place: Place, depth: int) -> Iterator[Part]:
 
 def effect_of_part(command: SimpleCommand, place: Place) -> EffectLevel:
     """The effect of one simple command in its directory, after each `cd` before it."""
-    return worst([part.effect for part in _part(command, place, assigned(()), _DEPTH)])
+    variables = _Variables(SHOWN_VARIABLES, frozenset())
+    return worst([part.effect for part in _part(command, place, variables, _DEPTH)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Variables:
+    """The variables whose value a command may show."""
+
+    shown: frozenset[str]
+    tainted: frozenset[str]
+    """Variables that the text may give a value which must not be shown."""
+
+    def at(self, command: SimpleCommand) -> "_Variables":
+        """Return the variables at a command: what the text has set before it may be shown."""
+        before = command.set_before - self.tainted
+        return replace(self, shown=self.shown | before) if before else self
+
+
+def _tainted(parsed: ParsedCommand) -> frozenset[str]:
+    """Return the variables that may get the value of another one, which must not be shown."""
+    given = [
+        (one.name, one.value.variables - SHOWN_VARIABLES, command.set_before)
+        for command in parsed.every_command()
+        for one in command.assignments
+    ]
+    tainted: set[str] = set()
+    while True:
+        more = {name for name, used, before in given if not used <= before - tainted} - tainted
+        if not more:
+            return frozenset(tainted)
+        tainted |= more
 
 
 _MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
@@ -124,10 +155,11 @@ def _elsewhere(place: Place, directory: str | None) -> Place:
 
 
 def _part(
-    command: SimpleCommand, place: Place, variables: frozenset[str], depth: int
+    command: SimpleCommand, place: Place, variables: _Variables, depth: int
 ) -> Iterator[Part]:
     command, place = _in_its_directory(command, place)
-    reason = _why_not_read(command, place, variables)
+    variables = variables.at(command)
+    reason = _why_not_read(command, place, variables.shown)
     if reason is None:
         yield Part(command=command, effect="reads", reason="it only reads", place=place)
         return
@@ -135,7 +167,7 @@ def _part(
     if inner is not None:
         for one in inner:
             yield from _part(one, place, variables, depth - 1)
-        reason = _around(command, place, variables)
+        reason = _around(command, place, variables.shown)
         if reason is None:
             return
     outside = why_outward(command)
@@ -162,10 +194,10 @@ def _in_its_directory(command: SimpleCommand, place: Place) -> tuple[SimpleComma
 
 
 _TRANSPARENT: Final = {
-    "time": options("p"),
-    "nice": options("n:"),
-    "command": options("p"),
-    "builtin": options(""),
+    "time": grammar_of("-p"),
+    "nice": grammar_of("-n=n"),
+    "command": grammar_of("-p"),
+    "builtin": grammar_of(""),
 }
 
 
@@ -239,10 +271,10 @@ def _why_not_read(command: SimpleCommand, place: Place, variables: frozenset[str
     special = _SPECIAL.get(name)
     if special is not None:
         return special(rest, place, variables)
-    found = READERS.get(name)
+    found = reading_program(name)
     if found is None:
         return "it is not known to only read"
-    return why_not_reader(found, rest, place, variables)
+    return why_not_reader(found, rest, place, variables, CHECKS)
 
 
 def _cd(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:

@@ -11,6 +11,7 @@ from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.family_table import GENERIC, Task, behind_dashes
 from ironcurtain_proxy.shell.family_words import is_free, is_free_value, shortened, spelled
+from ironcurtain_proxy.shell.grammar import Option
 
 
 def reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
@@ -37,38 +38,42 @@ def reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
 
 
 def _option(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
-    """The part of an option that belongs to the family, and the number of its further words."""
+    """Return the part of an option that belongs to the family, and how many further words it has.
+
+    What the grammar does not state for certain stays, with the word behind it.
+    """
     name, equals, value = text.partition("=")
-    kind = task.options.get(name) or GENERIC.get(name)
-    match kind:
-        case None if not text.startswith("--") and len(text) > 2:  # noqa: PLR2004
-            return _cluster(task, text, following, place)
-        case None:
-            return _not_known(text, following)
-        case "flag" | "keep":
-            return ([text] if equals else [name] if kind == "keep" else []), 0
-        case _:
-            given = Word(value) if equals else following
-            width = 0 if equals else 1
-            return ([text], 0) if given is None else (_valued(kind, name, given, place), width)
+    option = task.options.get(name) or GENERIC.get(name)
+    if option is None and not text.startswith("--") and len(text) > 2:  # noqa: PLR2004
+        return _cluster(task, text, following, place)
+    if option is None:
+        return _not_known(text, following)
+    if option.arity in {"none", "optional"} and not equals:
+        return ([name] if option.stays else []), 0
+    if option.arity == "none":
+        return [text], 0
+    given = Word(value) if equals else following
+    if given is None or (not equals and option.arity == "attached"):
+        return [text], 0
+    return _valued(option, name, given, place), 0 if equals else 1
 
 
 def _not_known(text: str, following: Word | None) -> tuple[list[str], int]:
-    """An option that may take a value, with the next word."""
+    """Return an option that may take a value, with the next word."""
     if "=" in text or following is None or following.prefix.startswith("-"):
         return [text], 0
     return [f"{text} {spelled(following)}"], 1
 
 
-def _valued(kind: str, name: str, given: Word, place: Place) -> list[str]:
-    """The part of an option with a value that belongs to the family."""
-    if kind == "field=" and given.text is not None:
+def _valued(option: Option, name: str, given: Word, place: Place) -> list[str]:
+    """Return the part of an option with a value that belongs to the family."""
+    if option.kind == "v" and given.text is not None:
         field, _, content = given.text.partition("=")
         plain = content and (name in _NEVER_FILES or not content.startswith("@"))
         return [f"{name}={field if plain else given.text}"]
-    if kind == "field=" and name in _NEVER_FILES and "=" in given.prefix and not given.splits:
+    if option.kind == "v" and name in _NEVER_FILES and "=" in given.prefix and not given.splits:
         return [f"{name}={given.prefix.partition('=')[0]}"]
-    free = kind != "keep=" and is_free_value(kind, given, place)
+    free = not option.stays and is_free_value(option.kind, given, place)
     return [] if free else [f"{name}={spelled(given)}"]
 
 
@@ -80,13 +85,13 @@ def _cluster(task: Task, text: str, following: Word | None, place: Place) -> tup
     """Short options joined in one word, such as `-xvs` or `-j8`."""
     kept: list[str] = []
     for at, letter in enumerate(text[1:], start=2):
-        kind = task.options.get(f"-{letter}") or GENERIC.get(f"-{letter}")
-        if kind is None:
+        option = task.options.get(f"-{letter}") or GENERIC.get(f"-{letter}")
+        if option is None:
             return _not_known(text, following)
-        if kind == "keep":
-            kept.append(f"-{letter}")
-        elif kind != "flag":
+        if option.arity != "none":
             joined = f"-{letter}={text[at:]}" if text[at:] else f"-{letter}"
             more, width = _option(task, joined, following, place)
             return [*kept, *more], width
+        if option.stays:
+            kept.append(f"-{letter}")
     return kept, 0

@@ -1,19 +1,21 @@
 """The table of families, and the commands that belong to no family.
 
-The table itself is `families.txt`, with its format at the top.
+The table itself is a section of `programs.toml`, with its format at the top.
 """
 
+import functools
 import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.places import is_inside, path_of
+from ironcurtain_proxy.shell.programs import entries, expanded
 
 OperandKind: TypeAlias = Literal["stay", "paths", "text", "names", "first", "refs", "api", "bucket"]
 
@@ -23,11 +25,13 @@ class Task:
     """A program with its sub-command, and the words that its family leaves out."""
 
     path: tuple[str, ...]
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict)
     operands: OperandKind = "stay"
     files: tuple[str, ...] = ()
     after: "Task | None" = None
     """The rule for the words behind `--`; None: the rule of test runners."""
+    has_modes: bool = False
+    """Whether the first operand may be a sub-command or a mode."""
     only_reads: bool = False
     """Whether this sub-command is of one kind with the others of its program that only read."""
 
@@ -37,46 +41,32 @@ class Task:
         return bool(self.files)
 
 
-_KINDS: Final = {
-    "t": "text=",
-    "n": "number=",
-    "w": "word=",
-    "f": "format=",
-    "p": "path=",
-    "v": "field=",
-}
-
-
-def _task(path: tuple[str, ...], rest: str) -> Task:
-    options: dict[str, str] = {}
-    operands: OperandKind = "stay"
-    files: tuple[str, ...] = ()
-    only_reads = False
-    for token in rest.split():
-        if token == "(reads)":  # noqa: S105  no password
-            only_reads = True
-        elif token.startswith("("):
-            operands = _OPERANDS[token.strip("()")]
-        elif token.startswith("<"):
-            files = tuple(token.strip("<>").split(","))
-        elif token.startswith("!"):
-            name, equals, _ = token[1:].partition("=")
-            options[name] = "keep=" if equals else "keep"
-        else:
-            name, equals, kind = token.partition("=")
-            options[name] = _KINDS[kind] if equals else "flag"
-    return Task(path=path, options=options, operands=operands, files=files, only_reads=only_reads)
-
-
+_OPERAND: Final = re.compile(r"\((\w+)\)")
+_FILES: Final = re.compile(r"<([^>]*)>")
 _OPERANDS: Final[Mapping[str, OperandKind]] = {
     "paths": "paths", "text": "text", "names": "names", "first": "first", "refs": "refs",
-    "api": "api",
-    "bucket": "bucket",
+    "api": "api", "bucket": "bucket",
 }  # fmt: skip
 
-GENERIC: Final[Mapping[str, str]] = {
-    "--no-color": "flag", "--no-colour": "flag", "--color": "flag", "--no-pager": "flag",
-}  # fmt: skip
+
+@functools.cache
+def _task(path: tuple[str, ...], text: str) -> Task:
+    text = expanded(text)
+    marks = _OPERAND.findall(text)
+    files = _FILES.search(text)
+    return Task(
+        path=path,
+        options=grammar_of(text).options,
+        operands=next((_OPERANDS[one] for one in marks if one in _OPERANDS), "stay"),
+        files=() if files is None else tuple(files[1].split(",")),
+        has_modes="modes" in marks,
+        only_reads="reads" in marks,
+    )
+
+
+GENERIC: Final[Mapping[str, Option]] = dict.fromkeys(
+    ("--no-color", "--no-colour", "--color", "--no-pager"), Option()
+)
 
 LAUNCHERS: Final = (
     ("uv", "run"), ("poetry", "run"), ("pdm", "run"), ("pipenv", "run"), ("hatch", "run"),
@@ -96,21 +86,22 @@ YARN_RUNS: Final = tuple(
 """Programs that `yarn NAME` starts from the project."""
 
 
-def _parsed() -> Mapping[tuple[str, ...], Task]:
-    text = resources.files("ironcurtain_proxy.shell").joinpath("families.txt").read_text("utf-8")
-    table: dict[tuple[str, ...], Task] = {}
-    for entry in re.split(r"\n(?=[^\s#])", text)[1:]:
-        head, _, rest = entry.partition(" :")
-        for group in head.split(","):
+@functools.cache
+def task_texts() -> Mapping[tuple[str, ...], str]:
+    """Return the entries of the table by the words of their tasks."""
+    table: dict[tuple[str, ...], str] = {}
+    for key, text in entries("families").items():
+        for group in key.split(","):
             for path in itertools.product(*(word.split("|") for word in group.split())):
-                table.setdefault(path, _task(path, rest))
+                table.setdefault(path, text)
     return table
 
 
-TASKS: Final = _parsed()
-_AFTER: Final = TASKS[("*after",)]
-"""The rule for words behind `--` that a task hands on to a test runner: names of tests and files.
-"""
+def _found(path: tuple[str, ...]) -> Task | None:
+    text = task_texts().get(path)
+    return None if text is None else _task(path, text)
+
+
 _SCRIPT_RUNNERS: Final = frozenset({"npm", "yarn", "pnpm", "bun", "mise", "task"})
 _HANDS_ON: Final = words(
     """
@@ -132,9 +123,11 @@ def behind_dashes(task: Task) -> Task:
         return Task(path=task.path)
     if name not in _HANDS_ON:
         return Task(path=task.path, operands=task.operands)
-    return _AFTER
+    # Names of tests and files.
+    return _task(_AFTER, task_texts()[_AFTER])
 
 
+_AFTER: Final = ("*after",)
 _LEADING: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     name: (frozenset(flags.split()), frozenset(values.split()))
     for name, flags, values in (
@@ -195,10 +188,10 @@ def task_of(texts: tuple[str, ...]) -> Task | None:
         return None
     path = (name, *texts[1:4])
     if path[:2] in _SCRIPTS:
-        found = TASKS.get((*path[1:3],))
+        found = _found((*path[1:3],))
         return None if found is None else _renamed(found, texts[:3])
     for length in range(len(path), 0, -1):
-        found = TASKS.get(path[:length])
+        found = _found(path[:length])
         if found is not None:
             return _with_task(_renamed(found, texts[:length]), texts)
     return None

@@ -34,18 +34,18 @@ def is_free_value(  # noqa: PLR0911  one answer for each kind
 ) -> bool:
     """Whether the value of an option may be left out."""
     if word.text is None:
-        return kind == "text=" and not word.splits
+        return kind == "t" and not word.splits
     text = word.text
     match kind:
-        case "text=":
+        case "t":
             return not text.startswith(("@", "file:"))
-        case "number=":
+        case "n":
             return bool(_NUMBER.fullmatch(text) or re.fullmatch(r"\d+", text))
-        case "word=":
+        case "w":
             return bool(_WORD.fullmatch(text))
-        case "format=":
+        case "f":
             return text in _FORMATS or text.startswith(_TEMPLATES) or "{{" in text
-        case "path=":
+        case "p":
             return is_free_path(word, place)
         case _:
             return False

@@ -1,21 +1,17 @@
-"""Programs that only read, with the options and operands for which this is certain.
-
-An option whose arity differs between implementations (GNU, BSD) stays out: a value taken for an
-operand, or the reverse, would hide a word from the check.
-"""
+"""The further checks of programs that only read, beside their options in `programs.toml`."""
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.vocabulary import words
-from ironcurtain_proxy.shell.options import ParsedOptions
+from ironcurtain_proxy.shell.grammar import ParsedOptions
 from ironcurtain_proxy.shell.places import why_not_read
-from ironcurtain_proxy.shell.reads import LOCAL_NAME, ReadingProgram, reader, shows_variables
-from ironcurtain_proxy.shell.secrets import names_a_secret
+from ironcurtain_proxy.shell.reads import LOCAL_NAME, Check, shows_variables
+from ironcurtain_proxy.shell.secrets import may_match_a_secret, names_a_secret
 
 
 def _jq(reading: ParsedOptions) -> str | None:
@@ -29,13 +25,25 @@ def _jq(reading: ParsedOptions) -> str | None:
     return None
 
 
-_ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/)"
-_STEP: Final = (
-    rf"\s*(?:{_ADDRESS}(?:,{_ADDRESS})?)?\s*!?\s*"
-    r"(?:[pdq=]|s(?P<mark>[/|,#:@])(?:(?!(?P=mark))[^\\\n]|\\[^\n])*(?P=mark)"
-    r"(?:(?!(?P=mark))[^\\\n]|\\[^\n])*(?P=mark)[gpI0-9]*)\s*"
+def _expression(mark: str) -> str:
+    """Return a regular expression between two marks.
+
+    Some implementations of `sed` and `awk` take a mark in brackets, or a backslash there, for the
+    end, others do not: neither may stand there.
+    """
+    return rf"(?:[^{mark}\\\n\[]|\\[^\n]|\[\^?\]?[^\]\n\\{mark}]*\])*"
+
+
+_LINE: Final = f"/{_expression('/')}/"
+"""An expression that matches lines, and runs nothing."""
+_ADDRESS: Final = rf"(?:\d+|\$|{_LINE})"
+_SUBSTITUTE: Final = "|".join(
+    rf"{mark}{_expression(mark)}{mark}(?:[^{mark}\\\n]|\\[^\n])*{mark}[gpI0-9]*"
+    for mark in (re.escape(one) for one in "/|,#:@")
 )
-_SED: Final = re.compile(_STEP)
+_SED: Final = re.compile(
+    rf"\s*(?:{_ADDRESS}(?:,{_ADDRESS})?)?\s*!?\s*(?:[pdq=]|s(?:{_SUBSTITUTE}))\s*"
+)
 
 
 def _sed(reading: ParsedOptions) -> str | None:
@@ -50,8 +58,6 @@ def _sed(reading: ParsedOptions) -> str | None:
     return None
 
 
-_LINE: Final = r"/(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]\n/]*\])*/"
-"""An expression that matches lines, and runs nothing."""
 _AWK: Final = re.compile(
     rf"\s*(?:NR ?[<>=!]=? ?\d+|NF|{_LINE}(?:, ?{_LINE})?)?"
     r"(?: ?(?:&&|\|\|) ?NR ?[<>=!]=? ?\d+)?\s*"
@@ -101,132 +107,101 @@ def _names(reading: ParsedOptions) -> str | None:
 
 def _grep(reading: ParsedOptions) -> str | None:
     """Check that a recursive `grep` names kinds of files: without, it also reads secrets."""
-    if reading.has("-r", "-R", "--recursive", "--dereference-recursive"):
-        kinds = reading.values_of("--include")
-        plain = [re.fullmatch(r"\*[\w*-]*\.\w+", word.text or "") for word in kinds]
-        if not plain or not all(plain) or any(_KEYS.search(w.text or "") for w in kinds):
-            return "it reads every file of a tree"
-    return None
+    if not reading.has("-r", "-R", "--recursive", "--dereference-recursive"):
+        return None
+    # A file that no kind matches is read, too, unless the first of these options is an `--include`.
+    kinds = [one for one in reading.options if one[0] in {"--include", "--exclude"}]
+    first = kinds[0][0] if kinds else ""
+    if first == "--include" and _are_plain(reading.values_of("--include")):
+        return None
+    return None if _are_files(_behind_pattern(reading)) else "it reads every file of a tree"
 
 
 def _rg(reading: ParsedOptions) -> str | None:
-    """Check that no glob names hidden files: `rg` reads hidden and ignored files only if named."""
+    """Check that `rg` names files or kinds of files: without, it also reads secrets.
+
+    It reads hidden and ignored files only if a glob names them.
+    """
     globs = reading.values_of("-g", "--glob")
-    plain = (re.fullmatch(r"!?[\w*/-]*\.\w+", word.text or "") for word in globs)
-    if not all(plain) or any(_KEYS.search(word.text or "") for word in globs):
+    if not all(re.fullmatch(_KIND, word.text or "") for word in globs):
         return "a glob may name hidden files"
-    return None
+    if reading.has("--files"):
+        return None
+    named = [word for word in globs if not word.prefix.startswith("!")]
+    types = {word.text for word in reading.values_of("-t", "--type")}
+    # Where a glob names kinds, the types do not matter.
+    is_plain = _are_plain(named) if named else bool(types) and types <= _TYPES
+    if is_plain or _are_files(_behind_pattern(reading)):
+        return None
+    return "it reads every file of a tree"
+
+
+_KIND: Final = r"!?[\w*/-]*\.(?:\w+|\{\w+(?:,\w+)*\})|![\w*/.-]+"
+"""A glob of `rg` for names with a certain ending, or for what is left out."""
+_TYPES: Final = words(
+    """
+    py python go rust js javascript ts typescript c cpp h java kotlin swift ruby php lua cs csharp
+    scala haskell elixir erlang clojure dart html css sass less md markdown rst tex sql r julia
+    ocaml zig perl vue svelte graphql protobuf make cmake docker asm fortran elm nix diff
+    """
+)
+"""The types of `rg` that match no name that commonly holds secrets."""
+_ENDINGS: Final = words(
+    """
+    py pyi go rs js jsx ts tsx mjs cjs c h cc cpp hpp java kt swift rb php lua cs scala hs ex exs
+    erl clj dart html htm css scss less md rst tex sql jl ml zig pl vue svelte proto sh bash log
+    txt json yaml yml toml lock csv xml
+    """
+)
+"""Endings of files; a directory has none of these."""
+
+
+def _are_plain(kinds: Iterable[Word]) -> bool:
+    """Return whether there are kinds of files, and none may match a secret."""
+    found = [word.text or "" for word in kinds]
+    return bool(found) and all(
+        re.fullmatch(_KIND, kind) and not any(map(may_match_a_secret, _alternatives(kind)))
+        for kind in found
+    )
+
+
+def _alternatives(kind: str) -> list[str]:
+    name = kind.rpartition("/")[2]
+    before, brace, inner = name.partition("{")
+    return [before + one for one in inner.rstrip("}").split(",")] if brace else [name]
+
+
+def _behind_pattern(reading: ParsedOptions) -> Sequence[Word]:
+    given = reading.has("-e", "--regexp", "-f", "--file")
+    return reading.operands if given else reading.operands[1:]
+
+
+def _are_files(operands: Sequence[Word]) -> bool:
+    """Return whether the operands are files, by their endings."""
+    names = [word.pattern if word.text is None else word.text for word in operands]
+    endings = [name.rpartition(".") for name in names]
+    return bool(endings) and all(
+        before.rpartition("/")[2] and ending.lower() in _ENDINGS for before, _, ending in endings
+    )
 
 
 def _two_files(reading: ParsedOptions) -> str | None:
     """Check that the operands are files: of two directories every file is shown, also secrets."""
-    names = [(word.text or "").rpartition("/")[2] for word in reading.operands]
-    return None if all(re.fullmatch(r".+\.\w+", name) for name in names) else "it may compare trees"
+    return None if _are_files(reading.operands) else "it may compare trees"
 
 
-_KEYS: Final = re.compile(
-    r"env|pem|key|p12|pfx|crt|cer|jks|kdbx|asc|gpg|secret|credential", re.IGNORECASE
-)
+def _no_response_file(reading: ParsedOptions) -> str | None:
+    """Check that no word names a file with further options, as `@file` does."""
+    given = [*reading.operands, *(value for _, value in reading.options if value is not None)]
+    return "it may read options from a file" if any(w.prefix[:1] == "@" for w in given) else None
 
-_GREP: Final = (
-    "n i v c l L h H w x o q s E F G P a z r R e: m: A: B: C: # line-number ignore-case"
-    " invert-match count files-with-matches files-without-match no-filename with-filename"
-    " word-regexp line-regexp only-matching quiet silent no-messages extended-regexp fixed-strings"
-    " basic-regexp perl-regexp text recursive regexp: max-count: after-context: before-context:"
-    " context: include: exclude: exclude-dir: color? colour? f@ file@ null Z"
-)
-_RG: Final = (
-    "n i v c l w x o q s F P U S N H e: m: A: B: C: g: t: T: line-number no-line-number"
-    " ignore-case smart-case case-sensitive invert-match count files-with-matches"
-    " files-without-match word-regexp line-regexp only-matching quiet no-messages fixed-strings"
-    " pcre2 multiline regexp: max-count: after-context: before-context: context: glob: type:"
-    " type-not: color: colors: heading no-heading with-filename no-filename sort: files json"
-    " vimgrep stats max-depth: max-columns: trim column"
-)
-_GREP_READER: Final = reader(_GREP, "pattern", pattern="-e --regexp -f --file", check=_grep)
-_SUM: Final = reader("b t binary text tag z")
-_JQ: Final = reader(
-    "r c s n e M C S j a raw-output compact-output slurp null-input exit-status monochrome-output"
-    " color-output sort-keys join-output ascii-output tab indent: R raw-input",
-    "pattern",
-    check=_jq,
-    pairs="--arg --argjson",
-)
-_LS: Final = (
-    "a A l h r t S R d 1 F i s p n g o L H k c u U m C Q X x G q N all almost-all human-readable"
-    " reverse recursive directory color? inode size classify? group-directories-first full-time"
-    " sort: time: time-style: no-group numeric-uid-gid file-type"
-)
 
-READERS: Final[Mapping[str, ReadingProgram]] = {
-    "cat": reader("n b s v e t E T A number number-nonblank squeeze-blank show-all show-ends"),
-    "head": reader("n: c: q v # lines: bytes: quiet silent verbose"),
-    "tail": reader("n: c: q v r # lines: bytes: quiet silent verbose"),
-    "wc": reader("l w c m L lines words bytes chars max-line-length"),
-    "nl": reader("b: n: w: s: v: i:"),
-    "tac": reader(),
-    "rev": reader(),
-    "fold": reader("w: s width: spaces"),
-    "cut": reader("d: f: c: b: s n delimiter: fields: characters: bytes: complement"
-                  " output-delimiter: only-delimited"),
-    "paste": reader("d: s delimiters: serial"),
-    "comm": reader("1 2 3 i"),
-    "cmp": reader("s l b"),
-    "tr": reader("d s c C t delete squeeze-repeats complement truncate-set1", "text"),
-    "uniq": reader("c d u i f: s: w: count repeated unique ignore-case", most=1),
-    "sort": reader("n r u k: t: h V f b g M s z c C d i numeric-sort reverse unique key:"
-                   " field-separator: human-numeric-sort version-sort ignore-case stable check"),
-    "column": reader("t s: n table separator:"),
-    "diff": reader("u q w b B i a y c s U: unified? brief ignore-all-space side-by-side"
-                   " ignore-space-change ignore-blank-lines ignore-case text color?",
-                   most=2, check=_two_files),
-    "od": reader("c x b d o A: t: N: j: v"),
-    "xxd": reader("l: s: c: g: p b u i", most=1),
-    "hexdump": reader("C n: s: v c x"),
-    "base64": reader("d decode", most=1),
-    "md5sum": _SUM, "sha1sum": _SUM, "sha224sum": _SUM, "sha256sum": _SUM, "sha512sum": _SUM,
-    "b2sum": _SUM, "cksum": reader(), "sum": reader(), "md5": reader("q r"),
-    "shasum": reader("a: b t p"),
-    "stat": reader("c: L t x format: printf: terse dereference"),
-    "file": reader("b i L mime mime-type mime-encoding brief dereference"),
-    "readlink": reader("f e m n q s canonicalize", "files"),
-    "realpath": reader("e m s q", "files"),
-    "basename": reader("a s: z suffix: multiple", "text"),
-    "dirname": reader("z", "text"),
-    "ls": reader(_LS),
-    "tree": reader("L: a d f h D s i p C n dirsfirst noreport I: P: prune du"),
-    "du": reader("s h a d: c k m b x summarize human-readable max-depth: total apparent-size"),
-    "df": reader("h T k m i a human-readable"),
-    "pwd": reader("P L", "none"),
-    "whoami": reader("", "none"), "nproc": reader("all", "none"), "arch": reader("", "none"),
-    "uptime": reader("p s", "none"), "free": reader("h m g k b t w", "none"),
-    "id": reader("u g n G r", "names"),
-    "groups": reader("", "names"),
-    "uname": reader("a s r m n v o p i", "none"),
-    "hostname": reader("s f i I d", "none"),
-    "sw_vers": reader("", "none"),
-    "date": reader("u I utc universal iso-8601? rfc-3339: R", "text", check=_date),
-    "which": reader("a s", "names"),
-    "type": reader("a t p P f", "names"),
-    "ps": reader("e f A a x p:", "text", check=_ps),
-    "pgrep": reader("f l a x n o u: c", "text"),
-        "printf": reader("", "text", check=_printf),
-    "true": reader("", "text"), "false": reader("", "text"), ":": reader("", "text"),
-    "sleep": reader("", "text", check=_numbers),
-    "seq": reader("w s: f:", "text", check=_numbers),
-    "exit": reader("", "text", check=_numbers), "return": reader("", "text", check=_numbers),
-    "break": reader("", "text", check=_numbers), "continue": reader("", "text", check=_numbers),
-    "wait": reader("", "none"),
-    "read": reader("r", "names", check=_names),
-    "uuidgen": reader("", "none"),
-    "grep": _GREP_READER, "egrep": _GREP_READER, "fgrep": _GREP_READER, "ggrep": _GREP_READER,
-    "rg": reader(_RG, "pattern", pattern="-e --regexp --files", check=_rg),
-    "jq": _JQ,
-    "sed": reader("n E r e: expression: quiet silent regexp-extended", "pattern",
-                  pattern="-e --expression", check=_sed),
-    "awk": reader("F:", "pattern", check=_awk), "gawk": reader("F:", "pattern", check=_awk),
+CHECKS: Final[Mapping[str, Check]] = {
+    "jq": _jq, "sed": _sed, "awk": _awk, "printf": _printf, "date": _date, "numbers": _numbers,
+    "ps": _ps, "local-names": _names, "grep": _grep, "rg": _rg, "two-files": _two_files,
+    "no-response-file": _no_response_file,
 }  # fmt: skip
-"""The readers by name. Other programs are judged by other tables."""
+"""The further checks of the table, by name."""
 
 VERSIONS: Final = frozenset(
     {"python", "python3", "node", "git", "bash", "jq", "rg", "gcc", "clang", "make", "cmake", "gh",

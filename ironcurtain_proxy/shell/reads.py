@@ -1,7 +1,7 @@
 """Commands that are proved to only read.
 
 A part of a command only reads where its program, its sub-command and each of its options stand in
-the tables of `readers` and `git_readers`, and each of its operands is of the kind that the table
+the table of `programs.toml`, and each of its operands is of the kind that the table
 says. Everything else is judged by other means: the tables may be small, because a command that is
 missing costs at most a question.
 
@@ -10,19 +10,18 @@ that read the project's own files to decide what they run (build tools, package 
 runners, version managers), files outside the workspace, and names that commonly hold secrets.
 """
 
+import functools
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
-from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.command import Assignment, Redirection, Word
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.options import Options, ParsedOptions, options, read_options
+from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
 from ironcurtain_proxy.shell.places import path_of, why_not_read
-
-Operands: TypeAlias = Literal["none", "text", "names", "files", "pattern"]
-"""The kind of a program's operands: `text` without effect; `names` of programs; `files` that it
-reads; a `pattern` and then files."""
+from ironcurtain_proxy.shell.programs import entries, expanded
+from ironcurtain_proxy.shell.secrets import names_a_secret
 
 SHOWN_VARIABLES: Final = frozenset(
     {"PWD", "OLDPWD", "HOME", "USER", "LOGNAME", "PATH", "SHELL", "LANG", "HOSTNAME", "RANDOM",
@@ -31,75 +30,112 @@ SHOWN_VARIABLES: Final = frozenset(
 """Variables whose value may be shown. Others may hold a secret of the server."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Operands: TypeAlias = Literal["none", "text", "names", "files", "pattern"]
+Check: TypeAlias = Callable[[ParsedOptions], str | None]
+"""A further check: gives the reason why a call is more than reading, or None."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadingProgram:
     """A program or a sub-command, and the conditions under which it only reads."""
 
-    options: Options
-    operands: Operands = "files"
-    most: int | None = None
+    grammar: Grammar
+    operands: Operands
+    most: int | None
     """The most operands."""
-    pattern_options: frozenset[str] = frozenset()
-    """Options that take the place of the pattern."""
-    check: Callable[[ParsedOptions], str | None] | None = None
-    """A further check: gives the reason why a call is more than reading, or None."""
+    check: str
+    """The name of a further check; empty: there is none."""
 
 
-def reader(
-    known: str = "",
-    operands: Operands = "files",
-    *,
-    most: int | None = None,
-    pattern: str = "",
-    pairs: str = "",
-    check: Callable[[ParsedOptions], str | None] | None = None,
-) -> ReadingProgram:
-    """A reader, its options as a text for `options`."""
+@functools.cache
+def reading_program(name: str) -> ReadingProgram | None:
+    """Return the entry of a program, or of a program with its sub-command; None: there is none."""
+    text = entries("reads").get(name)
+    if text is None:
+        return None
+    text = expanded(text)
+    kind, _, most = next(iter(_OPERANDS.findall(text)), "text").partition(":")
+    check = _CHECK.search(text)
     return ReadingProgram(
-        options=replace(options(known), pairs=frozenset(pairs.split())),
-        operands=operands,
-        most=most,
-        pattern_options=frozenset(pattern.split()),
-        check=check,
+        grammar_of(text),
+        _KINDS[kind],
+        int(most) if most else None,
+        "" if check is None else check[1],
     )
 
 
+_OPERANDS: Final = re.compile(r"\(((?:none|text|names|files|pattern)(?::\d+)?)\)")
+_CHECK: Final = re.compile(r"\{([\w-]+)\}")
+_KINDS: Final[Mapping[str, Operands]] = {
+    "none": "none", "text": "text", "names": "names", "files": "files", "pattern": "pattern"
+}  # fmt: skip
+
+
 def why_not_reader(
-    found: ReadingProgram, words: Sequence[Word], place: Place, variables: frozenset[str]
+    found: ReadingProgram,
+    words: Sequence[Word],
+    place: Place,
+    variables: frozenset[str],
+    checks: Mapping[str, Check],
 ) -> str | None:
-    """The reason why a call of the program does more than read; None: it only reads.
+    """Return the reason why a call of the program does more than read; None: it only reads.
 
     Args:
         found: the program's entry in the table.
         words: the words behind its name.
         place: the directories around it.
         variables: those whose value may be shown.
+        checks: the further checks, by name.
     """
-    reading = read_options(found.options, words, globs=_reads_each(found))
+    reading = read_options(found.grammar, words, globs=_reads_each(found))
     if isinstance(reading, str):
         return reading
     if found.most is not None and len(reading.operands) > found.most:
         return "it has more operands than reading takes"
     for name, value in reading.options:
-        if value is not None and not value.variables <= variables:
-            return "it shows a variable"
-        if name in found.options.files and value is not None:
-            reason = why_not_read(value, place)
-            if reason is not None:
-                return reason
+        option = found.grammar.options.get(name)
+        reason = _why_not_value(option.kind if option else "", name, value, place, variables)
+        if reason is not None:
+            return reason
     reason = _operands(found, reading, place, variables)
-    if reason is None and found.check is not None:
-        reason = found.check(reading)
+    if reason is None and found.check:
+        reason = checks[found.check](reading)
     return reason
 
 
+_VALUES: Final = {
+    "n": re.compile(r"[+-]?[\d.]+[A-Za-z%]*", re.ASCII),
+    "c": re.compile(r"[\d,+$-]+", re.ASCII),
+    "w": re.compile(r"[\w:,+%.@-]+", re.ASCII),
+    "e": re.compile(r"[A-Za-z][\w-]*(?://TRANSLIT|//IGNORE)?", re.ASCII),
+}
+"""The values of options by kind. A value of another kind would mean that the arity differs."""
+
+
+def _why_not_value(
+    kind: str, name: str, value: Word | None, place: Place, variables: frozenset[str]
+) -> str | None:
+    if value is None:
+        return None
+    if not value.variables <= variables:
+        return "it shows a variable"
+    if kind == "p":
+        return why_not_read(value, place)
+    if kind == "s" and names_a_secret([value]):
+        return "it names what commonly holds secrets"
+    pattern = _VALUES.get(kind)
+    if pattern is not None and not pattern.fullmatch(value.text or ""):
+        return f"the value of {name} is not understood"
+    return None
+
+
 def _reads_each(found: ReadingProgram) -> bool:
-    """Whether each operand is a file to read, so that their number does not matter.
+    """Return whether each operand is a file to read, so that their number does not matter.
 
     Behind a pattern, no check looks at the files.
     """
     return found.most is None and (
-        found.operands == "pattern" or (found.operands == "files" and found.check is None)
+        found.operands == "pattern" or (found.operands == "files" and not found.check)
     )
 
 
@@ -116,7 +152,8 @@ def _operands(
             known = all(word.text is not None for word in operands)
             return None if known else "it has an operand that is not known"
         case "files" | "pattern":
-            given = reading.has(*found.pattern_options)
+            options = found.grammar.options
+            given = any(name in options and options[name].is_pattern for name, _ in reading.options)
             skipped = 1 if found.operands == "pattern" and not given else 0
             if any(word.splits for word in operands[:skipped]):
                 return "its pattern is not known"
@@ -142,17 +179,6 @@ LOCAL_NAME: Final = re.compile(
     re.ASCII,
 )
 """Variables that the shell itself may be given. Some lower-case ones mean something to zsh."""
-
-
-def assigned(commands: Sequence[SimpleCommand]) -> frozenset[str]:
-    """The variables that the commands themselves set: from their own text, or by `read`."""
-    known = SHOWN_VARIABLES
-    for command in commands:
-        if command.words[:1] == (Word("read"),):
-            known |= {word.text for word in command.words[1:] if word.text is not None}
-        if not command.words:
-            known |= {one.name for one in command.assignments if one.value.variables <= known}
-    return known
 
 
 def why_not_assign(one: Assignment, *, alone: bool, variables: frozenset[str]) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.command import Piece, SimpleCommand, Word
-from ironcurtain_proxy.shell.constants import Located, with_constants
+from ironcurtain_proxy.shell.constants import Located, defines, with_constants
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -85,7 +85,8 @@ class TextReading:
         if not _is_certain(node):
             command = replace(command, is_certain=False)
         is_first = _is_certain(node) and _leads(node)
-        self.found.append(Located(node.start_byte, command, is_first, values, node.end_byte))
+        until = _until(node) if defines(command) else 0
+        self.found.append(Located(node.start_byte, command, is_first, values, node.end_byte, until))
 
     def refuse(self, reason: str) -> None:
         """Make the text unreadable; the first reason stays."""
@@ -137,6 +138,57 @@ def _leads(node: "Node") -> bool:
             return False
         at = at.parent
     return True
+
+
+_AROUND: Final = frozenset(
+    {"program", "list", "compound_statement", "negated_command", "redirected_statement", "command",
+     "variable_assignments", "variable_assignment"}
+)  # fmt: skip
+"""The parts of a text that run what stands first in them in any case, and in the same shell."""
+_WHOLE: Final = frozenset(
+    {"do_group", "subshell", "command_substitution", "elif_clause", "else_clause"}
+)
+
+
+def _until(node: "Node") -> int:
+    """Return the end of the text that only runs after a command has run in the same shell."""
+    below, at = node, node.parent
+    while at is not None and node.type != "for_statement":  # a loop over nothing sets nothing
+        end = _boundary(below, at)
+        if end is not None:
+            return end
+        below, at = at, at.parent
+    return below.end_byte
+
+
+def _boundary(below: "Node", at: "Node") -> int | None:
+    """Return the end of what a part decides on together with what is in it; None: on all of it."""
+    following = below.next_sibling
+    if following is not None and following.type == "&":
+        return below.end_byte
+    if at.type == "list" and below.id != at.children[0].id:
+        # Behind `a && x=1`, only what `&&` joins is certain to run after it.
+        while at.parent is not None and at.parent.type == "list" and _joins(at, at.parent):
+            at = at.parent
+        return at.end_byte
+    if at.type in {"while_statement", "if_statement"}:
+        return _branch(below, at)
+    if at.type in _WHOLE:
+        return at.end_byte
+    return None if at.type in _AROUND else below.end_byte
+
+
+def _joins(left: "Node", parent: "Node") -> bool:
+    return left.id == parent.children[0].id and parent.children[1].type == "&&"
+
+
+def _branch(below: "Node", at: "Node") -> int | None:
+    """Return the end of the branch that a part is in; None: it is in the condition."""
+    then = next((one for one in at.children if one.type in {"then", "do_group"}), at)
+    if below.start_byte < then.start_byte:
+        return None
+    clauses = [one.start_byte for one in at.children if one.type in {"elif_clause", "else_clause"}]
+    return min([one for one in clauses if one > below.start_byte] or [at.end_byte])
 
 
 @dataclass(frozen=True, slots=True)

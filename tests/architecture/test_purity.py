@@ -29,7 +29,7 @@ STRICT: Final = (
     "shell.effects",
     "shell.git_readers",
     "shell.operations",
-    "shell.options",
+    "shell.grammar",
     "shell.outward",
     "shell.places",
     "shell.readers",

@@ -51,6 +51,21 @@ READING: Final = (
     "date +%Y",
     "cat < notes.txt",
     "ls 2>/dev/null",
+    "git log -p -U5 --format=%h -- src",
+    "git log -M90% --stat=80 --since=yesterday",
+    "rg TODO src/main.py",
+    "rg -t py TODO src",
+    "rg -g '*.{ts,tsx}' -n TODO",
+    "grep -rn x src/a.py src/b.go",
+    "xxd -l 16 -c 8 a.bin",
+    "tree -L 2 -I node_modules",
+    "tail -n +5 a.txt",
+    "strings -n 8 app.bin",
+    'while read -r f; do echo "$f"; done',
+    "if true; then n=$(ls); echo $n; fi",
+    "read x && echo $x",
+    "! n=$(ls); echo $n",
+    "{ n=$(ls); }; echo $n",
 )
 
 

@@ -1,0 +1,30 @@
+"""The tables of programs, from `programs.toml`; read once, when the first command is judged."""
+
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from typing import Final, Literal, TypeAlias
+
+ProgramSection: TypeAlias = Literal["reads", "families", "leaves"]
+
+_SHARED: Final = re.compile(r"\$\{([\w-]+)\}")
+
+
+@functools.cache
+def _tables() -> Mapping[str, Mapping[str, str]]:
+    text = resources.files("ironcurtain_proxy.shell").joinpath("programs.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+def entries(section: ProgramSection) -> Mapping[str, str]:
+    """Return the entries of a section, as `expanded` takes them."""
+    return _tables()[section]
+
+
+def expanded(text: str) -> str:
+    """Return an entry with the shared texts that it names."""
+    while _SHARED.search(text):
+        text = _SHARED.sub(lambda found: _tables()["shared"][found[1]], text)
+    return text
