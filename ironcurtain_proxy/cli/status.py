@@ -39,6 +39,11 @@ exit status: 0; 2 if the configuration cannot be used
 """
 
 _WIDTH: Final = 17
+_ISOLATION: Final = {
+    "isolated": "every server runs in one",
+    "unisolated": "declared as none",
+    "unknown": "not every server runs in one (below)",
+}
 _HEARS: Final = "the user's words, where a program sends them; see docs/embedding.md"
 
 
@@ -212,10 +217,10 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
     if fields["profileThatHolds"] != profile:
         profile += f" ({fields['profileThatHolds']} holds)"
     rows = [
-        ("Workspace", fields["workspace"] or "none: every file is outside"),
+        ("Workspace", fields["workspace"] or "not set: run `ironcurtain-proxy init`"),
         ("Approval Policy", fields["approvalPolicy"]),
         ("Profile", profile),
-        ("Isolation", fields["isolation"]),
+        ("Sandboxes", _ISOLATION[str(fields["isolation"])]),
         ("Auto-approver", fields["autoApprove"]),
         *([("Its evidence", _HEARS)] if fields["autoApprove"] != "off" else []),
         ("Auto-confirm", fields["autoConfirm"]),
@@ -224,7 +229,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ("Sandbox policy", fields["sandboxPolicy"]),
         ("Pins", fields["pins"]),
         ("Policy version", str(fields["policyVersion"])[:12]),
-        ("Escalations", fields["escalations"]),
+        ("Questions in", fields["escalations"]),
         ("Audit log", fields["auditLog"]),
     ]
     lines = [f"{name + ':':<{_WIDTH}}{visible(str(value))}" for name, value in rows]

@@ -21,7 +21,7 @@ from ironcurtain_proxy.report.stretches import begin_of_stretch, step_for
 
 PALETTE: Final[plots.Palette] = dict(zip(KINDS, ("c1", "c2", "c5", "c3", "c4"), strict=True))
 _ROWS: Final = 12
-_NAME_WIDTH: Final = 210
+_NAME_WIDTH: Final = 190
 
 
 def calls_part(day: Day, at: datetime, local: Callable[[str], str]) -> ReportPart:
@@ -49,8 +49,10 @@ def _many(number: int, what: str) -> str:
 def _tiles(day: Day) -> Iterator[Tile]:
     total = day.total
     yield Tile("Calls", str(total), f"{day.errors} ended with a server's error")
-    questions = f"{100 * day.questions / total:.1f}" if total else UNKNOWN
-    yield Tile("Questions per 100 calls", questions, f"{day.questions} calls waited for a reviewer")
+    every = day.questions + day.unreviewed
+    questions = f"{100 * every / total:.1f}" if total else UNKNOWN
+    asked = f"{day.questions} asked, {day.unreviewed} refused because nobody reviewed"
+    yield Tile("Questions per 100 calls", questions, asked)
     kinds = day.kinds
     yield _share("Let through without a question", kinds["allowed"] + kinds[KINDS[1]], total)
     yield _share("Denied or refused", kinds["denied"] + kinds["refused"], total)
@@ -90,7 +92,7 @@ def _over_time(day: Day) -> str:
     while start <= max(found):
         bars.append(plots.Bar(start, found.get(start, {})))
         start += step
-    plot = plots.stacked_over_time(bars, step, "Calls over time", PALETTE)
+    plot = plots.stacked_over_time(bars, step, "Calls over time", PALETTE, is_wide=True)
     return plot + plots.legend([bar.counts for bar in bars], PALETTE)
 
 

@@ -18,6 +18,7 @@ KINDS: Final = ("allowed", "without a question", "by a person", "refused", "deni
 """The ends of a call: allowed by the policy; approved by containment, a grant, the engine or the
 auto-approver; approved by a reviewer; not approved (or held); denied by the policy."""
 _UNASKED: Final = frozenset({"containment", "grant", "engine", "auto-approver", "policy"})
+_NOBODY: Final = "nobody"
 _MOST_NAMES: Final = 1000
 _OTHERS: Final = "(others)"
 _LAST: Final = 50
@@ -40,6 +41,8 @@ class Day:
     """Rules and deciding parties of refused or denied calls."""
     asked: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Rules and tools of calls with a question to a reviewer."""
+    unreviewed: int = 0
+    """Calls that needed a reviewer, and were refused because there was none."""
     waits: list[int] = field(default_factory=list)
     """Milliseconds of reviewers' answers."""
     last_refused: deque[LogEntry] = field(default_factory=lambda: deque(maxlen=_LAST))
@@ -87,6 +90,8 @@ def _count(day: Day, call: RecordedCall) -> None:
     if entry.decision in REFUSALS:
         _add(day.rules, (entry.rule, entry.by), entry.calls)
         day.last_refused.append(entry)
+    if kind == "refused" and entry.by == _NOBODY and not entry.waited_ms:
+        day.unreviewed += entry.calls
     if entry.waited_ms or kind == "by a person":
         _add(day.asked, (entry.rule, entry.tool), 1)
         if len(day.waits) < _MOST_WAITS:

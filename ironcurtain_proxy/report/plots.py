@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
-_WIDTH: Final = 640
+_WIDTH: Final = 500
+"""About the pixels of a column of the page, so that a text is as large as the style says."""
+_WIDE: Final = 1060
+"""The same for both columns."""
 _HEIGHT: Final = 220
 _LEFT: Final = 40
 _RIGHT: Final = 8
 _TOP: Final = 12
 _BOTTOM: Final = 28
-_PLOT_WIDTH: Final = _WIDTH - _LEFT - _RIGHT
 _PLOT_HEIGHT: Final = _HEIGHT - _TOP - _BOTTOM
 _ROW: Final = 30
 _LABELS: Final = 6
@@ -55,18 +57,22 @@ class Bar(NamedTuple):
     counts: Mapping[str, int]
 
 
-def stacked_over_time(bars: Sequence[Bar], step: timedelta, title: str, palette: Palette) -> str:
-    """Counts over time, a bar for each period."""
-    most = _ceiling(max(sum(bar.counts.values()) for bar in bars))
-    return _svg(title, _HEIGHT, "".join(_stacked_parts(bars, step, most, palette)))
+def stacked_over_time(
+    bars: Sequence[Bar], step: timedelta, title: str, palette: Palette, *, is_wide: bool = False
+) -> str:
+    """Draw counts over time, a bar for each period, in one column of the page or in both."""
+    across = _WIDE if is_wide else _WIDTH
+    parts = _stacked_parts(bars, step, palette, across)
+    return _svg(title, _HEIGHT, "".join(parts), across)
 
 
 def _stacked_parts(
-    bars: Sequence[Bar], step: timedelta, most: int, palette: Palette
+    bars: Sequence[Bar], step: timedelta, palette: Palette, across: int
 ) -> Iterator[str]:
-    yield from _grid([(value, str(value)) for value in _ticks(most)], most)
+    most = _ceiling(max(sum(bar.counts.values()) for bar in bars))
+    yield from _grid([(value, str(value)) for value in _ticks(most)], most, across)
     for index, bar in enumerate(bars):
-        x, width = _bar(index, len(bars))
+        x, width = _bar(index, len(bars), across=across)
         base = 0
         for name, colour in palette.items():
             count = bar.counts.get(name, 0)
@@ -76,7 +82,7 @@ def _stacked_parts(
                 high = (top - base) / most * _PLOT_HEIGHT
                 yield _rect(x, _y(top / most), width, high, colour, words)
                 base = top
-    yield from _time_axis([bar.start for bar in bars], step)
+    yield from _time_axis([bar.start for bar in bars], step, across)
 
 
 class Rate(NamedTuple):
@@ -113,7 +119,7 @@ def histogram(counts: Sequence[int], labels: Sequence[str], late_from: int, titl
     most = _ceiling(max(counts))
     parts = list(_grid([(value, str(value)) for value in _ticks(most)], most))
     for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
-        x, width = _bar(index, len(counts), widest=_PLOT_WIDTH)
+        x, width = _bar(index, len(counts), widest=_WIDTH)
         colour = "c5" if index >= late_from else "c2"
         if count:
             words = f"{label}: {count}"
@@ -156,8 +162,8 @@ def stacked_rows(
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def _svg(title: str, height: int, inside: str) -> str:
-    box = f'viewBox="0 0 {_WIDTH} {height}"'
+def _svg(title: str, height: int, inside: str, across: int = _WIDTH) -> str:
+    box = f'viewBox="0 0 {across} {height}"'
     return f'<svg {box} role="img" aria-label="{shown(title)}">{inside}</svg>'
 
 
@@ -176,21 +182,21 @@ def _text(x: float, y: float, words: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{shown(words)}</text>'
 
 
-def _grid(ticks: Sequence[tuple[float, str]], most: float) -> Iterator[str]:
+def _grid(ticks: Sequence[tuple[float, str]], most: float, across: int = _WIDTH) -> Iterator[str]:
     for value, words in ticks:
         y = _y(value / most)
-        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<line class="grid" x1="{_LEFT}" x2="{across - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield _text(_LEFT - 6, y + 4, words, "end")
 
 
-def _time_axis(starts: Sequence[datetime], step: timedelta) -> Iterator[str]:
+def _time_axis(starts: Sequence[datetime], step: timedelta, across: int = _WIDTH) -> Iterator[str]:
     every = -(-len(starts) // _LABELS)
     for index in range(0, len(starts), every):
-        x, width = _bar(index, len(starts))
+        x, width = _bar(index, len(starts), across=across)
         middle = x + width / 2
         words = _time(starts[index], step)
-        if middle > _WIDTH - _LABEL_ROOM:
-            yield _text(_WIDTH - _RIGHT, _HEIGHT - 8, words, "end")
+        if middle > across - _LABEL_ROOM:
+            yield _text(across - _RIGHT, _HEIGHT - 8, words, "end")
         else:
             yield _text(middle, _HEIGHT - 8, words, "middle")
 
@@ -201,9 +207,11 @@ def _time(start: datetime, step: timedelta) -> str:
     return f"{start:%m-%d %H:%M}"
 
 
-def _bar(index: int, count: int, widest: float = _WIDEST_BAR) -> tuple[float, float]:
-    """The beginning of a bar, and its width."""
-    space = _PLOT_WIDTH / count
+def _bar(
+    index: int, count: int, *, widest: float = _WIDEST_BAR, across: int = _WIDTH
+) -> tuple[float, float]:
+    """Return where a bar begins, and its width."""
+    space = (across - _LEFT - _RIGHT) / count
     width = min(widest, space - min(_GAP * 2, space / 4))
     return _LEFT + index * space + (space - width) / 2, width
 

@@ -35,8 +35,8 @@ NO_SERVERS: Final = (
 """The message that nothing is served."""
 
 NO_WORKSPACE: Final = (
-    "no workspace, so every file is outside of it: write allowedDirectory into this file (a client "
-    "that sets ALLOWED_DIRECTORY sets it for its own proxy alone)"
+    "no workspace is set: run `ironcurtain-proxy init`, or write allowedDirectory into this file "
+    "(a client that sets ALLOWED_DIRECTORY sets it for its own proxy alone)"
 )
 """The message that every file is asked about."""
 

@@ -48,7 +48,7 @@ def test_status_prints_what_decides_and_who_is_asked(tmp_path: Path) -> None:
     assert shown.returncode == 0
     assert "Approval Policy: none\n" in shown.stdout
     assert "Profile:         autonomous (supervised holds)\n" in shown.stdout
-    assert "Isolation:       unknown\n" in shown.stdout
+    assert "Sandboxes:       not every server runs in one (below)\n" in shown.stdout
     assert "Auto-approver:   openai:some-model\n" in shown.stdout
     assert "Its evidence:    the user's words, where a program sends them; " in shown.stdout
     assert "Auto-confirm:    off\n" in shown.stdout

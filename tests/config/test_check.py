@@ -20,7 +20,7 @@ def test_a_fresh_machine_lacks_servers_and_a_workspace(tmp_path: Path) -> None:
     code, out, err = check(tmp_path)
     assert (code, err) == (1, "")
     assert out.count("no server is configured") == 1
-    assert "no workspace, so every file is outside of it" in out
+    assert "no workspace is set" in out
     assert "1 error, 1 warning\n" in out
 
 

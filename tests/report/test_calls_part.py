@@ -35,6 +35,16 @@ CALLS: tuple[AuditRecord, ...] = (
     record(6, {"result": ResultSummary(status="error", error="ENOENT")}),
     record(7, {"timestamp": NOON - timedelta(hours=3)}),
     intent(8),
+    record(
+        9,
+        {
+            "effect": "escalate",
+            "escalation_result": "denied",
+            "decided_by": "kernel",
+            "context": (("refusedBy", "no-reviewer"),),
+            "result": ResultSummary(status="denied", error="nobody reviews"),
+        },
+    ),
 )
 
 
@@ -62,11 +72,19 @@ def test_each_call_is_of_one_kind_and_the_bars_add_up(day: Day) -> None:
         "allowed": 4,
         "without a question": 2,
         "by a person": 1,
+        "refused": 1,
         "denied": 1,
     }
     for counts in (day.minutes, day.tools, day.clients):
         assert sum(one.total() for one in counts.values()) == day.total
     assert (day.questions, day.errors) == (1, 1)
+
+
+def test_a_call_that_was_refused_because_nobody_reviewed_counts_as_a_question(day: Day) -> None:
+    assert day.unreviewed == 1
+    text = "".join(Parsed(page([calls_part(day, NOON, str)], NOON)).words)
+    assert "1 asked, 1 refused because nobody reviewed" in text
+    assert "22.2" in text
 
 
 def test_the_page_has_every_section_and_no_words_of_an_agent_as_markup(day: Day) -> None:
@@ -78,8 +96,7 @@ def test_the_page_has_every_section_and_no_words_of_an_agent_as_markup(day: Day)
     text = "".join(parsed.words)
     assert "<script>alert(1)</script>" in text
     assert "\x1b" not in text
-    assert "8 calls of 1 session and 1 client" in text
-    assert "12.5" in text
+    assert "9 calls of 1 session and 1 client" in text
 
 
 def test_a_page_about_no_call_says_so() -> None:
