@@ -11,6 +11,7 @@ The life of a call:
 - `review`: open questions and who answers them. `mailbox`: questions and answers as files.
 - `pins`: what servers said of themselves when they were trusted.
 - `downstream`: the servers. `sandbox`: their confinement. `audit`: the log of all calls.
+- `transactions`: a command in a view of its own, whose changes come in by our own hand.
 - `control_places`: paths of a workspace through which a file makes the host run something.
 
 What all share: `model`, `errors`, `ports`, `jsonrpc`, `private_directory`, `private_files`,

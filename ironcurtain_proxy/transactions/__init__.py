@@ -1,0 +1,11 @@
+"""A command in a view of its own: what it changed reaches the workspace only by our own hand.
+
+This package knows nothing of MCP, of the policy, or of who asked for the command.
+
+- `availability`: whether a workspace can have views, and where their directories lie.
+- `transaction`: the life of one view, its journal, and what a killed process left.
+- `mounting`: the program that makes the view and becomes the command.
+- `walking`, `control`: what the command changed, sorted.
+- `applying`, `files`: the steps that bring it into the workspace and take it out again.
+- `changes`: the values that these share.
+"""

@@ -1,0 +1,198 @@
+"""System calls on entries of two trees: by descriptor and name, following no link."""
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from ironcurtain_proxy.transactions.changes import EntryIdentity
+
+DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DEEPEST: Final = 200
+"""The most directories inside each other; each keeps two descriptors open."""
+_NO_REPLACE, _EXCHANGE = 1, 2
+_OWNED: Final = 0o700
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+OVERLAY_ATTRIBUTE: Final = "user.overlay."
+"""The beginning of the extended attributes in which an overlay keeps its own notes."""
+
+
+def identity(status: os.stat_result) -> EntryIdentity:
+    """Return what identifies an entry."""
+    size = 0 if stat.S_ISDIR(status.st_mode) else status.st_size
+    # Entries come and go in a directory that is a directory as before.
+    mtime = 0 if stat.S_ISDIR(status.st_mode) else status.st_mtime_ns
+    return EntryIdentity(status.st_ino, status.st_mode, size, mtime)
+
+
+def look(directory: int, name: bytes) -> os.stat_result | None:
+    """Return the status of an entry, or None if there is none."""
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def open_below(directory: int, path: bytes) -> int:
+    """Open a directory below another one, one component at a time.
+
+    Raises:
+        OSError: a component is not there, is no directory, or is a link.
+    """
+    opened = os.dup(directory)
+    for part in path.split(b"/") if path else ():
+        try:
+            below = os.open(part, DIRECTORY, dir_fd=opened)
+        finally:
+            os.close(opened)
+        opened = below
+    return opened
+
+
+def move(source: int, name: bytes, target: int) -> None:
+    """Rename an entry into another directory, where nothing of this name may be.
+
+    Raises:
+        OSError: such as EEXIST.
+    """
+    _rename(source, name, target, name, _NO_REPLACE)
+
+
+def move_to(source: int, name: bytes, target: int, new_name: bytes) -> None:
+    """Rename an entry into another directory under another name, which must be free.
+
+    Raises:
+        OSError: such as EEXIST.
+    """
+    _rename(source, name, target, new_name, _NO_REPLACE)
+
+
+def exchange(source: int, name: bytes, target: int) -> None:
+    """Let two entries of one name change places, in one step.
+
+    Raises:
+        OSError: one of them is not there.
+    """
+    _rename(source, name, target, name, _EXCHANGE)
+
+
+def _rename(source: int, name: bytes, target: int, new_name: bytes, flags: int) -> None:
+    with (
+        _open_to_owner(source),
+        _open_to_owner(target),
+        _movable(source, name),
+        _movable(target, new_name),
+    ):
+        if _LIBC.renameat2(source, name, target, new_name, flags) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), os.fsdecode(name))
+
+
+@contextmanager
+def _open_to_owner(directory: int) -> Iterator[None]:
+    """Let the owner change the entries of a directory, whatever its mode."""
+    mode = stat.S_IMODE(os.fstat(directory).st_mode)
+    if mode & _OWNED == _OWNED:
+        yield
+        return
+    os.fchmod(directory, mode | _OWNED)
+    try:
+        yield
+    finally:
+        os.fchmod(directory, mode)
+
+
+@contextmanager
+def _movable(directory: int, name: bytes) -> Iterator[None]:
+    """Let a directory be moved: its entry `..` changes, for which it has to be writable."""
+    status = look(directory, name)
+    is_closed = (
+        status is not None
+        and stat.S_ISDIR(status.st_mode)
+        and status.st_mode & _OWNED != _OWNED
+        and status.st_uid == os.geteuid()
+    )
+    if status is None or not is_closed:
+        yield
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    # Only its owner can do this, and only root owns what root's sandbox does not.
+    opened = _opened_by_owner(directory, name, mode)
+    try:
+        yield
+    finally:
+        os.fchmod(opened, mode)
+        os.close(opened)
+
+
+def _opened_by_owner(directory: int, name: bytes, mode: int) -> int:
+    """Open a directory of ours that may not be readable, and make it writable."""
+    passed = os.open(
+        name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory
+    )
+    try:
+        os.chmod(f"/proc/self/fd/{passed}", mode | _OWNED)  # noqa: PTH101  a descriptor has no other way
+        return os.open(f"/proc/self/fd/{passed}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(passed)
+
+
+@contextmanager
+def directory(parent: int, name: bytes) -> Iterator[int]:
+    """Open a directory for the time of a block, readable or not where it is ours.
+
+    Raises:
+        OSError: it is not there, or no directory, or another user's and not readable.
+    """
+    mode: int | None = None
+    try:
+        opened = os.open(name, DIRECTORY, dir_fd=parent)
+    except PermissionError:
+        mode = stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+        opened = _opened_by_owner(parent, name, mode)
+    try:
+        yield opened
+    finally:
+        if mode is not None:
+            os.fchmod(opened, mode)
+        os.close(opened)
+
+
+def overlay_notes(directory: int, name: bytes) -> dict[str, bytes]:
+    """Return the notes of the overlay on an entry, and take them away."""
+    path = b"/proc/self/fd/%d/%s" % (directory, name)
+    found: dict[str, bytes] = {}
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return found
+    for one in names:
+        if one.startswith(OVERLAY_ATTRIBUTE):
+            with suppress(OSError):
+                found[one.removeprefix(OVERLAY_ATTRIBUTE)] = os.getxattr(
+                    path, one, follow_symlinks=False
+                )
+                os.removexattr(path, one, follow_symlinks=False)
+    return found
+
+
+def newest_change(parent: int, name: bytes, *, deepest: int = DEEPEST) -> int:
+    """Return when anything in a tree last changed, the top of the tree itself left out.
+
+    Raises:
+        OSError: a part of it cannot be read, or it is too deep (ELOOP).
+    """
+    if deepest <= 0:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fsdecode(name))
+    newest = 0
+    with directory(parent, name) as opened, os.scandir(opened) as found:
+        for entry in found:
+            status = entry.stat(follow_symlinks=False)
+            newest = max(newest, status.st_ctime_ns)
+            if stat.S_ISDIR(status.st_mode):
+                below = newest_change(opened, os.fsencode(entry.name), deepest=deepest - 1)
+                newest = max(newest, below)
+    return newest

@@ -1,0 +1,276 @@
+"""One transaction: a view, what was changed in it, and the end of both.
+
+    store/SESSION/4f1c…/   a name that nobody foresees, for this user alone
+        upper/ work/       the layers of the overlay; `upper` holds the old contents afterwards
+        aside/             what does not come into the workspace
+        prepared           the changes, once the command has ended
+        journal            the steps of `prepared`, while they are done
+
+The process that runs the command prepares its changes, and the process that answers for the
+workspace commits them, or discards them. A view without a journal has changed nothing. One with a
+journal was being committed when its process was killed: the next start takes it back.
+"""
+
+import fcntl
+import os
+import secrets
+import stat
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from ironcurtain_proxy.transactions import files, mounting
+from ironcurtain_proxy.transactions.applying import Applier
+from ironcurtain_proxy.transactions.changes import Changes, KeptBack
+from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.walking import Walk
+
+_UPPER, _WORK, _ASIDE = "upper", "work", "aside"
+_PREPARED, _JOURNAL, _NEW, _LOCK = "prepared", "journal", "new", "lock"
+_PRIVATE: Final = 0o700
+_VERSION: Final = 1
+
+
+class Prepared(Struct, frozen=True, array_like=True):
+    """The changes of an ended command, as they are written down."""
+
+    version: int
+    workspace: bytes
+    device: int
+    inode: int
+    """Of the workspace: another directory at its path is left alone."""
+    started_ns: int
+    """The time of the file system before the command began."""
+    changes: Changes
+
+
+class CommandView:
+    """The private directories of one view, for a command to run in."""
+
+    def __init__(self, session: Path, workspace: str) -> None:
+        """Make the directories.
+
+        Args:
+            session: the directory of the session in the store, on the workspace's file system.
+            workspace: the directory that the view shows.
+
+        Raises:
+            OSError: the workspace cannot be opened, or the directories cannot be made.
+        """
+        self.workspace = workspace
+        self.directory = session / secrets.token_hex(16)
+        self._host = os.open(workspace, files.DIRECTORY)
+        try:
+            self.directory.mkdir(_PRIVATE)
+            for name in (_UPPER, _WORK, _ASIDE):
+                (self.directory / name).mkdir(_PRIVATE)
+            # The top of the view has the mode of the upper directory.
+            status = os.fstat(self._host)
+            (self.directory / _UPPER).chmod(stat.S_IMODE(status.st_mode))
+        except OSError:
+            os.close(self._host)
+            raise
+        self._started_ns = (self.directory / _UPPER).stat().st_ctime_ns
+
+    def command(self, argv: Sequence[str], python: str, namespaces: str = "-") -> list[str]:
+        """Return the command line that runs a command in the view.
+
+        Args:
+            argv: the command, in walls of its own: it can write wherever the user can.
+            python: the interpreter that makes the view.
+            namespaces: the descriptors for `mounting`.
+        """
+        layers = [self.workspace, *[str(self.directory / name) for name in (_UPPER, _WORK)]]
+        return [python, "-I", "-S", mounting.__file__, namespaces, *layers, "--", *argv]
+
+    def prepare(self, control: Control) -> Changes:
+        """Look at what was changed, and write it down for `commit`.
+
+        No process of the view may live any more.
+
+        Raises:
+            RefusedChangesError: the changes cannot come into the workspace as a whole.
+            OSError: something cannot be read, or such as a full disk.
+        """
+        upper = os.open(self.directory / _UPPER, files.DIRECTORY)
+        try:
+            aside = os.open(self.directory / _ASIDE, files.DIRECTORY)
+            try:
+                found = Walk(upper, self._host, aside, self._started_ns, control).changes()
+            finally:
+                os.close(aside)
+        finally:
+            os.close(upper)
+        host = os.fstat(self._host)
+        prepared = Prepared(
+            _VERSION,
+            os.fsencode(self.workspace),
+            host.st_dev,
+            host.st_ino,
+            self._started_ns,
+            found,
+        )
+        _write(self.directory, _PREPARED, prepared)
+        return found
+
+    def close(self) -> None:
+        """Let go of the workspace. The directories stay for `commit` or `discard`."""
+        os.close(self._host)
+
+
+def read_prepared(directory: Path) -> Prepared:
+    """Return what was prepared in a view.
+
+    Raises:
+        OSError: nothing was.
+        msgspec.MsgspecError: what is written there is damaged.
+    """
+    return msgspec.msgpack.decode((directory / _PREPARED).read_bytes(), type=Prepared)
+
+
+def commit(directory: Path) -> list[KeptBack]:
+    """Bring the prepared changes of a view into the workspace.
+
+    Returns:
+        What did not come into it after all, because somebody changed it in the last moment.
+
+    Raises:
+        OSError: such as a full disk. The workspace is as it was.
+        msgspec.MsgspecError: what is written there is damaged.
+    """
+    prepared = read_prepared(directory)
+    with _opened(directory, prepared) as (upper, host):
+        (directory / _PREPARED).rename(directory / _JOURNAL)
+        applier = Applier(upper, host, prepared.started_ns)
+        try:
+            applier.apply(prepared.changes.steps)
+        except BaseException:
+            applier.take_back(prepared.changes.steps)
+            raise
+    (directory / _JOURNAL).unlink()
+    return applier.conflicts
+
+
+def discard(directory: Path) -> None:
+    """Remove the directories of a view, however deep and whatever modes were set in them.
+
+    Never fails. What cannot be removed is left to the next start.
+    """
+    for words in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        if not os.path.lexists(directory):
+            return
+        with suppress(OSError):
+            subprocess.run(  # noqa: S603  an argument list of ours
+                [*words, "--", str(directory)],
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+
+
+class SessionViews:
+    """The directory of one session in a store, locked while the session lives."""
+
+    def __init__(self, store: Path) -> None:
+        """Make it.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        store.mkdir(_PRIVATE, parents=True, exist_ok=True)
+        self.directory = store / secrets.token_hex(16)
+        self.directory.mkdir(_PRIVATE)
+        self._lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """Remove it with all its views, which nobody may be committing."""
+        discard(self.directory)
+        os.close(self._lock)
+
+
+def recover(store: Path) -> list[KeptBack]:
+    """Take back what killed processes left half committed, and remove their views. Never fails.
+
+    Returns:
+        What could not be taken back, because somebody changed it meanwhile.
+    """
+    stays: list[KeptBack] = []
+    with suppress(OSError):
+        for session in sorted(store.iterdir()):
+            with suppress(OSError, msgspec.MsgspecError), _unlocked(session):
+                for view in sorted(session.iterdir()):
+                    stays += _reverted(view)
+                discard(session)
+    return stays
+
+
+def _reverted(view: Path) -> list[KeptBack]:
+    """Take back what was being committed.
+
+    Raises:
+        OSError: it cannot be; the next start tries again.
+    """
+    try:
+        content = (view / _JOURNAL).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    journal = msgspec.msgpack.decode(content, type=Prepared)
+    with _opened(view, journal) as (upper, host):
+        return Applier(upper, host, journal.started_ns).take_back(journal.changes.steps)
+
+
+@contextmanager
+def _unlocked(session: Path) -> Iterator[None]:
+    """Hold the lock of a session that has ended.
+
+    Raises:
+        OSError: it has not, or it is no directory of a session.
+    """
+    lock = os.open(session / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _opened(directory: Path, prepared: Prepared) -> Iterator[tuple[int, int]]:
+    """Open the upper directory of a view and its workspace.
+
+    Raises:
+        OSError: one of them is not there, or the workspace is another directory by now.
+    """
+    upper = os.open(directory / _UPPER, files.DIRECTORY)
+    try:
+        host = os.open(prepared.workspace, files.DIRECTORY)
+        try:
+            status = os.fstat(host)
+            if (status.st_dev, status.st_ino) != (prepared.device, prepared.inode):
+                raise FileNotFoundError(0, "the workspace is another directory by now")
+            yield upper, host
+        finally:
+            os.close(host)
+    finally:
+        os.close(upper)
+
+
+def _write(directory: Path, name: str, prepared: Prepared) -> None:
+    """Write the changes down, whole or not at all."""
+    new = directory / _NEW
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        content = memoryview(msgspec.msgpack.encode(prepared))
+        while content:
+            content = content[os.write(descriptor, content) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    new.rename(directory / name)

@@ -1,0 +1,489 @@
+"""The changes of a command, read from the upper directory of its view.
+
+Theory of operation. The upper directory holds what the command changed and nothing else, so the
+look is complete and costs what the command did. Nobody writes there any more: every process of the
+view has ended. Each entry is compared with the workspace as it is now:
+
+    upper                      workspace now                  step
+    device 0/0 (a whiteout)    something, as at the start     remove
+    file or link               nothing                        make
+    file or link               something, as at the start     swap
+    directory                  a directory                    look into both; mode
+    directory, opaque          a directory                    swap the whole tree
+    directory                  nothing                        make the whole tree
+
+"As at the start" means that the inode has not changed since: its time of change is set by the
+kernel alone, by every write, rename and change of mode. What has changed is a conflict, and stays
+as it is. Control places and what cannot be represented are taken out of the upper directory, so
+that a whole tree can be renamed. A bound that is reached refuses all changes.
+"""
+
+import os
+import stat
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Final
+
+from msgspec import Struct
+
+from ironcurtain_proxy.transactions import files
+from ironcurtain_proxy.transactions.changes import (
+    Changes,
+    KeptBack,
+    RefusedChangesError,
+    Reported,
+    ReportedKind,
+    Step,
+    StepAct,
+)
+from ironcurtain_proxy.transactions.control import MOST_READ, Control, Judged, names_that_count
+
+MOST_ENTRIES: Final = 1_000_000
+_SET_ID: Final = 0o6000
+_SET_USER: Final = 0o4000
+_CHANGED: Final = "it was changed in the workspace while the command ran"
+_REMOVED: Final = "it was removed from the workspace while the command ran"
+_MIXED: Final = "it is another kind of file in the workspace by now"
+_PART: Final = 1 << 20
+_NOTES_OF_FILES: Final = frozenset({"origin", "impure", "uuid", "protattr"})
+"""The overlay's notes on a file that say nothing of its content."""
+
+
+class _Place(Struct, frozen=True):
+    """A directory of the view, and the one of the workspace that it stands for."""
+
+    path: bytes
+    parts: tuple[str, ...]
+    upper: int
+    host: int | None
+    """None: there is none in the workspace."""
+    is_new: bool
+    """Whether all of it comes from the view, so that it is renamed with a directory above it."""
+    settled: int
+    """How many of its components from the left are in the workspace, too."""
+
+    def path_of(self, name: bytes) -> bytes:
+        return self.path + b"/" + name if self.path else name
+
+
+class Walk:
+    """One look at one upper directory."""
+
+    def __init__(
+        self,
+        upper: int,
+        host: int,
+        aside: int,
+        started_ns: int,
+        control: Control,
+        *,
+        most: int = MOST_ENTRIES,
+    ) -> None:
+        """Begin a look.
+
+        Args:
+            upper: the upper directory, opened.
+            host: the workspace, opened.
+            aside: a directory on the same file system for what does not come into the workspace.
+            started_ns: the time of the file system before the command began.
+            control: judges the control places.
+            most: the largest number of entries.
+        """
+        self._upper = upper
+        self._host = host
+        self._aside = aside
+        self._started_ns = started_ns
+        self._control = control
+        self._left = most
+        self._taken = 0
+        self._steps: list[Step] = []
+        self._changed: list[Reported] = []
+        self._kept_back: list[KeptBack] = []
+        self._conflicts: list[KeptBack] = []
+        self._left_out: list[KeptBack] = []
+        self._copied: list[bytes] = []
+        self._names: set[int] = set()
+        """The files with several names of which one was seen."""
+
+    def changes(self) -> Changes:
+        """Return all that the command changed.
+
+        Raises:
+            RefusedChangesError: a bound was reached.
+            OSError: something cannot be read, or no space is left for a copy.
+        """
+        top = _Place(b"", (), self._upper, self._host, is_new=False, settled=0)
+        self._directory(top, files.DEEPEST)
+        self._hold_broken_histories()
+        return Changes(
+            steps=tuple(self._steps),
+            changed=tuple(self._changed),
+            kept_back=tuple(self._kept_back),
+            conflicts=tuple(self._conflicts),
+            left_out=tuple(self._left_out),
+            copied=tuple(self._copied),
+        )
+
+    def _directory(self, place: _Place, deepest: int) -> None:
+        if deepest <= 0:
+            raise RefusedChangesError(f"directories lie more than {files.DEEPEST} deep")
+        with os.scandir(place.upper) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        self._left -= len(entries)
+        if self._left < 0:
+            raise RefusedChangesError("the command changed more entries than are looked at")
+        spoils = self._enter(place, [entry.name for entry in entries])
+        for entry in entries:
+            name = os.fsencode(entry.name)
+            status = entry.stat(follow_symlinks=False)
+            host = None if place.host is None else files.look(place.host, name)
+            if spoils and entry.name in names_that_count():
+                self._keep_back(place, name, self._control.becomes)
+            elif _is_whiteout(status):
+                self._whiteout(place, name, host)
+            elif stat.S_ISDIR(status.st_mode):
+                self._below(place, name, status, host, deepest)
+            elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                self._file(place, name, status, host)
+            else:
+                self._leave_out(place, name, "a device, a socket or a pipe")
+
+    def _enter(self, place: _Place, names: list[str]) -> bool:
+        """Tell the rules what the directory holds."""
+        counted = names_that_count()
+        if place.host is None or place.is_new:
+            return self._control.enter(place.parts, [n for n in names if n in counted], ())
+        seen = set(names).intersection(counted)
+        host = [one for one in counted if files.look(place.host, one.encode()) is not None]
+        if not (seen or host):
+            return False
+        # What the view removes is counted: the judgement errs on the side of a repository.
+        view = [*seen, *host]
+        return self._control.enter(place.parts, view, os.listdir(place.host))  # noqa: PTH208  of a descriptor
+
+    def _whiteout(self, place: _Place, name: bytes, host: os.stat_result | None) -> None:
+        if place.is_new or host is None:
+            # Of a tree that is new as a whole, or somebody was faster.
+            with suppress(OSError):
+                os.unlink(name, dir_fd=place.upper)
+            return
+        if (why := self._why_removal(place, name, host)) is not None:
+            self._kept_back.append(KeptBack(place.path_of(name), why))
+        elif self._is_as_before(place, name, host):
+            self._add("remove", place, name, host, None)
+            self._report("deleted", place, name)
+
+    def _why_removal(self, place: _Place, name: bytes, host: os.stat_result) -> str | None:
+        is_link = stat.S_ISLNK(host.st_mode)
+        judged = self._judged(place, name, is_directory=False, is_link=is_link, settled=True)
+        if stat.S_ISDIR(host.st_mode) and judged.parts[-1].lower() == ".git":
+            # The directory of a repository as a whole steers nothing once it is gone.
+            return None
+        if stat.S_ISDIR(host.st_mode) and self._control.is_in_repository(judged.parts):
+            return self._why_removal_inside(place, name)
+        return self._control.why_kept_back(judged)
+
+    def _why_removal_inside(self, place: _Place, name: bytes) -> str | None:
+        """Return why a directory of a repository may not go: for any control place in it."""
+        assert place.host is not None  # noqa: S101  the caller has looked
+        with files.directory(place.host, name) as opened:
+            below = _Place(
+                place.path_of(name),
+                (*place.parts, os.fsdecode(name)),
+                opened,
+                opened,
+                is_new=False,
+                settled=place.settled + 1,
+            )
+            with os.scandir(opened) as found:
+                for entry in found:
+                    status = entry.stat(follow_symlinks=False)
+                    why = self._why_removal(below, os.fsencode(entry.name), status)
+                    if why is not None:
+                        return why
+        return None
+
+    def _below(
+        self,
+        place: _Place,
+        name: bytes,
+        status: os.stat_result,
+        host: os.stat_result | None,
+        deepest: int,
+    ) -> None:
+        notes = files.overlay_notes(place.upper, name)
+        is_there = host is not None and stat.S_ISDIR(host.st_mode)
+        is_merged = is_there and not place.is_new and notes.get("opaque") != b"y"
+        if not is_merged and not place.is_new and "origin" in notes:
+            # It is a part of the workspace that the command only went through.
+            why = _REMOVED if host is None else _MIXED
+            self._conflicts.append(KeptBack(place.path_of(name), why))
+            return
+        if not is_merged and self._is_kept_back(place, name, status):
+            return
+        with ExitStack() as opened:
+            upper = opened.enter_context(files.directory(place.upper, name))
+            below_host = None
+            if is_there and place.host is not None:
+                below_host = opened.enter_context(files.directory(place.host, name))
+            is_deep = host is not None and place.settled == len(place.parts)
+            below = _Place(
+                place.path_of(name),
+                (*place.parts, os.fsdecode(name)),
+                upper,
+                below_host,
+                not is_merged,
+                place.settled + is_deep,
+            )
+            self._directory(below, deepest - 1)
+        if is_merged and host is not None:
+            self._mode(place, name, status, host)
+        else:
+            self._whole(place, name, status, host)
+
+    def _whole(
+        self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
+    ) -> None:
+        """Note a new directory, which is renamed with all that it holds."""
+        if status.st_mode & _SET_USER:
+            os.chmod(name, stat.S_IMODE(status.st_mode) & ~_SET_USER, dir_fd=place.upper)
+        if place.is_new:
+            self._report("created", place, name)
+        elif host is None:
+            self._add("make", place, name, None, _present(place.upper, name))
+            self._report("created", place, name)
+        elif (why := self._why_removal(place, name, host)) is not None:
+            self._kept_back.append(KeptBack(place.path_of(name), why))
+        elif self._is_as_before(place, name, host):
+            self._add("swap", place, name, host, _present(place.upper, name))
+            self._report("changed", place, name)
+
+    def _mode(
+        self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result
+    ) -> None:
+        new, old = stat.S_IMODE(status.st_mode), stat.S_IMODE(host.st_mode)
+        if new == old:
+            return
+        if new & _SET_ID & ~old:
+            self._leave_out(place, name, "a mode with set-user or set-group")
+        else:
+            self._add("mode", place, name, host, status)
+            self._report("mode", place, name)
+
+    def _file(
+        self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
+    ) -> None:
+        notes = files.overlay_notes(place.upper, name)
+        if not notes.keys() <= _NOTES_OF_FILES:
+            raise RefusedChangesError("the kernel wrote down changes in a way that is not read")
+        if status.st_mode & _SET_ID and not stat.S_ISLNK(status.st_mode):
+            self._leave_out(place, name, "a set-user or set-group program")
+            return
+        if host is not None and not place.is_new and _is_same(status, host):
+            return  # opened for writing, and left as it was
+        if self._is_kept_back(place, name, status):
+            return
+        if status.st_nlink > 1:
+            status = self._own_copy(place, name, status)
+        if place.is_new or host is None:
+            self._made(place, name, status, is_known="origin" in notes)
+        elif self._is_as_before(place, name, host):
+            self._add("swap", place, name, host, status)
+            self._report("changed", place, name)
+
+    def _made(self, place: _Place, name: bytes, status: os.stat_result, *, is_known: bool) -> None:
+        """Note a file where the workspace has none; `is_known`: it had one at the start."""
+        if place.is_new:
+            self._report("created", place, name)
+        elif is_known:
+            self._conflicts.append(KeptBack(place.path_of(name), _REMOVED))
+        else:
+            self._add("make", place, name, None, status)
+            self._report("created", place, name)
+
+    def _is_as_before(self, place: _Place, name: bytes, host: os.stat_result) -> bool:
+        """Return whether nobody changed what is in the workspace; else note the conflict."""
+        assert place.host is not None  # noqa: S101  something was found there
+        if stat.S_ISDIR(host.st_mode):
+            newest = files.newest_change(place.host, name)
+        else:
+            newest = host.st_ctime_ns
+        if newest <= self._started_ns:
+            return True
+        self._conflicts.append(KeptBack(place.path_of(name), _CHANGED))
+        return False
+
+    def _is_kept_back(self, place: _Place, name: bytes, status: os.stat_result) -> bool:
+        judged = self._judged(
+            place,
+            name,
+            is_directory=stat.S_ISDIR(status.st_mode),
+            is_link=stat.S_ISLNK(status.st_mode),
+            settled=place.host is not None and files.look(place.host, name) is not None,
+        )
+        why = self._control.why_kept_back(judged)
+        if why is None:
+            return False
+        is_empty = judged.is_directory and not _holds_anything(place.upper, name)
+        self._keep_back(place, name, None if is_empty else why)
+        return True
+
+    def _judged(
+        self, place: _Place, name: bytes, *, is_directory: bool, is_link: bool, settled: bool
+    ) -> Judged:
+        is_deep = place.settled == len(place.parts)
+        return Judged(
+            (*place.parts, os.fsdecode(name)),
+            is_directory,
+            is_link,
+            place.settled + (1 if settled and is_deep else 0),
+            partial(_read, place.upper, name),
+            partial(_read, place.host, name) if place.host is not None else _nothing,
+        )
+
+    def _keep_back(self, place: _Place, name: bytes, why: str | None) -> None:
+        """Take an entry out of the view; `why` is None where it is not worth a word."""
+        self._put_aside(place, name)
+        if why is not None:
+            self._kept_back.append(KeptBack(place.path_of(name), why))
+
+    def _leave_out(self, place: _Place, name: bytes, why: str) -> None:
+        self._put_aside(place, name)
+        self._left_out.append(KeptBack(place.path_of(name), why))
+
+    def _put_aside(self, place: _Place, name: bytes) -> None:
+        status = files.look(place.upper, name)
+        if status is not None and _is_whiteout(status):
+            return
+        files.move_to(place.upper, name, self._aside, b"%d" % self._taken)
+        self._taken += 1
+
+    def _own_copy(self, place: _Place, name: bytes, status: os.stat_result) -> os.stat_result:
+        """Give a second name of a file a file of its own."""
+        if status.st_ino not in self._names:
+            self._names.add(status.st_ino)
+            return status
+        self._copied.append(place.path_of(name))
+        if stat.S_ISLNK(status.st_mode):
+            target = os.readlink(name, dir_fd=place.upper)
+            self._put_aside(place, name)
+            os.symlink(target, name, dir_fd=place.upper)
+            return _present(place.upper, name)
+        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.upper)
+        try:
+            self._put_aside(place, name)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            made = os.open(name, flags, 0o600, dir_fd=place.upper)
+            try:
+                _copy(source, made)
+                os.fchmod(made, stat.S_IMODE(status.st_mode))
+                os.utime(made, ns=(status.st_atime_ns, status.st_mtime_ns))
+            finally:
+                os.close(made)
+        finally:
+            os.close(source)
+        return _present(place.upper, name)
+
+    def _hold_broken_histories(self) -> None:
+        """Keep back all of a repository whose waiting rebase was kept back.
+
+        Otherwise its HEAD would stand in the middle of a rebase that git knows nothing of.
+        """
+        waiting = "which git continues"
+        places = [
+            one.path.rpartition(b"/")[0] for one in self._kept_back if one.why.endswith(waiting)
+        ]
+        for repository in dict.fromkeys(places):
+            beginning = repository + b"/"
+            held = [step for step in self._steps if step.path.startswith(beginning)]
+            self._steps = [step for step in self._steps if not step.path.startswith(beginning)]
+            self._changed = [one for one in self._changed if not one.path.startswith(beginning)]
+            if held:
+                why = f"its history would be left in the middle of {len(held)} changes"
+                self._kept_back.append(KeptBack(repository, why))
+
+    def _add(
+        self,
+        act: StepAct,
+        place: _Place,
+        name: bytes,
+        before: os.stat_result | None,
+        after: os.stat_result | None,
+    ) -> None:
+        self._steps.append(
+            Step(
+                act,
+                place.path_of(name),
+                None if before is None else files.identity(before),
+                None if after is None else files.identity(after),
+            )
+        )
+
+    def _report(self, kind: ReportedKind, place: _Place, name: bytes) -> None:
+        self._changed.append(Reported(place.path_of(name), kind))
+
+
+def _is_whiteout(status: os.stat_result) -> bool:
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+def _is_same(new: os.stat_result, old: os.stat_result) -> bool:
+    return (new.st_mode, new.st_size, new.st_mtime_ns) == (
+        old.st_mode,
+        old.st_size,
+        old.st_mtime_ns,
+    )
+
+
+def _present(directory: int, name: bytes) -> os.stat_result:
+    return os.stat(name, dir_fd=directory, follow_symlinks=False)
+
+
+def _holds_anything(directory: int, name: bytes, deepest: int = files.DEEPEST) -> bool:
+    """Return whether a tree holds anything but directories."""
+    if deepest <= 0:
+        return True
+    with files.directory(directory, name) as opened, os.scandir(opened) as found:
+        return any(
+            not entry.is_dir(follow_symlinks=False)
+            or _holds_anything(opened, os.fsencode(entry.name), deepest - 1)
+            for entry in found
+        )
+
+
+def _read(directory: int, name: bytes) -> bytes | None:
+    try:
+        opened = os.open(
+            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
+        )
+    except OSError:
+        return None
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_READ:
+            return None
+        with os.fdopen(os.dup(opened), "rb") as file:
+            return file.read()
+    finally:
+        os.close(opened)
+
+
+def _nothing() -> bytes | None:
+    return None
+
+
+def _copy(source: int, target: int) -> None:
+    """Copy what a file holds, and leave its holes."""
+    end, place = os.fstat(source).st_size, 0
+    while place < end:
+        try:
+            start = os.lseek(source, place, os.SEEK_DATA)
+        except OSError:
+            break  # nothing but a hole follows
+        place = os.lseek(source, start, os.SEEK_HOLE)
+        while start < place:
+            part = os.pread(source, min(_PART, place - start), start)
+            if not part:
+                break
+            start += os.pwrite(target, part, start)
+    os.ftruncate(target, end)

@@ -1,0 +1,96 @@
+"""A workspace and commands in views of it, for tests."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ironcurtain_proxy.transactions.changes import Changes, KeptBack
+from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.transaction import CommandView, SessionViews, commit, discard
+
+Picture = dict[bytes, tuple[object, ...]]
+
+
+@dataclass
+class Workbench:
+    """A workspace `ws`, whose views lie in `store`."""
+
+    base: Path
+    late: list[KeptBack] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ws = self.base / "ws"
+        self.ws.mkdir(parents=True)
+        self.store = self.base / "store"
+        self.session = SessionViews(self.store)
+
+    def write(self, path: str, content: str = "old", mode: int = 0o644) -> Path:
+        file = self.ws / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+        file.chmod(mode)
+        return file
+
+    def view(self, script: str) -> CommandView:
+        """Run a shell script in a view; the view is not looked at yet."""
+        view = CommandView(self.session.directory, str(self.ws))
+        command = view.command(["/bin/bash", "-c", script], sys.executable)
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        return view
+
+    def run(
+        self,
+        script: str,
+        *,
+        approved: Collection[str] = (),
+        meanwhile: Callable[[], object] | None = None,
+        last: Callable[[], object] | None = None,
+    ) -> Changes:
+        """Run a script and bring in what it changed.
+
+        `meanwhile`: done before the changes are looked at. `last`: done before they come in.
+        """
+        view = self.view(script)
+        try:
+            if meanwhile is not None:
+                meanwhile()
+            found = view.prepare(Control(approved))
+            if last is not None:
+                last()
+            self.late = commit(view.directory)
+        finally:
+            view.close()
+            discard(view.directory)
+        return found
+
+    def picture(self) -> Picture:
+        """Everything in the workspace, byte for byte."""
+        found: Picture = {}
+        for path in self.ws.rglob("*"):
+            status = path.lstat()
+            what: tuple[object, ...] = (status.st_mode,)
+            if stat.S_ISLNK(status.st_mode):
+                what = (*what, str(path.readlink()))
+            elif stat.S_ISREG(status.st_mode):
+                what = (*what, status.st_mtime_ns, path.read_bytes())
+            found[os.fsencode(path.relative_to(self.ws))] = what
+        return found
+
+
+def said(notes: Collection[KeptBack]) -> list[str]:
+    """The paths of notes."""
+    return [os.fsdecode(one.path) for one in notes]
+
+
+def steps(found: Changes) -> list[str]:
+    """The steps, as `act path`."""
+    return [f"{one.act} {os.fsdecode(one.path)}" for one in found.steps]
+
+
+def names_in(directory: Path) -> list[str]:
+    """The names in a directory, sorted."""
+    return sorted(one.name for one in directory.iterdir())

@@ -1,0 +1,244 @@
+"""What a command changed in its view reaches the workspace by our own hand, whole or not."""
+
+import os
+import stat
+from collections.abc import Callable
+
+import pytest
+
+from ironcurtain_proxy.transactions import files
+from ironcurtain_proxy.transactions.changes import RefusedChangesError
+from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.transaction import discard
+from ironcurtain_proxy.transactions.walking import Walk
+from tests.transactions.bench import Workbench, names_in, said, steps
+
+
+def test_the_workspace_sees_nothing_of_a_command_until_its_changes_are_brought_in(
+    w: Workbench,
+) -> None:
+    w.write("a")
+    before = w.picture()
+    view = w.view("cd $PWD; echo new > a; mkdir d; echo x > d/y; rm -f a; git init -q r")
+    assert w.picture() == before
+    view.prepare(Control())
+    assert w.picture() == before
+    view.close()
+    discard(view.directory)
+    assert w.picture() == before
+    assert names_in(w.session.directory) == ["lock"]
+
+
+def test_each_kind_of_change_comes_in(each: Workbench) -> None:
+    w = each
+    for name in ("changed", "gone", "tree/a", "tree/deep/b", "emptied/a", "kind", "times"):
+        w.write(name)
+    w.write("run", mode=0o644)
+    w.write("kept")
+    (w.ws / "link").symlink_to("kept")
+    found = w.run(
+        """
+        echo new > changed; rm gone; rm -r tree; rm emptied/a; chmod 755 run
+        rm kind; mkdir kind; echo in > kind/in; ln -sfn changed link; touch -d @7 times
+        mkdir -p new/deep; echo deep > new/deep/file; ln -s / new/out; mkdir empty
+        mkdir closed; echo x > closed/x; chmod 500 closed; : > none
+        """
+    )
+    assert steps(found) == [
+        *("swap changed", "make closed", "remove emptied/a", "make empty", "remove gone"),
+        *("swap kind", "swap link", "make new", "make none", "swap run", "swap times"),
+        "remove tree",
+    ]
+    assert (w.ws / "changed").read_text() == "new\n"
+    assert not (w.ws / "gone").exists()
+    assert not (w.ws / "tree").exists()
+    assert (w.ws / "kind/in").read_text() == "in\n"
+    assert str((w.ws / "link").readlink()) == "changed"
+    assert stat.S_IMODE((w.ws / "run").stat().st_mode) == 0o755
+    assert (w.ws / "times").stat().st_mtime == 7
+    assert (w.ws / "new/deep/file").read_text() == "deep\n"
+    assert str((w.ws / "new/out").readlink()) == "/"
+    assert stat.S_IMODE((w.ws / "closed").stat().st_mode) == 0o500
+    assert (w.ws / "none").read_bytes() == b""
+    (w.ws / "closed").chmod(0o700)
+    for path in w.picture():
+        names = os.listxattr(w.ws / os.fsdecode(path), follow_symlinks=False)
+        assert not [one for one in names if "overlay" in one], path
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "true",
+        "cat a > /dev/null; ls -lR",
+        ": >> a",
+        "chmod 600 a; chmod 644 a; touch -d @5 a",
+        "echo new > new; rm new",
+        "mkdir d; rmdir d",
+        "ln a b; rm b",
+    ],
+)
+def test_a_command_that_left_everything_as_it_was_changed_nothing(
+    each: Workbench, script: str
+) -> None:
+    w = each
+    os.utime(w.write("a"), (5, 5))
+    before = w.picture()
+    assert w.run(script).is_nothing
+    assert w.picture() == before
+
+
+def test_a_cache_counts_as_any_directory(w: Workbench) -> None:
+    w.write(".venv/bin/python", "real", 0o755)
+    w.write("node_modules/.bin/eslint", "real", 0o755)
+    found = w.run("echo evil > .venv/bin/python; rm -r node_modules")
+    assert steps(found) == ["swap .venv/bin/python", "remove node_modules"]
+
+
+def test_names_in_any_bytes_come_in(w: Workbench) -> None:
+    names = [b"a\nb", b"\xff\xfe", b"-rf", b" ", b"x" * 255, "é".encode(), b"a\\b", b"$(id)"]
+    script = "cd .; " + "; ".join(f"printf x > $'./{_quoted(one)}'" for one in names)
+    found = w.run(script)
+    assert sorted(one.path for one in found.steps) == sorted(names)
+    assert sorted(map(os.fsencode, names_in(w.ws))) == sorted(names)
+
+
+def _quoted(name: bytes) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in name)
+
+
+def test_a_second_name_of_a_file_becomes_a_file_of_its_own(w: Workbench) -> None:
+    w.write("old")
+    os.link(w.ws / "old", w.ws / "other")
+    found = w.run("ln old third; echo x > n; ln n m; mkdir d; ln n d/n; echo more >> other")
+    assert sorted(found.copied) == [b"m", b"n"]
+    for name in ("n", "m", "d/n", "third"):
+        assert (w.ws / name).stat().st_nlink == 1, name
+    assert (w.ws / "d/n").read_text() == "x\n"
+    assert (w.ws / "old").read_text() == "old"
+    assert (w.ws / "other").read_text() == "oldmore\n"
+
+
+def test_holes_and_attributes_stay(w: Workbench) -> None:
+    w.run("truncate -s 50M big; printf end >> big; ln big second")
+    for name in ("big", "second"):
+        status = (w.ws / name).stat()
+        assert (status.st_size, status.st_blocks * 512 < 1 << 20) == ((50 << 20) + 3, True), name
+    w.write("noted")
+    os.setxattr(w.ws / "noted", "user.note", b"mine")
+    w.run("echo more >> noted")
+    assert os.getxattr(w.ws / "noted", "user.note") == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("script", "left_out"),
+    [
+        ("mkfifo a", ["a"]),
+        ("mkdir d; mkfifo d/a; echo x > d/b", ["d/a"]),
+        ("python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"s\")'", ["s"]),
+        ("mknod dev c 1 3 || mkfifo dev", ["dev"]),
+        ("cp /bin/true t; chmod 4755 t", ["t"]),
+        ("cp /bin/true t; chmod 2755 t; mkdir d; cp -p t d", ["d/t", "t"]),
+        ("chmod 4777 there", ["there"]),
+    ],
+)
+def test_what_no_file_system_may_hold_for_others_is_left_out(
+    w: Workbench, script: str, left_out: list[str]
+) -> None:
+    w.write("there")
+    found = w.run(script)
+    assert sorted(said(found.left_out)) == left_out
+    for name in left_out:
+        if name != "there":
+            assert not os.path.lexists(w.ws / name)
+    assert stat.S_IMODE((w.ws / "there").stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(
+    ("script", "edit", "conflict"),
+    [
+        ("echo call > a", lambda w: w.write("a", "user"), "a"),
+        ("rm a", lambda w: w.write("a", "user"), "a"),
+        ("rm a; mkdir a; echo x > a/x", lambda w: w.write("a", "user"), "a"),
+        ("echo call > new", lambda w: w.write("new", "user"), "new"),
+        ("mkdir new; echo call > new/a", lambda w: w.write("new", "user"), "new"),
+        ("rm -r d", lambda w: w.write("d/deep/f", "user"), "d"),
+        ("rm -r d", lambda w: w.write("d/more", "user"), "d"),
+        ("rm -r d; mkdir d; echo call > d/x", lambda w: w.write("d/deep/f", "user"), "d"),
+        ("echo call > d/f", lambda w: w.write("d/f", "user", 0o600), "d/f"),
+    ],
+)
+@pytest.mark.parametrize("when", ["meanwhile", "last"])
+def test_what_the_user_changed_meanwhile_is_a_conflict_and_stays(
+    each: Workbench, script: str, edit: Callable[[Workbench], object], conflict: str, when: str
+) -> None:
+    w = each
+    for name in ("a", "d/f", "d/deep/f"):
+        w.write(name)
+    later: dict[str, object] = {}
+
+    def by_the_user() -> None:
+        edit(w)
+        later.update({"picture": w.picture()})
+
+    found = w.run(
+        f"echo beside > beside; {script}",
+        meanwhile=by_the_user if when == "meanwhile" else None,
+        last=by_the_user if when == "last" else None,
+    )
+    assert said([*found.conflicts, *w.late]) == [conflict]
+    assert (w.ws / "beside").read_text() == "beside\n"
+    (w.ws / "beside").unlink()
+    assert w.picture() == later["picture"]
+
+
+def test_a_link_in_place_of_a_directory_leads_nothing_outside(w: Workbench) -> None:
+    w.write("d/f")
+    outside = w.base / "outside"
+    outside.mkdir()
+
+    def swap() -> None:
+        (w.ws / "d").rename(w.ws / "moved")
+        (w.ws / "d").symlink_to(outside)
+
+    found = w.run("echo call > d/f; echo call > d/new", last=swap)
+    assert sorted(said(w.late)) == ["d/f", "d/new"]
+    assert names_in(outside) == []
+    assert (w.ws / "moved/f").read_text() == "old"
+    assert steps(found) == ["swap d/f", "make d/new"]
+
+
+def test_links_in_the_workspace_are_not_followed_by_what_brings_changes_in(w: Workbench) -> None:
+    outside = w.base / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("outside")
+    (w.ws / "out").symlink_to(outside)
+    (w.ws / "d").mkdir()
+    (w.ws / "in").symlink_to("d")
+    w.run("rm out; mkdir out; echo call > out/f; echo call > in/f")
+    assert (outside / "f").read_text() == "outside"
+    assert not (w.ws / "out").is_symlink()
+    assert (w.ws / "d/f").read_text() == "call\n"
+    assert (w.ws / "in").is_symlink()
+
+
+def test_a_bound_that_is_reached_refuses_everything(w: Workbench) -> None:
+    view = w.view("touch 1 2 3; mkdir d; touch d/1")
+    upper, host, aside = [
+        os.open(one, files.DIRECTORY)
+        for one in (view.directory / "upper", w.ws, view.directory / "aside")
+    ]
+    try:
+        with pytest.raises(RefusedChangesError):
+            Walk(upper, host, aside, 0, Control(), most=4).changes()
+    finally:
+        for one in (upper, host, aside):
+            os.close(one)
+        view.close()
+    deep = w.view("for i in $(seq 300); do mkdir d; cd d; done; touch x")
+    with pytest.raises(RefusedChangesError):
+        deep.prepare(Control())
+    deep.close()
+    discard(deep.directory)
+    assert not deep.directory.exists()
+    assert names_in(w.ws) == []

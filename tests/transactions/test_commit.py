@@ -1,0 +1,213 @@
+"""A commit is done as a whole: killed, refused or on a full disk, it leaves the workspace alone."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.transactions import files
+from ironcurtain_proxy.transactions.availability import NoViews, store_for, why_no_views
+from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.transaction import (
+    CommandView,
+    SessionViews,
+    commit,
+    discard,
+    recover,
+)
+from tests.transactions.bench import Workbench, names_in, steps
+
+_DEEDS = """
+    echo call > a; rm b; rm -r tree; mkdir new; echo x > new/x; chmod 700 d; echo y > d/y
+    rm -r again; mkdir again; echo z > again/z; rm kind; mkdir kind; mkdir shut; chmod 500 shut
+"""
+
+
+@pytest.fixture
+def prepared(w: Workbench) -> Iterator[tuple[Workbench, CommandView]]:
+    for name in ("a", "b", "tree/deep/f", "d/f", "again/f", "kind"):
+        w.write(name)
+    view = w.view(_DEEDS)
+    view.prepare(Control())
+    yield w, view
+    view.close()
+
+
+def _kill_at(view: CommandView, number: int) -> bool:
+    """Commit in another process, which is killed before its nth rename. False: it got through."""
+    child = os.fork()
+    if child == 0:
+        left = [number]
+        real = files._rename
+
+        def counted(*args: object) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            real(*args)  # type: ignore[arg-type]  # as they came
+
+        files._rename = counted  # type: ignore[assignment]  # counts, and does it
+        try:
+            commit(view.directory)
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+
+
+def test_the_next_start_takes_back_what_a_killed_commit_left_half_done(
+    prepared: tuple[Workbench, CommandView],
+) -> None:
+    w, first = prepared
+    before, number = w.picture(), 0
+    view = first
+    while _kill_at(view, number):
+        # The lock of the killed process's session is let go by the kernel.
+        os.close(w.session._lock)
+        assert recover(w.store) == []
+        assert w.picture() == before, number
+        assert not any(w.store.iterdir())
+        w.session = SessionViews(w.store)
+        if view is not first:
+            view.close()
+        view = w.view(_DEEDS)
+        view.prepare(Control())
+        number += 1
+    assert number == len(_renames())
+    assert (w.ws / "again/z").exists()
+
+
+def _renames() -> list[str]:
+    """The renames of `_DEEDS`: each step but the mode of `d`."""
+    return [
+        *("swap a", "swap again", "remove b", "make d/y", "swap kind"),
+        *("make new", "make shut", "remove tree"),
+    ]
+
+
+def test_a_view_that_was_never_committed_is_removed_by_the_next_start(
+    prepared: tuple[Workbench, CommandView],
+) -> None:
+    w, view = prepared
+    before = w.picture()
+    assert recover(w.store) == []
+    assert view.directory.exists()
+    os.close(w.session._lock)
+    assert recover(w.store) == []
+    assert (w.picture(), list(w.store.iterdir())) == (before, [])
+    w.session = SessionViews(w.store)
+
+
+@pytest.mark.parametrize("number", [0, 3, 6])
+def test_a_step_that_fails_takes_the_others_back(
+    prepared: tuple[Workbench, CommandView], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    w, view = prepared
+    before, left, real = w.picture(), [number], files._rename
+
+    def failing(*args: object) -> None:
+        left[0] -= 1
+        if left[0] == -1:
+            raise OSError(28, "No space left on device")
+        real(*args)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(files, "_rename", failing)
+    with pytest.raises(OSError, match="No space"):
+        commit(view.directory)
+    assert w.picture() == before
+
+
+def test_a_full_disk_refuses_before_anything_is_brought_in(tmp_path: Path) -> None:
+    base = tmp_path / "small"
+    base.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(base)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("only root makes a small file system")
+    try:
+        w = Workbench(base)
+        w.write("a", "x" * 1000)
+        before = w.picture()
+        view = w.view("echo call > a; echo b > b; ln b c; head -c 9M /dev/zero > fill || true")
+        with pytest.raises(OSError, match="space"):
+            view.prepare(Control())
+        view.close()
+        discard(view.directory)
+        assert w.picture() == before
+    finally:
+        subprocess.run(["umount", "-l", str(base)], check=True)
+
+
+def test_another_directory_in_the_place_of_the_workspace_is_left_alone(
+    prepared: tuple[Workbench, CommandView],
+) -> None:
+    w, view = prepared
+    w.ws.rename(w.base / "away")
+    w.write("a", "of another project")
+    before = w.picture()
+    with pytest.raises(OSError, match="another directory"):
+        commit(view.directory)
+    assert w.picture() == before
+
+
+def test_many_files_come_in_by_one_rename(w: Workbench) -> None:
+    script = "mkdir n; cd n; python3 -c 'for i in range(12000): open(str(i), \"x\").close()'"
+    found = w.run(f"{script}; echo x > .claude; rm 77")
+    assert steps(found) == ["make n"]
+    assert [one.path for one in found.kept_back] == [b"n/.claude"]
+    assert len(names_in(w.ws / "n")) == 11_999
+
+
+def test_a_place_for_views_is_on_the_file_system_of_the_workspace_and_private(
+    w: Workbench, tmp_path: Path
+) -> None:
+    other = Path("/proc") if w.base == tmp_path else tmp_path
+    place = w.base / "mine"
+    assert store_for(str(w.ws), [other / "theirs", place]) == place
+    assert place.stat().st_mode & 0o777 == 0o700
+    place.chmod(0o755)
+    refused = store_for(str(w.ws), [place])
+    assert isinstance(refused, NoViews)
+    assert "open to other users" in refused.why
+    below = store_for("/", [place])
+    assert isinstance(below, NoViews)
+    assert "mounted in the workspace" in below.why
+
+
+def test_a_machine_without_views_is_recognised(w: Workbench) -> None:
+    why = why_no_views(w.session.directory, python="/bin/false")
+    assert why is not None
+    assert names_in(w.session.directory) == ["lock"]
+
+
+def test_an_ordinary_user_has_views(tmp_path: Path) -> None:
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if os.geteuid() != 0 or python is None:
+        pytest.skip("the other tests run as an ordinary user")
+    base = Path("/dev/shm", f"txn-{os.getpid()}")
+    layers = [base / name for name in ("ws", "upper", "work")]
+    try:
+        for one in layers:
+            one.mkdir(parents=True)
+        (base / "ws/a").write_text("old")
+        shutil.copy(Path(files.__file__).with_name("mounting.py"), base / "mounting.py")
+        subprocess.run(["chown", "-R", "nobody:nogroup", str(base)], check=True)
+        script = 'cd "$0"; echo new > a; mkdir d; id -u'
+        ran = subprocess.run(
+            [
+                *("runuser", "-u", "nobody", "--", python, "-I", "-S"),
+                *(str(base / "mounting.py"), "-", *map(str, layers)),
+                *("--", "/bin/sh", "-c", script, str(base / "ws")),
+            ],
+            capture_output=True,
+            check=False,
+        )
+        if b"no view: namespace" in ran.stderr:
+            pytest.skip("ordinary users have no user namespaces here")
+        assert (ran.returncode, ran.stderr) == (0, b"")
+        assert (base / "ws/a").read_text() == "old"
+        assert names_in(base / "upper") == ["a", "d"]
+    finally:
+        shutil.rmtree(base)
