@@ -52,7 +52,9 @@ def is_free_value(  # noqa: PLR0911  one answer for each kind
 
 
 def is_free(task: Task, word: Word, index: int, place: Place) -> bool:
-    """Whether an operand may be left out."""
+    """Return whether an operand may be left out."""
+    if task.has_modes and not _PLAINLY_A_FILE.search(spelled(word)):
+        return False
     match task.operands:
         case "paths":
             return is_free_path(word, place)
@@ -84,6 +86,8 @@ def shortened(task: Task, word: Word) -> str:
     return text
 
 
+_PLAINLY_A_FILE: Final = re.compile(r"[./]")
+"""A sign that no sub-command or mode has: `tar xIf` is one, though a file may be called so."""
 _HOST: Final = re.compile(r"[\w-]+(?:\.[\w-]+)+/")
 """A name that looks like a path of the project, such as `github.com/other/package`."""
 _REF: Final = re.compile(r"\w+(?:[./-]\w+)*")
