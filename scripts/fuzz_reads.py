@@ -96,7 +96,7 @@ def _fault_of(trace: str, there: Path) -> str:
         elif _READS.match(call):
             if _SECRETS.search(call) and "O_DIRECTORY" not in call:
                 return f"opens: {call[:160]}"
-        elif not _HARMLESS.search(call) and "= -1 ENOSYS" not in call:
+        elif not _HARMLESS.search(call) and not call.endswith("EISDIR (Is a directory)"):
             return f"changes: {call[:160]}"
     return ""
 

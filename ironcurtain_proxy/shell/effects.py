@@ -37,6 +37,7 @@ from ironcurtain_proxy.shell.reads import (
     why_not_redirect,
 )
 from ironcurtain_proxy.shell.secrets import is_in_git_data, shows_git_configuration
+from ironcurtain_proxy.shell.targets import may_lead_elsewhere
 from ironcurtain_proxy.shell.wrappers import unwrapped
 
 EffectLevel: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
@@ -173,6 +174,10 @@ def _part(
     outside = why_outward(command)
     beyond = why_beyond(command, place)
     if outside is not None:
+        if may_lead_elsewhere(command):
+            outside = (
+                f"{outside}, perhaps an unknown host: an option or a variable may lead it there"
+            )
         yield Part(command=command, effect="outward", reason=outside, place=place)
     elif beyond is not None:
         yield Part(command=command, effect="beyond", reason=beyond, place=place)

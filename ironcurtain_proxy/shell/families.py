@@ -50,6 +50,7 @@ from ironcurtain_proxy.shell.places import (
 from ironcurtain_proxy.shell.quiet import is_quiet
 from ironcurtain_proxy.shell.reads import SHOWN_VARIABLES
 from ironcurtain_proxy.shell.scripts import scripts_run
+from ironcurtain_proxy.shell.targets import HARMLESS_VARIABLES, may_lead_elsewhere
 
 
 def families_of(
@@ -147,10 +148,11 @@ def _found(
         family = family_of(replace(part, place=at), all_parts)
         if family is None:
             return None
-        if "shell" in others or _is_led_out(part):
+        leads_on = part.effect == "outward" and may_lead_elsewhere(part.command)
+        if "shell" in others or _is_led_out(part) or leads_on:
             family = replace(family, is_general=False)
         if family.defined_in and not all(
-            one.name in _HARMLESS_VARIABLES for one in part.command.assignments
+            one.name in HARMLESS_VARIABLES for one in part.command.assignments
         ):
             # `GIT_DIR`, `MAKEFLAGS`, `npm_config_…` give the task another meaning.
             family = replace(family, meaning=None)
@@ -190,11 +192,6 @@ OTHER_REPOSITORY: Final = "/.git/commondir"
 """The first file that a family of reading in a repository outside the workspace is defined in."""
 NO_REPOSITORY: Final = "absent"
 """The meaning of a family of git outside a repository."""
-_HARMLESS_VARIABLES: Final = frozenset(
-    {"CI", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TERM", "LANG", "LC_ALL", "TZ", "DEBUG",
-     "NODE_ENV", "RUST_BACKTRACE", "RUST_LOG", "PYTHONUNBUFFERED", "COLUMNS", "VERBOSE",
-     "GIT_PAGER_IN_USE", "GIT_TERMINAL_PROMPT", "GH_PROMPT_DISABLED", "HUSKY"}
-)  # fmt: skip
 
 
 def covers(

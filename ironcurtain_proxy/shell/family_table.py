@@ -4,7 +4,6 @@ The table itself is a section of `programs.toml`, with its format at the top.
 """
 
 import functools
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.places import is_inside, path_of
-from ironcurtain_proxy.shell.programs import entries, expanded
+from ironcurtain_proxy.shell.programs import expanded, paths
 
 OperandKind: TypeAlias = Literal["stay", "paths", "text", "names", "first", "refs", "api", "bucket"]
 
@@ -86,15 +85,9 @@ YARN_RUNS: Final = tuple(
 """Programs that `yarn NAME` starts from the project."""
 
 
-@functools.cache
 def task_texts() -> Mapping[tuple[str, ...], str]:
     """Return the entries of the table by the words of their tasks."""
-    table: dict[tuple[str, ...], str] = {}
-    for key, text in entries("families").items():
-        for group in key.split(","):
-            for path in itertools.product(*(word.split("|") for word in group.split())):
-                table.setdefault(path, text)
-    return table
+    return paths("families")
 
 
 def _found(path: tuple[str, ...]) -> Task | None:

@@ -56,14 +56,12 @@ def is_free(task: Task, word: Word, index: int, place: Place) -> bool:
     if task.has_modes and not _PLAINLY_A_FILE.search(spelled(word)):
         return False
     match task.operands:
-        case "paths":
-            return is_free_path(word, place)
+        case "paths" | "first":
+            return (index > 0 or task.operands == "paths") and is_free_path(word, place)
         case "text":
             return word.text is not None and not _LEADS_OUT.search(word.text)
         case "names":
             return bool(_NAME.fullmatch(word.text or "")) and is_free_path(word, place)
-        case "first":
-            return index > 0 and is_free_path(word, place)
         case "refs":
             return index > 0 and bool(_REF.fullmatch(word.text or ""))
         case _:

@@ -1,13 +1,14 @@
 """The tables of programs, from `programs.toml`; read once, when the first command is judged."""
 
 import functools
+import itertools
 import re
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from typing import Final, Literal, TypeAlias
 
-ProgramSection: TypeAlias = Literal["reads", "families", "leaves"]
+ProgramSection: TypeAlias = Literal["reads", "reaches", "families"]
 
 _SHARED: Final = re.compile(r"\$\{([\w-]+)\}")
 
@@ -21,6 +22,17 @@ def _tables() -> Mapping[str, Mapping[str, str]]:
 def entries(section: ProgramSection) -> Mapping[str, str]:
     """Return the entries of a section, as `expanded` takes them."""
     return _tables()[section]
+
+
+@functools.cache
+def paths(section: ProgramSection) -> Mapping[tuple[str, ...], str]:
+    """Return the entries of a section by the words of programs and their sub-commands."""
+    table: dict[tuple[str, ...], str] = {}
+    for key, text in entries(section).items():
+        for group in key.split(","):
+            for path in itertools.product(*(word.split("|") for word in group.split())):
+                table.setdefault(path, text)
+    return table
 
 
 def expanded(text: str) -> str:

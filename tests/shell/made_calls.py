@@ -39,7 +39,8 @@ _VALUES: Final = (
 _OPERANDS: Final = (
     "a.txt", "b.txt", "src", ".", "src/a.py", "out.txt", ".env", "server.key", "sub/.env", "HEAD",
     "--", "5", "+1", "out.d", "a.bin", "a.json", "secrets.json", "HEAD:.env", "/etc/hostname", "-",
-    "@opts", "x=y", "src/*.py", "*.txt", "*", "aux", "main", "new", "copy.d", "a.txt.gz", "a.txt.xz",
+    "@opts", "x=y", "src/*.py", "*.txt", "*", "aux", "main", "new", "copy.d", "a.txt.gz",
+    "a.txt.xz",
     "a.txt.bz2", "a.txt.zst", "a.zip", "../outside/taxes.txt", "~/taxes.txt", "list", "+%Y", "bash",
     "a.patch", "v1", "HEAD~1", "user.name", "x", "3", "PATH", "%s", "show", "*.env", ":/.env",
 )  # fmt: skip
