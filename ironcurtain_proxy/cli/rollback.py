@@ -94,7 +94,7 @@ def _take_back(
         say_json(outcome_json(outcome, request))
     else:
         tell(outcome, request)
-    is_done = outcome.id is not None or not outcome.plan.steps
+    is_done = not outcome.failed and (outcome.id is not None or not outcome.plan.steps)
     return 0 if is_done or options.dry_run else 1
 
 

@@ -69,6 +69,12 @@ def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:
     _some([f"{would}{step.act}  {visible(step.path)}" for step in plan.steps])
     _some([f"stays, as it may be needed later  {visible(path)}" for path in plan.stays])
     _some([f"stays, as something is in it that is not held  {visible(p)}" for p in outcome.stayed])
+    _some(
+        [
+            f"moved aside, as something is in it that is not held  {visible(path)} to {visible(to)}"
+            for path, to in outcome.aside
+        ]
+    )
     _some([f"cannot be put back, as it was not held  {visible(step.path)}" for step in plan.lost])
     _some(_unseen(outcome.unseen))
     if request.dry_run:
@@ -77,8 +83,20 @@ def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:
             complain("it would be refused without --force:")
             for one in outcome.conflicts[:_MOST_SHOWN]:
                 complain(f"  {visible(one)}")
+    _tell_failed(outcome.failed)
     if outcome.id is not None:
         say(f"to take this back: ironcurtain-proxy rollback {outcome.id[:12]}")
+
+
+def _tell_failed(failed: tuple[tuple[str, str], ...]) -> None:
+    if not failed:
+        return
+    complain("the rollback is not done:")
+    for path, why in failed[:_MOST_SHOWN]:
+        complain(f"  {visible(path)}: {why}")
+    if len(failed) > _MOST_SHOWN:
+        complain(f"  and {len(failed) - _MOST_SHOWN} more")
+    complain("end what writes there, and run it again with --force")
 
 
 def _tell_besides(outcome: RollbackOutcome) -> None:
@@ -203,6 +221,8 @@ def outcome_json(outcome: RollbackOutcome, request: RollbackRequest) -> dict[str
         "conflicts": [visible(one) for one in outcome.conflicts],
         "notHeld": [visible(step.path) for step in plan.lost],
         "notLookedInto": [visible(path) for path in outcome.unseen],
+        "notDone": [{"path": visible(path), "why": why} for path, why in outcome.failed],
+        "movedAside": [{"path": visible(path), "to": visible(to)} for path, to in outcome.aside],
         "kept": [visible(path) for path in (*plan.stays, *outcome.stayed)],
         "alsoTakenBack": [point.call for point in outcome.others],
         "unknownChanges": [

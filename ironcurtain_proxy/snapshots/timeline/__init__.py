@@ -8,5 +8,5 @@ The workspace is hostile: a call can leave any names, links, modes and times the
 - `cached`: what the scanner leaves alone, where a caller names it.
 - `blobs`, `log`, `rows`, `places`: copies, the history, and their directories.
 - `bounds`: the limits of a timeline. `keeper`: makes points. `workspace_timeline`: the port.
-- `rewinding`, `applying`: rollbacks.
+- `rewinding`, `applying`, `staging`: rollbacks.
 """

@@ -1,14 +1,16 @@
 """The restoring of paths: each file completely or not at all, without links, in the workspace only.
 
-A file is written beside and renamed over, so that a hard link from elsewhere keeps its content. An
-interrupted restore can be repeated.
+A file is made in `staging` and then gets its name, so that a hard link from elsewhere keeps its
+content. An interrupted restore can be repeated. What stands in the way of one path does not keep
+the others from being restored: otherwise a process that never rests could prevent all of it.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -16,51 +18,92 @@ from ironcurtain_proxy.snapshots.faults import RollbackError
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, DamagedError
 from ironcurtain_proxy.snapshots.timeline.entry import Entry, Tree, mates, parent_of
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED, OpenedRoot
-from ironcurtain_proxy.snapshots.timeline.planning import RollbackPlan, RollbackStep
+from ironcurtain_proxy.snapshots.timeline.planning import Act, RollbackPlan
 from ironcurtain_proxy.snapshots.timeline.reading import is_as_seen
+from ironcurtain_proxy.snapshots.timeline.staging import (
+    InTheWayError,
+    IsExpected,
+    StagedName,
+    Staging,
+    unlock,
+)
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _REMOVABLE: Final = ("user.", "system.posix_acl_")
 _PRIVATE: Final = 0o600
 _OURS: Final = 0o700
-TEMPORARY: Final = ".ironcurtain-rollback.tmp"
-"""The name of a file while it is written, in its directory; one that was left is written over."""
+_HOPELESS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+"""Errors that every further path would meet, too."""
 
 
 class Application:
     """The restoring of a plan's paths."""
 
-    def __init__(self, root: OpenedRoot, blobs: Blobs, plan: RollbackPlan, now: Tree) -> None:
-        """Set the plan and the current state."""
+    def __init__(
+        self,
+        root: OpenedRoot,
+        blobs: Blobs,
+        staging: Staging,
+        plan: RollbackPlan,
+        now: Tree,
+        *,
+        force: bool,
+    ) -> None:
+        """Set the plan and the current state; `force`: whatever stands in the way is replaced."""
         self._root = root
         self._blobs = blobs
+        self._staging = staging
         self._plan = plan
         self._now = now
+        self._force = force
         self._mates = mates(plan.target.items())
-        self._shared = self._mates.keys() | mates(now.items()).keys()
+        self._retimed = {*self._mates, *mates(now.items())}
+        """Paths whose time this very rollback changes: it cuts and makes hard links."""
         self._pending = {step.path for step in plan.steps}
         self.stayed: list[str] = []
         """Directories with unscanned content, such as a cache."""
+        self.aside: dict[str, str] = {}
+        """Directories with unscanned content that were in the way, and where they are now."""
+        self.failed: dict[str, str] = {}
+        """Paths that could not be restored, with the reasons."""
 
     def apply(self) -> None:
-        """Restore the paths.
+        """Restore the paths, as many as possible; see `failed`.
 
         Raises:
-            RollbackError: it could not be done; it may be tried again.
+            RollbackError: the disk is full or broken; it may be tried again.
         """
+        opened = self._open_up()
+        for step in reversed(self._plan.steps):
+            if self._must_go(step.path):
+                self._try(step.path, self._take_away)
+        for step in self._plan.steps:
+            if step.path in self._plan.target and step.path not in self.failed:
+                self._try(step.path, partial(self._put_back, step.act))
+        self._finish_directories(opened)
+
+    def _try(self, path: str, deed: Callable[[int, str, str], None]) -> None:
         try:
-            opened = self._open_up()
-            for step in reversed(self._plan.steps):
-                self._take_away(step)
-            for step in self._plan.steps:
-                self._put_back(step)
-            self._finish_directories(opened)
+            with self._root.directory(parent_of(path), PASSED) as parent:
+                name = path.rpartition("/")[2]
+                try:
+                    deed(parent, name, path)
+                except PermissionError:
+                    if not unlock(parent, name):
+                        raise
+                    self._retimed.add(path)
+                    deed(parent, name, path)
+        except InTheWayError:
+            self.failed[path] = "is being changed by another process"
+        except RollbackError as error:
+            self.failed[path] = str(error)
         except OSError as error:
-            raise RollbackError(
-                f"{error.filename or 'a path'}: {error.strerror}; what is missing can be put back "
-                "by running it again"
-            ) from None
+            if error.errno in _HOPELESS:
+                raise RollbackError(
+                    f"{path}: {error.strerror}; what is missing can be put back by running it again"
+                ) from None
+            self.failed[path] = str(error.strerror or error)
 
     def _open_up(self) -> list[str]:
         """Make the changed directories writable; their modes are set later."""
@@ -70,137 +113,140 @@ class Application:
             if entry is not None and entry.kind == "directory":
                 opened.append(path)
                 if entry.mode & _OURS != _OURS:
-                    self._set_mode(path, entry.mode | _OURS)
+                    self._try(path, partial(_open_directory, entry.mode | _OURS))
         return opened
 
-    def _take_away(self, step: RollbackStep) -> None:
-        """Remove paths that the plan does not have, and directories where it has another kind."""
-        present, wanted = self._now.get(step.path), self._plan.target.get(step.path)
-        if present is None or (
-            wanted is not None and "directory" not in (wanted.kind, present.kind)
-        ):
+    def _must_go(self, path: str) -> bool:
+        """Return True if the plan has no such path, or one of the two alone is a directory."""
+        present, wanted = self._now.get(path), self._plan.target.get(path)
+        if present is None or wanted is None:
+            return present is not None
+        return wanted.kind != present.kind and "directory" in (wanted.kind, present.kind)
+
+    def _take_away(self, parent: int, name: str, path: str) -> None:
+        present, wanted = self._now[path], self._plan.target.get(path)
+        if present.kind != "directory":
+            self._staging.take(parent, name, partial(self._is_expected, path))
             return
-        if wanted is not None and wanted.kind == present.kind:
+        try:
+            os.rmdir(name, dir_fd=parent)
+        except FileNotFoundError:
             return
-        with self._parent(step.path) as (parent, name):
-            if present.kind != "directory":
-                self._check(parent, name, step.path)
-                os.unlink(name, dir_fd=parent)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if wanted is not None:
+                self.aside[path] = self._staging.move_aside(parent, name)
                 return
+            self.stayed.append(path)
+            _set_mode_of(parent, name, present.mode)
+
+    def _put_back(self, act: Act, parent: int, name: str, path: str) -> None:
+        wanted = self._plan.target[path]
+        expected = partial(self._is_expected, path)
+        if wanted.kind == "directory":
+            with suppress(FileExistsError):
+                os.mkdir(name, _OURS, dir_fd=parent)
+            if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                raise InTheWayError
+        # A mode is that of all names of a file.
+        elif act == "mode" and path not in self._retimed:
+            _set_mode_of(parent, name, wanted.mode, expected)
+        else:
+            staged = self._staging.place(parent)
             try:
-                os.rmdir(name, dir_fd=parent)
+                made = self._make(staged, path, wanted)
+                self._staging.put(staged, made, parent, name, expected)
             except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or wanted is not None:
-                    raise _named(error, step.path) from None
-                self.stayed.append(step.path)
-                self._set_mode(step.path, present.mode)
+                if error.errno != errno.EXDEV or not self._staging.is_private:
+                    raise
+                self._staging.share_nothing()
+                self._put_back(act, parent, name, path)
+            finally:
+                self._staging.discard(staged)
+            self._pending.discard(path)
 
-    def _put_back(self, step: RollbackStep) -> None:
-        wanted = self._plan.target.get(step.path)
-        if wanted is None:
-            return
-        with self._parent(step.path) as (parent, name):
-            if wanted.kind == "directory":
-                with suppress(FileExistsError):
-                    os.mkdir(name, _OURS, dir_fd=parent)
-                return
-            # A mode is that of all names of a file.
-            if step.act == "mode" and step.path not in self._shared:
-                self._check(parent, name, step.path)
-                _set_mode_of(parent, name, wanted.mode)
-            else:
-                self._check(parent, name, step.path)
-                with suppress(FileNotFoundError):
-                    os.unlink(TEMPORARY, dir_fd=parent)
-                self._make(parent, step.path, wanted)
-                os.rename(TEMPORARY, name, src_dir_fd=parent, dst_dir_fd=parent)
-            # Of two names of one file, a rename of one to the other does nothing.
-            with suppress(FileNotFoundError):
-                os.unlink(TEMPORARY, dir_fd=parent)
-        self._pending.discard(step.path)
-
-    def _make(self, parent: int, path: str, wanted: Entry) -> None:
+    def _make(self, staged: StagedName, path: str, wanted: Entry) -> os.stat_result:
+        """Make what is wanted under a name that nobody knows."""
+        directory, name = staged
         match wanted.kind:
             case "file":
-                if not self._link(parent, path):
-                    self._file(parent, path, wanted)
+                if not self._link(staged, path):
+                    return self._file(staged, wanted)
             case "link":
-                os.symlink(wanted.content, TEMPORARY, dir_fd=parent)
-                _set_time(parent, TEMPORARY, wanted)
+                os.symlink(wanted.content, name, dir_fd=directory)
+                _set_time(directory, name, wanted)
             case "pipe":
-                os.mkfifo(TEMPORARY, _PRIVATE, dir_fd=parent)
-                _set_mode_of(parent, TEMPORARY, wanted.mode)
-                _set_time(parent, TEMPORARY, wanted)
+                os.mkfifo(name, _PRIVATE, dir_fd=directory)
+                _set_mode_of(directory, name, wanted.mode)
+                _set_time(directory, name, wanted)
             case "directory" | "special" | "lost":
-                raise RollbackError(f"{path}: was never held")
+                raise RollbackError("it was never held")
             case _:
                 assert_never(wanted.kind)
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
 
-    def _link(self, parent: int, path: str) -> bool:
+    def _link(self, staged: StagedName, path: str) -> bool:
         """Link the path to a restored file, if it was another name of it."""
         for mate in sorted(self._mates.get(path, frozenset()) - {path}):
             if mate in self._pending:
                 continue
             try:
-                with self._parent(mate) as (source, name):
+                with self._root.directory(parent_of(mate), PASSED) as source:
                     os.link(
-                        name, TEMPORARY, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False
+                        mate.rpartition("/")[2],
+                        staged.name,
+                        src_dir_fd=source,
+                        dst_dir_fd=staged.directory,
+                        follow_symlinks=False,
                     )
             except OSError:
                 continue
             return True
         return False
 
-    def _file(self, parent: int, path: str, wanted: Entry) -> None:
-        descriptor = os.open(TEMPORARY, _CREATE, _PRIVATE, dir_fd=parent)
+    def _file(self, staged: StagedName, wanted: Entry) -> os.stat_result:
+        descriptor = os.open(staged.name, _CREATE, _PRIVATE, dir_fd=staged.directory)
         try:
             self._blobs.restore(wanted.content, descriptor)
             for name, value in wanted.attributes:
                 os.setxattr(descriptor, name, bytes.fromhex(value))
             os.fchmod(descriptor, wanted.mode)
             os.utime(descriptor, ns=(wanted.mtime_ns, wanted.mtime_ns))
+            return os.fstat(descriptor)
         except DamagedError:
-            raise RollbackError(f"{path}: the copy is gone or damaged") from None
-        except OSError as error:
-            raise _named(error, path) from None
+            raise RollbackError("the copy is gone or damaged") from None
         finally:
             os.close(descriptor)
 
-    def _check(self, parent: int, name: str, path: str) -> None:
-        """Check again that the path is unchanged since the scan."""
+    def _is_expected(self, path: str, found: os.stat_result | None) -> bool:
+        """Return whether a path is unchanged since the scan, or may be replaced anyhow."""
         present = self._now.get(path)
-        try:
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        except FileNotFoundError:
-            if present is None or present.kind == "directory":
-                return
-            raise _in_the_way(path) from None
+        if found is None:
+            return self._force or present is None or present.kind == "directory"
+        if self._force:
+            return not stat.S_ISDIR(found.st_mode)
         if present is None or present.kind == "directory":
-            raise _in_the_way(path)
-        # A hard link that was cut or made by this very rollback has a new time.
-        if not is_as_seen(present, found) and path not in self._shared:
-            raise _in_the_way(path)
+            return False
+        return is_as_seen(present, found) or path in self._retimed
 
     def _finish_directories(self, opened: list[str]) -> None:
         """Set modes and times, the deepest first."""
         made = [step.path for step in self._plan.steps]
         for path in sorted({*opened, *made}, reverse=True):
             wanted = self._plan.target.get(path)
-            if wanted is None or wanted.kind != "directory":
-                continue
-            with self._parent(path) as (parent, name):
-                _set_attributes(parent, name, wanted)
-                _set_mode_of(parent, name, wanted.mode)
-                _set_time(parent, name, wanted)
+            if wanted is not None and wanted.kind == "directory":
+                self._try(path, partial(_finish_directory, wanted))
 
-    def _set_mode(self, path: str, mode: int) -> None:
-        with self._parent(path) as (parent, name):
-            _set_mode_of(parent, name, mode)
 
-    @contextmanager
-    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        with self._root.directory(parent_of(path), PASSED) as parent:
-            yield parent, path.rpartition("/")[2]
+def _open_directory(mode: int, parent: int, name: str, _path: str) -> None:
+    _set_mode_of(parent, name, mode)
+
+
+def _finish_directory(wanted: Entry, parent: int, name: str, _path: str) -> None:
+    _set_attributes(parent, name, wanted)
+    _set_mode_of(parent, name, wanted.mode)
+    _set_time(parent, name, wanted)
 
 
 def _above(paths: Iterable[str]) -> set[str]:
@@ -224,12 +270,19 @@ def open_unlisted(root: OpenedRoot, path: str, mode: int) -> bool:
     return True
 
 
-def _set_mode_of(parent: int, name: str, mode: int) -> None:
-    """Set the mode through a descriptor, because a name could be a link by now."""
+def _set_mode_of(parent: int, name: str, mode: int, expected: IsExpected = lambda _: True) -> None:
+    """Set the mode through a descriptor, because a name could be a link by now.
+
+    Raises:
+        InTheWayError: it is not what is expected.
+    """
     flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, dir_fd=parent)
     try:
-        if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+        found = os.fstat(descriptor)
+        if not expected(found):
+            raise InTheWayError
+        if stat.S_ISLNK(found.st_mode):
             return
         if hasattr(os, "O_PATH"):
             Path(f"/proc/self/fd/{descriptor}").chmod(mode)
@@ -264,11 +317,3 @@ def _set_attributes(parent: int, name: str, wanted: Entry) -> None:
 def _set_time(parent: int, name: str, wanted: Entry) -> None:
     times = (wanted.mtime_ns, wanted.mtime_ns)
     os.utime(name, ns=times, dir_fd=parent, follow_symlinks=False)
-
-
-def _named(error: OSError, path: str) -> OSError:
-    return OSError(error.errno, error.strerror, path)
-
-
-def _in_the_way(path: str) -> RollbackError:
-    return RollbackError(f"{path}: is being changed; nothing more was put back")

@@ -52,12 +52,13 @@ class CachedPaths:
         self._left_out = left_out
         self._most_bytes = most_bytes
 
-    def states(self, paths: Iterable[str], *, copy: bool) -> dict[str, Entry]:
-        """Return the states of these paths, of all below them, and of the directories above.
+    def states(self, paths: Iterable[str], *, copy: bool, below: bool = True) -> dict[str, Entry]:
+        """Return the states of these paths, of the directories above, and of all below.
 
         Args:
             paths: paths below the workspace. Those that are not there, and those that the scanner
                 knows, are missing from the answer.
+            below: whether to look into directories.
             copy: whether contents are copied, so that they can be put back; up to 20,000 files.
         """
         found: dict[str, Entry] = {}
@@ -69,7 +70,7 @@ class CachedPaths:
             if entry is not None and not is_among(path, self._left_out):
                 self._take(path, entry, found, waiting)
         done: set[str] = set()
-        while waiting:
+        while waiting and below:
             directory = waiting.pop()
             if directory not in done:
                 done.add(directory)

@@ -136,26 +136,18 @@ class History:
         settled = {record.number for record in self.records if isinstance(record, SettledCall)}
         return frozenset([point.number for point in self.points()]) - settled
 
-    def during(self, ctime_ns: int, now: datetime) -> frozenset[int]:
-        """The calls that were in progress when a path was last changed.
+    def windows(self, now: datetime) -> list[tuple[int, int, int]]:
+        """Return when each call was in progress: its beginning, its end, its number.
 
-        Args:
-            ctime_ns: the path's time of change, which the kernel alone sets.
-            now: the end of those in progress.
+        Times are nanoseconds, as the kernel gives a path's time of change. Those in progress end
+        now.
         """
         ends = {one.number: one.at for one in self.records if isinstance(one, SettledCall)}
-        try:
-            moment = datetime.fromtimestamp(ctime_ns / 1e9, now.tzinfo)
-        except (OverflowError, ValueError, OSError):
-            return frozenset()
-        return frozenset(
-            [
-                point.number
-                for point in self.points()
-                if (end := ends.get(point.number, now)) is not None
-                and point.at - _TICK <= moment <= end
-            ]
-        )
+        return [
+            (_nanoseconds(point.at - _TICK), _nanoseconds(end), point.number)
+            for point in self.points()
+            if (end := ends.get(point.number, now)) is not None
+        ]
 
     def state(self, before: int | None = None) -> dict[str, Entry]:
         """The workspace at a point; None: at the last scan."""
@@ -290,6 +282,10 @@ class History:
         for record in self.records:
             if isinstance(record, Delta):
                 yield record
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1e9)
 
 
 def _without(records: Iterable[TimelineRecord], gone: set[int]) -> Iterator[TimelineRecord]:

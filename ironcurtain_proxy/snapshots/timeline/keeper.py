@@ -196,7 +196,8 @@ class Keeper:
         if not self.root.is_in_place():
             return NotHeld("the workspace was moved or replaced")
         self._begin()
-        self.note(self.look(), self._open)
+        # A look that a storm of renames outran did not see all that the call had changed by then.
+        self.note_untold(self.look(), self._open)
         for number in sorted(self._late):
             self.settled(number)
         self._late.clear()
@@ -246,7 +247,7 @@ class Keeper:
         number = int(point)
         try:
             with self.writing():
-                self.note(self.look(), self._open)
+                self.note(self.look(contents=True), self._open)
                 self._since_full.add(number)
                 self._note_programs(number)
                 self.settled(number, unseen=tuple(sorted(self.scanner.caches_met)[:_MOST_UNSEEN]))
@@ -342,7 +343,8 @@ class Keeper:
         with self.writing():
             # The changes that the kernel reports came after these calls.
             self.note(self.look(), self._open)
-            self.note_untold(self.look(everything=True), self._open | self._since_full)
+            found = self.look(everything=True, contents=True)
+            self.note_untold(found, self._open | self._since_full)
             self._since_full.clear()
             self._drop_old()
 
@@ -360,14 +362,14 @@ class Keeper:
         lost = sorted(found.items())
         return tuple([PathNotHeld(RealPath((*top, *one.split("/"))), why) for one, why in lost])
 
-    def look(self, *, everything: bool = False) -> list[Difference]:
-        """The differences since the last scan.
+    def look(self, *, everything: bool = False, contents: bool = False) -> list[Difference]:
+        """Return the differences since the last scan.
 
         Raises:
             TooManyFilesError, TooManyBytesError, StoppedError, OSError: see `Scanner.look`.
         """
         try:
-            return self.scanner.look(everything=everything)
+            return self.scanner.look(everything=everything, contents=contents)
         except (TooManyFilesError, TooManyBytesError):
             self.blobs.keep(self._needed())
             raise
@@ -390,12 +392,15 @@ class Keeper:
         """Record differences that the kernel may not have told of, such as those by a hard link.
 
         They are changes of the calls that were in progress at the time of change; where there was
-        none, of `others`.
+        none, or a write left the time unchanged, of `others`.
         """
         by_calls: dict[frozenset[int], list[Difference]] = {}
-        now = self._now()
+        windows = self.history.windows(self._now()) if differences else []
         for one in differences:
-            found = self.history.during(one.after.ctime_ns, now) if one.after else frozenset()
+            before, after = one.before, one.after
+            is_timed = after is not None and (before is None or before.ctime_ns != after.ctime_ns)
+            moment = after.ctime_ns if after is not None and is_timed else -1
+            found = frozenset([call for start, end, call in windows if start <= moment <= end])
             by_calls.setdefault(found or frozenset(others), []).append(one)
         for calls, those in by_calls.items():
             self.note(those, calls)

@@ -8,6 +8,7 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from sys import byteorder
 from typing import Final
 
 _OPENAT2: Final = 437
@@ -19,6 +20,13 @@ _LONGEST: Final = 4000
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PASSED: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags to pass through a directory or change it, which need not be readable."""
+
+
+_TIMELY: Final = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x2FC12FC1})
+"""The types of file systems that set a file's times at a write through a shared mapping: ext, XFS,
+Btrfs, F2FS, bcachefs and ZFS. tmpfs does not, and overlays, FUSE and networks pass on what another
+file system does."""
+_STATFS_BYTES: Final = 512
 
 
 class OpenedRoot:
@@ -35,6 +43,18 @@ class OpenedRoot:
         found = os.fstat(self.descriptor)
         self.device = found.st_dev
         self._libc = ctypes.CDLL(None, use_errno=True) if hasattr(os, "O_PATH") else None
+        self.sets_times = self._kind_of_file_system() in _TIMELY
+        """Whether every write changes a file's times; an unknown file system counts as one that
+        does not."""
+
+    def _kind_of_file_system(self) -> int:
+        """The number by which the kernel knows the file system; 0: it does not say."""
+        if self._libc is None:
+            return 0
+        found = ctypes.create_string_buffer(_STATFS_BYTES)
+        if self._libc.fstatfs(ctypes.c_int(self.descriptor), found) != 0:
+            return 0
+        return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_uint)], byteorder)
 
     def is_in_place(self) -> bool:
         """Whether the path still leads here."""

@@ -1,6 +1,6 @@
 """The plan of a rollback: its paths, their order, and its obstacles."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -82,7 +82,7 @@ def rewind(history: History, number: int, now: Tree) -> RollbackPlan:
     obstacles = [
         Obstacle(path=path, why=f"cannot be held, so this could not be undone: {now[path].content}")
         for path in sorted(nobodys & now.keys())
-        if now[path].kind == "lost" and not _same(target.get(path), now[path])
+        if now[path].kind == "lost" and not is_same(target.get(path), now[path])
     ]
     return _planned(target, now, _differing(target, now), obstacles, frozenset(others))
 
@@ -109,6 +109,16 @@ def take_back(history: History, number: int, now: Tree, *, force: bool) -> Rollb
     obstacles += _made_whole(target, before, touched, force=force)
     chosen = {path for path in _differing(target, now) if path not in stays}
     return _planned(target, now, chosen, obstacles, frozenset(), tuple(sorted(stays)))
+
+
+def again(plan: RollbackPlan, paths: Collection[str], now: Tree) -> RollbackPlan:
+    """Return the plan with the steps for these paths alone, from another present state."""
+    steps = [
+        RollbackStep(step.path, _act(plan.target.get(step.path), now.get(step.path)))
+        for step in plan.steps
+        if step.path in paths
+    ]
+    return replace(plan, steps=tuple(steps))
 
 
 def _with_replaced(tree: Tree, now: Tree, replaced: Iterable[ReplacedEntry]) -> dict[str, Entry]:
@@ -180,12 +190,13 @@ def _differing(target: Tree, now: Tree) -> set[str]:
     wanted_mates, present_mates = mates(target.items()), mates(now.items())
     for path in target.keys() | now.keys():
         before, after = target.get(path), now.get(path)
-        if not _same(before, after) or wanted_mates.get(path) != present_mates.get(path):
+        if not is_same(before, after) or wanted_mates.get(path) != present_mates.get(path):
             found.add(path)
     return found
 
 
-def _same(before: Entry | None, after: Entry | None) -> bool:
+def is_same(before: Entry | None, after: Entry | None) -> bool:
+    """Return whether two states of a path are alike, apart from inodes, times and other names."""
     return before is after or kind_of_change(_alone(before), _alone(after)) is None
 
 

@@ -5,6 +5,7 @@ A file that changes while it is read, or is unreadable, is `lost`: it exists and
 """
 
 import errno
+import hashlib
 import os
 import stat
 import time
@@ -18,6 +19,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 _TICK_NS: Final = 20_000_000
 """Two changes this close together may have the same time in the file system."""
 _TRIES: Final = 3
+_SMALL: Final = 1 << 20
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 CHANGING: Final = "it changed while it was read"
 
@@ -64,6 +66,22 @@ class Reader:
         if stat.S_ISFIFO(mode):
             return _entry("pipe", found, ""), recent
         return _entry("special", found, "it is a socket or a device"), recent
+
+    def is_unchanged(self, parent: int, name: str, entry: Entry) -> bool:
+        """Return True if a file of at most a MiB still has the content of its copy."""
+        if entry.size > _SMALL:
+            return False
+        try:
+            descriptor = os.open(name, _READ, dir_fd=parent)
+        except OSError:
+            return False
+        try:
+            data = os.read(descriptor, _SMALL + 1)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return hashlib.sha256(data).hexdigest() == entry.content
 
     def unheld(self, found: os.stat_result, why: str) -> Entry:
         """The state of a path that exists and is not held."""

@@ -1,25 +1,35 @@
 """Rollbacks of calls. A rollback makes a point, so that it can be undone, too."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError, RollbackError
-from ironcurtain_proxy.snapshots.timeline.applying import TEMPORARY, Application, open_unlisted
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, Tree, parent_of
+from ironcurtain_proxy.snapshots.timeline.applying import Application, open_unlisted
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, Tree
 from ironcurtain_proxy.snapshots.timeline.history import DroppedPoints, History, Point
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
-from ironcurtain_proxy.snapshots.timeline.opening import PASSED
 from ironcurtain_proxy.snapshots.timeline.places import timelines
-from ironcurtain_proxy.snapshots.timeline.planning import Obstacle, RollbackPlan, rewind, take_back
+from ironcurtain_proxy.snapshots.timeline.planning import (
+    Obstacle,
+    RollbackPlan,
+    again,
+    is_same,
+    rewind,
+    take_back,
+)
 from ironcurtain_proxy.snapshots.timeline.scanning import TooManyBytesError, TooManyFilesError
+from ironcurtain_proxy.snapshots.timeline.staging import Staging
+
+_ROUNDS: Final = 5
+"""How often a rollback with force tries what another process changes meanwhile."""
 
 ScanContext: TypeAlias = Callable[[Sequence[Tree]], AbstractContextManager[None]]
 
@@ -77,6 +87,10 @@ class RollbackOutcome:
     """Obstacles without force: a path, and the reason."""
     stayed: tuple[str, ...] = ()
     """Directories with content that is not held."""
+    aside: tuple[tuple[str, str], ...] = ()
+    """Directories with such content that stood where something else was, and where they are now."""
+    failed: tuple[tuple[str, str], ...] = ()
+    """Paths that are not as planned, with the reasons."""
     unseen: tuple[str, ...] = ()
     """Directories of caches that the call may have changed and that were not looked into."""
 
@@ -202,8 +216,10 @@ class _TimelineRollback:
         self._now = now
         self._looking = looking
         self._replaced: list[str] = []
+        self._before: dict[str, Entry] = {}
+        """What calls replaced in caches, as it was when the rollback began."""
         self._cached: dict[str, Entry] = {}
-        """The present states of what calls replaced in caches."""
+        """The same, as it is at the last look."""
 
     def run(self, confirm: Callable[[RollbackOutcome], bool]) -> RollbackOutcome:
         keeper, request = self._keeper, self._request
@@ -231,41 +247,38 @@ class _TimelineRollback:
         keeper = self._keeper
         under_way = keeper.history.unsettled()
         keeper.scanner.read_again(keeper.history.ever_touched())
-        keeper.note_untold(keeper.look(everything=True), under_way)
-        before = keeper.history.state(self._request.point.number)
+        keeper.note_untold(keeper.look(everything=True, contents=True), under_way)
+        number = self._request.point.number
+        before = keeper.history.state(number)
+        # Of what came after the point, a rollback of one call opens what that call made.
+        later = {path for delta in keeper.history.since(number) for path, _ in delta.counted()}
+        made = later if self._request.rewind else keeper.history.touched(number)
         while not self._request.dry_run:
             shut = [
                 path
                 for path in sorted(keeper.scanner.known.unlisted)
-                if path in before and before[path].mode & 0o500 == 0o500  # noqa: PLR2004
+                if (before[path].mode & 0o500 == 0o500 if path in before else path in made)  # noqa: PLR2004
             ]
-            if not [path for path in shut if open_unlisted(keeper.root, path, before[path].mode)]:
+            if not [path for path in shut if self._open(path, before)]:
                 break
             # The directories were closed after the changes that are found in them now.
             found = keeper.look(everything=True)
             keeper.note(found, keeper.history.last_to_touch(shut) | under_way)
             if shut == sorted(keeper.scanner.known.unlisted):
                 break
-        self._clean_up()
 
-    def _clean_up(self) -> None:
-        """Remove the remains of a killed rollback."""
-        keeper = self._keeper
-        left = [
-            path for path, _ in keeper.scanner.known.all() if path.rpartition("/")[2] == TEMPORARY
-        ]
-        if left and not self._request.dry_run:
-            for path in left:
-                with suppress(OSError), keeper.root.directory(parent_of(path), PASSED) as parent:
-                    os.unlink(TEMPORARY, dir_fd=parent)
-            keeper.note(keeper.look(everything=True), frozenset())
+    def _open(self, path: str, before: Tree) -> bool:
+        mode = before[path].mode if path in before else 0
+        return open_unlisted(self._keeper.root, path, mode)
 
     def _plan(self) -> RollbackPlan:
         history, number = self._keeper.history, self._request.point.number
         calls = {point.number for point in history.points() if point.number > number}
         replaced = history.replaced({number, *calls} if self._request.rewind else {number})
         self._replaced = [one.path for one in replaced]
-        self._cached = self._keeper.cached.states(self._replaced, copy=True)
+        self._before = self._cached = self._keeper.cached.states(
+            self._replaced, copy=True, below=False
+        )
         now = self._present()
         if self._request.rewind:
             plan = rewind(history, number, now)
@@ -311,14 +324,54 @@ class _TimelineRollback:
         )
         if not keeper.add(own):
             raise RollbackError("the timeline cannot be written: nothing was put back")
-        application = Application(keeper.root, keeper.blobs, plan, self._present())
+        staging = Staging(request.directory, keeper.root)
+        stayed: list[str] = []
+        aside: dict[str, str] = {}
+        failed: dict[str, str] = {}
         try:
             with self._looking(keeper.history.starts()):
-                application.apply()
+                # Once without force: what somebody changed meanwhile is not overwritten.
+                for _ in range(_ROUNDS if request.force else 1):
+                    steps = again(plan, failed, self._present()) if failed else plan
+                    application = Application(
+                        keeper.root,
+                        keeper.blobs,
+                        staging,
+                        steps,
+                        self._present(),
+                        force=request.force,
+                    )
+                    application.apply()
+                    stayed += application.stayed
+                    aside |= application.aside
+                    failed = self._compared(plan, own.number, stayed) | application.failed
+                    if not failed:
+                        break
         finally:
+            staging.close()
             with suppress(OSError, TooManyFilesError, TooManyBytesError):
                 keeper.note(keeper.look(everything=True), {own.number})
-                after = keeper.cached.states(self._replaced, copy=False)
-                keeper.note_replaced(own.number, self._cached, after)
+                after = keeper.cached.states(self._replaced, copy=False, below=False)
+                keeper.note_replaced(own.number, self._before, after)
                 keeper.settled(own.number)
-        return replace(outcome, id=own.call, stayed=tuple(application.stayed))
+        return replace(
+            outcome,
+            id=own.call,
+            stayed=tuple(dict.fromkeys(stayed)),
+            aside=tuple(aside.items()),
+            failed=tuple(sorted(failed.items())),
+        )
+
+    def _compared(self, plan: RollbackPlan, own: int, stayed: Collection[str]) -> dict[str, str]:
+        """Return the paths that are not as planned: another process may have exchanged them."""
+        keeper = self._keeper
+        keeper.scanner.read_again([step.path for step in plan.steps])
+        keeper.note(keeper.look(everything=True), {own})
+        self._cached = keeper.cached.states(self._replaced, copy=True, below=False)
+        present = self._present()
+        return {
+            step.path: "was changed by another process while it was put back"
+            for step in plan.steps
+            if not is_same(plan.target.get(step.path), present.get(step.path))
+            and step.path not in stayed
+        }

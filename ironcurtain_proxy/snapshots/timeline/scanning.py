@@ -93,6 +93,8 @@ class Scanner:
         self._count = 0
         self._bytes = 0
         self._everything = True
+        self._compares = False
+        """Whether the current scan compares contents."""
 
     def assume(self, tree: Mapping[str, Entry], ever: Iterable[Mapping[str, Entry]]) -> None:
         """Begin with the state of an earlier session; the next scan is complete.
@@ -119,14 +121,21 @@ class Scanner:
             directory, _, name = path.rpartition("/")
             self._again.setdefault(directory, set()).add(name)
 
-    def look(self, *, everything: bool = False) -> list[Difference]:
+    def look(self, *, everything: bool = False, contents: bool = False) -> list[Difference]:
         """Scan, and return the differences.
+
+        Args:
+            everything: whether places without an event are scanned, too.
+            contents: whether a write that changed no time must be found. Where the file system
+                does not set times at every write, every file is read again for that.
 
         Raises:
             TooManyFilesError, TooManyBytesError, StoppedError, OSError: nothing is noted, and
                 everything is looked at the next time.
         """
         happened = self.events.happened()
+        self._compares = contents and not self._root.sets_times
+        everything |= self._compares
         many_links = len(self.known.linked) > _LINKED
         everything |= self.events.missed or many_links or not self.known.directories
         self.events.missed = True  # until it has been done
@@ -227,11 +236,19 @@ class Scanner:
                     and old[5] == status.st_ctime_ns
                     and old[3] == status.st_ino
                     and name not in again
+                    and (
+                        not self._compares
+                        or old[0] != "file"
+                        or self.reader.is_unchanged(descriptor, name, old)
+                    )
                 ):
                     now[name] = old
                     self._bytes += old[2] if self._everything else 0
                 else:
                     self._look_at(path, descriptor, name, status, now)
+                    # The same state is the same object: only what differs is noted.
+                    if now.get(name) == old is not None:
+                        now[name] = old
                 if len(now) * each + self._count > self._max_files:
                     raise TooManyFilesError
         self._count += len(now) * each

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.model.timeline import NotHeld
-from ironcurtain_proxy.snapshots.timeline.applying import TEMPORARY
 from tests.snapshots.timeline.workspace_fixture import Timelined, Vandal
 
 ROOT = Path(__file__).parents[3]
@@ -50,7 +49,7 @@ def test_a_rollback_that_was_killed_is_completed_by_the_next(w: Timelined, seed:
         timer.join()
     w.back(point, rewind=True)
     assert w.picture() == before
-    assert not list(w.top.rglob(TEMPORARY))
+    assert not list(w.top.rglob(".ironcurtain*"))
     _, changes = w.call(lambda: w("later").touch())
     assert changes == ["created later"]
 

@@ -209,7 +209,7 @@ def test_what_a_call_does_while_everything_is_scanned_is_on_no_other_account(
     under_way = w.mark()
     look = w.keeper.look
 
-    def late(*, everything: bool = False) -> list[Difference]:
+    def late(*, everything: bool = False, contents: bool = False) -> list[Difference]:
         if everything:
             w("a").write_text("by the call that is under way")
         return look(everything=everything)
