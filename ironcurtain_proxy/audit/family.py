@@ -60,6 +60,11 @@ def family(log: Path) -> tuple[Member, ...]:
     return (*own, *[Member(log.with_name(f"{log.name}.{one}"), one) for one in others])
 
 
+def is_member(path: Path, log: Path) -> bool:
+    """Return whether a path is a log itself, or one of another process beside it."""
+    return path.name.startswith(log.name) and bool(_MEMBER.fullmatch(path.name, len(log.name)))
+
+
 def read_number(text: str) -> tuple[str | None, int] | None:
     """Read a line's number: the label of its log (None if it has none) and the number."""
     found = _NUMBER.fullmatch(text)

@@ -2,7 +2,8 @@
 
     audit.jsonl            the log
     audit.jsonl.000001 …   what it grew out of, oldest first
-    audit.jsonl.head       the last line's number and digest; number 0 before the first line
+    audit.jsonl.head       the last line's number and digest; number 0 before the first line;
+                           `closed` once the process that wrote it has ended
     audit.jsonl.lock       held by the one process that writes
     audit.jsonl.torn-…     the remains of a line that a crash cut off
     audit.jsonl.4711       the log of process 4711, when another held the lock: a log of its own
@@ -68,8 +69,28 @@ def next_rotated_path(log: Path) -> Path:
     return log.with_name(f"{log.name}.{number:06d}")
 
 
+class Head(Struct, frozen=True):
+    """The content of a head file."""
+
+    link: Link
+    """The last line that was synced."""
+    closed: bool
+    """Whether the writing process ended with this line: it wrote none after it."""
+
+
 def read_head(log: Path) -> Link | None:
-    """The position in the head file; None if there is none.
+    """Return the position in the head file; None if there is none.
+
+    Raises:
+        ValueError: it is not a head file.
+        OSError: it cannot be read.
+    """
+    head = read_head_file(log)
+    return None if head is None else head.link
+
+
+def read_head_file(log: Path) -> Head | None:
+    """Return all that the head file says; None if there is none.
 
     Raises:
         ValueError: it is not a head file.
@@ -79,17 +100,27 @@ def read_head(log: Path) -> Link | None:
         raw = head_path(log).read_bytes()
     except FileNotFoundError:
         return None
+    return head_of(raw)
+
+
+def head_of(raw: bytes) -> Head:
+    """Return what the bytes of a head file say.
+
+    Raises:
+        ValueError: they are not those of a head file.
+    """
     head = orjson.loads(raw)
     match head:
         case {"seq": int(seq), "digest": str(digest)} if seq >= 0 and _DIGEST.fullmatch(digest):
-            return Link(seq, digest)
+            return Head(Link(seq, digest), closed=head.get("closed") is True)
         case _:
             raise ValueError("no seq and digest in it")
 
 
-def head_text(link: Link) -> bytes:
-    """The content of the head file for this position."""
-    return b'{"seq":%d,"digest":"%b"}\n' % (link.seq, link.digest.encode())
+def head_text(link: Link, *, closed: bool = False) -> bytes:
+    """Return the content of the head file for this position."""
+    end = b',"closed":true' if closed else b""
+    return b'{"seq":%d,"digest":"%b"%b}\n' % (link.seq, link.digest.encode(), end)
 
 
 class Placed(Struct, frozen=True):

@@ -1,10 +1,13 @@
 """The list of a user's audit logs: each proxy adds its log at its start.
 
 A log's path may be set in one client's environment only, which other commands cannot see. So one
-small file for each log, `~/.ironcurtain/audit-logs/DIGEST`, holds the path. The path is read only
-if it names a log of this user, with the lock file of a proxy beside it.
+small file for each log, `~/.ironcurtain/audit-logs/DIGEST`, holds the path, and the place of the
+last line when a proxy last started or ended there: a log that is removed, or replaced by an older
+copy of itself and its head file, is missed. The path is read only if it names a log of this user,
+with the lock file of a proxy beside it.
 """
 
+import glob
 import hashlib
 import os
 import stat
@@ -14,8 +17,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.audit.family import Member, family
-from ironcurtain_proxy.audit.files import lock_path, rotated_paths
+from msgspec import Struct
+
+from ironcurtain_proxy.audit.chain import GENESIS, Link
+from ironcurtain_proxy.audit.family import Member, family, is_member
+from ironcurtain_proxy.audit.files import (
+    head_of,
+    head_path,
+    head_text,
+    lock_path,
+    read_head,
+    rotated_paths,
+)
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 
@@ -24,13 +37,13 @@ MOST_LOGS: Final = 100
 """The largest number of notes; a new note replaces the oldest."""
 _BEING_WRITTEN: Final = 60 * 10**9
 """Nanoseconds for which another proxy's temporary file is left alone."""
-_LONGEST_PATH: Final = 4096
+_LONGEST_NOTE: Final = 4096 + 200
 _SHORTEST_LABEL: Final = 3
 _FULL_LABEL: Final = 32
 
 
 def note_log(state: Path, log: Path) -> None:
-    """Add a log to the list, and remove logs that no longer exist.
+    """Add a log to the list with its last line. Logs that no longer exist are missed from then on.
 
     Raises:
         OSError: the note cannot be written.
@@ -40,11 +53,13 @@ def note_log(state: Path, log: Path) -> None:
     notes = MailboxDirectory.open(state / DIRECTORY, create=True)
     try:
         own = _digest(path)
-        notes.write(own, path)
+        notes.write(own, b"%b\0%b" % (path, head_text(_last_line(log))))
         kept = []
         for name in notes.names():
             noted = _read(notes, name)
-            is_log = noted is not None and (name == own or _is_there(noted))
+            is_log = noted is not None and (
+                name == own or noted.last is not None or _is_there(noted.log)
+            )
             if is_log and (found := notes.modified_ns(name)) is not None:
                 kept.append((name == own, found[1], name))
             elif not _is_being_written(notes, name, own):
@@ -53,6 +68,56 @@ def note_log(state: Path, log: Path) -> None:
             notes.discard_ours(name)
     finally:
         notes.close()
+
+
+def _last_line(log: Path) -> Link:
+    with suppress(OSError, ValueError):
+        return read_head(log) or GENESIS
+    return GENESIS
+
+
+def noted_lines(state: Path) -> Mapping[str, Link]:
+    """Return the last line of each log when a proxy last started or ended there, by real path."""
+    return {
+        os.path.realpath(one.log): one.last for _, one in _all_noted(state) if one.last is not None
+    }
+
+
+def missing_logs(log: Path, state: Path) -> tuple[Path, ...]:
+    """Return the logs of which no file with records is left: noted ones, and those with a head.
+
+    Args:
+        log: the user's log; a head file of its family tells of a log, too.
+        state: the directory with the list.
+    """
+    noted = [one.log for _, one in _all_noted(state) if one.last is not None]
+    headed = [head.with_suffix("") for head in log.parent.glob(f"{glob.escape(log.name)}*.head")]
+    own = [one for one in headed if is_member(one, log)]
+    gone = {os.path.realpath(one): one for one in (*noted, *own) if not _exists(Member(one))}
+    return tuple(sorted(gone.values()))
+
+
+def forget_log(state: Path, log: Path) -> bool:
+    """Remove a log from the list, and the head file of one that is gone.
+
+    Returns False if there was neither.
+
+    Raises:
+        OSError: the note cannot be removed.
+        ConfigurationError: the directory cannot be used.
+    """
+    notes = MailboxDirectory.open(state / DIRECTORY, create=True)
+    try:
+        name = _digest(os.fsencode(os.path.realpath(log)))
+        is_noted = _read(notes, name) is not None
+        notes.discard_ours(name)
+    finally:
+        notes.close()
+    with suppress(ValueError):
+        if read_head(log) is not None and not _exists(Member(log)):
+            head_path(log).unlink()
+            return True
+    return is_noted
 
 
 def all_logs(log: Path, state: Path) -> tuple[Member, ...]:
@@ -74,11 +139,24 @@ def all_logs(log: Path, state: Path) -> tuple[Member, ...]:
                 if os.path.realpath(member.path) not in known and all(map(_is_ours, paths)):
                     process = f".{member.process}" if member.process else ""
                     found.append(replace(member, process=f"{labels[digest]}{process}"))
+                    known.add(os.path.realpath(member.path))
     # The first log is only the default: it may be missing where there are others.
     return tuple(found) if found and not _exists(own[0]) else (*own, *found)
 
 
+class _Note(Struct, frozen=True):
+    log: Path
+    last: Link | None
+    """None: an earlier version of the program wrote the note."""
+
+
 def _noted(state: Path) -> Iterator[tuple[str, Path]]:
+    for name, noted in _all_noted(state):
+        if _is_there(noted.log):
+            yield name, noted.log
+
+
+def _all_noted(state: Path) -> Iterator[tuple[str, _Note]]:
     try:
         notes = MailboxDirectory.open(state / DIRECTORY, create=False)
     except (OSError, ConfigurationError):
@@ -86,19 +164,23 @@ def _noted(state: Path) -> Iterator[tuple[str, Path]]:
     try:
         for name in sorted(notes.names())[: 2 * MOST_LOGS]:
             noted = _read(notes, name)
-            if noted is not None and _is_there(noted):
+            if noted is not None:
                 yield name, noted
     finally:
         notes.close()
 
 
-def _read(notes: MailboxDirectory, name: str) -> Path | None:
-    """The log that a note names; None: the file is not a note."""
+def _read(notes: MailboxDirectory, name: str) -> _Note | None:
+    """Return what a note says; None: the file is not a note."""
     try:
-        path = notes.read(name, _LONGEST_PATH)
+        path, _, last = notes.read(name, _LONGEST_NOTE).partition(b"\0")
     except (OSError, UnacceptableFileError):
         return None
-    return Path(os.fsdecode(path)) if path.startswith(b"/") and name == _digest(path) else None
+    if not path.startswith(b"/") or name != _digest(path):
+        return None
+    with suppress(ValueError):
+        return _Note(Path(os.fsdecode(path)), head_of(last).link if last else None)
+    return None
 
 
 def _is_being_written(notes: MailboxDirectory, name: str, own: str) -> bool:

@@ -91,7 +91,7 @@ class AuditLog:
         self._next: list[tuple[bytes, asyncio.Future[None] | None]] = []
         self._denials = Denials()
         self._counting: asyncio.TimerHandle | None = None
-        self._syncer = Syncer(opened.path, opened.file, self._latch)
+        self._syncer = Syncer(opened.path, opened.file, opened.last, self._latch)
         self._file = LogFile(opened, self._syncer, settings, write)
         self._writer = Writer(opened.path, self._file, settings, on_hang or self._latch)
 

@@ -33,7 +33,7 @@ from ironcurtain_proxy.audit.files import (
     last_place,
     lock_path,
     placed,
-    read_head,
+    read_head_file,
     rotated_paths,
 )
 from ironcurtain_proxy.audit.syncing import write_head
@@ -202,7 +202,7 @@ def _open_locked(path: Path, lock: int, notices: list[str]) -> OpenedLog:
         _check_ours(path, file)
         notices += _repair(path, file)
         last, warning = _take_up_chain(path)
-        if not _has_head(path):
+        if not _is_open(path):
             _begin_head(path, last)
         sync_directory(path.parent)
         size = os.fstat(file).st_size
@@ -307,18 +307,21 @@ def _begin_head(path: Path, last: Link) -> None:
         ) from error
 
 
-def _has_head(path: Path) -> bool:
+def _is_open(path: Path) -> bool:
+    """Return whether there is a head file, and none that says that no further line comes."""
     try:
-        return read_head(path) is not None
+        head = read_head_file(path)
     except ValueError:
         return False
+    return head is not None and not head.closed
 
 
 def _take_up_chain(path: Path) -> tuple[Link, str | None]:
     """The line that the next one continues.
 
     INVARIANT: if the head file names a line that is missing, the chain continues from that line,
-    and `verify` shows the gap for ever. To continue from the last remaining line would hide it.
+    and `verify` shows the gap for ever. To continue from the last remaining line would hide it. The
+    same holds for lines that follow the one with which the last process closed the log.
     """
     found = GENESIS
     for candidate in [path, *reversed(rotated_paths(path))]:
@@ -327,12 +330,18 @@ def _take_up_chain(path: Path) -> tuple[Link, str | None]:
             found = place
             break
     try:
-        head = read_head(path)
+        known = read_head_file(path)
     except ValueError:
         return found, f"audit head file {head_path(path)} cannot be read and will be written anew"
-    if head is None and found.seq > 0:
+    if known is None and found.seq > 0:
         return found, f"audit log {path} has no head file: whether lines were cut off is not known"
-    if head is None or head.seq == 0 or head.seq < found.seq or head == found:
+    head = GENESIS if known is None else known.link
+    if known is not None and known.closed and head.seq < found.seq:
+        return head, (
+            f"audit log {path} goes on after line {head.seq}, with which it was closed: somebody"
+            " else added lines; `ironcurtain-proxy audit verify` tells which"
+        )
+    if head.seq == 0 or head.seq < found.seq or head == found:
         return found, None
     return head, (
         f"audit log {path} does not end with line {head.seq} as its head file says: lines were cut"

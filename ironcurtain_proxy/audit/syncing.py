@@ -44,13 +44,14 @@ def is_passing(error: OSError) -> bool:
     return error.errno in _PASSING
 
 
-def write_head(log: Path, last: Link, *, lasting: bool) -> None:
+def write_head(log: Path, last: Link, *, lasting: bool, closed: bool = False) -> None:
     """Write a line's position to the head file, completely or not at all.
 
     Args:
         log: the log.
         last: the place of its last line.
         lasting: whether a power failure must not undo it.
+        closed: whether this process writes no further line.
 
     Raises:
         OSError: the old head file is still there.
@@ -60,7 +61,7 @@ def write_head(log: Path, last: Link, *, lasting: bool) -> None:
     file = os.open(new, _HEAD_FLAGS, 0o600)
     try:
         # Too short to be written in part.
-        os.write(file, head_text(last))
+        os.write(file, head_text(last, closed=closed))
         if lasting:
             os.fsync(file)
     except OSError:
@@ -75,8 +76,12 @@ def write_head(log: Path, last: Link, *, lasting: bool) -> None:
 class Syncer:
     """Calls `fsync` for groups of lines, at most `GROUP_SECONDS` after the first of each."""
 
-    def __init__(self, path: Path, file: int, on_failure: Callable[[str], None]) -> None:
+    def __init__(
+        self, path: Path, file: int, last: Link, on_failure: Callable[[str], None]
+    ) -> None:
         self._path = path
+        self._last = last
+        """The last line that the head file is known to name, or that stood in the log before."""
         self._file = file
         self._on_failure = on_failure
         self._retired: list[int] = []
@@ -151,6 +156,9 @@ class Syncer:
                 self._on_failure(f"fsync: {error.strerror or error}")
                 return
             if stopping:
+                if self._headless is None and self._waiting_since is None:
+                    with suppress(OSError):
+                        write_head(self._path, self._last, lasting=True, closed=True)
                 return
 
     def _sync(self, *, lasting: bool) -> None:
@@ -183,4 +191,5 @@ class Syncer:
             if not is_passing(error):
                 raise
         else:
+            self._last = self._headless
             self._headless = None

@@ -4,14 +4,25 @@ Reads the rotated files and the log in order, line by line, in constant memory. 
 write the log and its head file can forge both; an anchor kept elsewhere (`--expect`) shows that.
 """
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.audit.chain import GENESIS, Link, digest_of
-from ironcurtain_proxy.audit.files import parsed, placed_of, read_head
+from ironcurtain_proxy.audit.files import (
+    Head,
+    parsed,
+    placed_of,
+    read_head,
+    read_head_file,
+)
 from ironcurtain_proxy.audit.reading import Line, is_being_written, read_lines
 
+_ATTEMPTS: Final = 40
+_PAUSE: Final = 0.05
+"""Seconds between two looks at the head file of a log that is being written: a process notes its
+lines every twentieth of a second, later on a slow disk."""
 _MOST_PROBLEMS: Final = 100
 """The most problems that are listed: another kind of file has one in every line."""
 
@@ -45,7 +56,13 @@ class LogVerdict:
     open, and those that are under way right now."""
 
 
-def verify(log: Path, expect: str | None = None, *, elsewhere: bool = False) -> LogVerdict:
+def verify(
+    log: Path,
+    expect: str | None = None,
+    *,
+    elsewhere: bool = False,
+    noted: Link | None = None,
+) -> LogVerdict:
     """Check a log with all files it was rotated into.
 
     Args:
@@ -53,12 +70,15 @@ def verify(log: Path, expect: str | None = None, *, elsewhere: bool = False) -> 
         expect: the digest of a line that must be there.
         elsewhere: whether the line may stand in another log: then that it is not here is no
             problem, see `LogVerdict.has_expected`.
+        noted: the line that the list of known logs knows; None: it knows none.
 
     Raises:
         OSError: it cannot be read.
     """
     check = _Verification(log, expect)
     check.is_elsewhere = elsewhere
+    check.noted = noted
+    check.after_noted = _Mark(None if noted is None or noted.seq == 0 else noted.digest)
     for line in read_lines(log):
         check.take(line)
     return check.finish()
@@ -81,11 +101,14 @@ class _Verification:
         self.is_elsewhere = False
         self.open_intents: dict[str, None] = {}
         # Read before the lines: a log that grows meanwhile is never behind its head.
-        self.head = self._read_head()
+        self.known = self._read_head()
+        self.head = None if self.known is None else self.known.link
         self.after_head = _Mark(None if self.head is None else self.head.digest)
         # The head was written before the first line: every line follows it.
         self.after_head.is_passed = self.head is not None and self.head.seq == 0
         self.after_expected = _Mark(expect)
+        self.noted: Link | None = None
+        self.after_noted = _Mark(None)
 
     def take(self, line: Line) -> None:
         self.files.add(line.file)
@@ -104,6 +127,7 @@ class _Verification:
         self.last_where = line.where
         self.after_head.pass_by(digest)
         self.after_expected.pass_by(digest)
+        self.after_noted.pass_by(digest)
 
     def _take_broken(self, line: Line) -> None:
         if line.is_torn and is_being_written(self.log):
@@ -159,6 +183,12 @@ class _Verification:
 
     def finish(self) -> LogVerdict:
         self._check_head()
+        if self.noted is not None and self.noted.seq > 0 and not self.after_noted.is_passed:
+            self.report(
+                self.log.name,
+                f"has no record {self.noted.seq} as it was when a proxy last started or ended: the"
+                " log was cut off, edited, or replaced by an older copy",
+            )
         expected = self.after_expected
         if expected.digest is not None and not expected.is_passed and not self.is_elsewhere:
             self.report(
@@ -179,9 +209,9 @@ class _Verification:
             unfinished=tuple(self.open_intents),
         )
 
-    def _read_head(self) -> Link | None:
+    def _read_head(self) -> Head | None:
         try:
-            return read_head(self.log)
+            return read_head_file(self.log)
         except ValueError as error:
             self.report(f"{self.log.name}.head", f"is not a head file: {error}")
             return None
@@ -193,7 +223,7 @@ class _Verification:
                 self.report(f"{name}.head", "is missing: whether lines were cut off is not known")
         elif self.after_head.is_passed:
             if self.after_head.lines:
-                self.notes.append(f"{self.after_head.lines} lines follow the one in the head file")
+                self._judge_what_follows(self.head)
         elif self.last.seq < self.head.seq:
             self.report(
                 name,
@@ -204,6 +234,36 @@ class _Verification:
             self.report(
                 name, f"has another record {self.head.seq} than the head file: it was edited"
             )
+
+    def _judge_what_follows(self, head: Link) -> None:
+        """Report lines that the head file does not know, unless a killed process left them."""
+        number = self.after_head.lines
+        said = f"{number} {'line follows' if number == 1 else 'lines follow'} record {head.seq}"
+        if self.known is not None and self.known.closed:
+            self.report(
+                self.log.name, f"{said}, with which the log was closed: somebody else added that"
+            )
+        elif is_being_written(self.log):
+            if not self._head_follows():
+                self.report(
+                    self.log.name,
+                    f"{said}, the last that the proxy that is running has written: somebody else"
+                    " added that",
+                )
+        else:
+            self.notes.append(
+                f"{said}, the last in the head file: the proxy was killed before it could note"
+                " more, or somebody else added that"
+            )
+
+    def _head_follows(self) -> bool:
+        """Wait until the process that writes has noted the last line that was read."""
+        for _ in range(_ATTEMPTS):
+            now = read_head(self.log)
+            if now is not None and (now == self.last or now.seq > self.last.seq):
+                return True
+            time.sleep(_PAUSE)
+        return False
 
 
 class _Mark:

@@ -106,13 +106,14 @@ read
 VERIFY_EXAMPLE: Final = """\
 A program that can write both the log and its head file can forge both. Keep the digest that
 `verify` prints in another place, and give it with --expect the next time: a log that was cut is
-then found in any case.
+then found in any case. A log that a proxy wrote and that is gone is missed until you --forget it.
 
 examples:
   ironcurtain-proxy audit verify
   ironcurtain-proxy audit verify --expect "$(cat /media/stick/anchor)"
 
-exit status: 0 every line is as it was written; 1 a line is not; 2 there is no such log
+exit status: 0 every line is as it was written; 1 a line is not, was added, or a log is gone;
+2 there is no such log
 """
 
 _POLL_SECONDS: Final = 0.2
@@ -154,6 +155,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--expect", metavar="HASH", help="the digest of a line that the log must hold"
     )
+    check.add_argument(
+        "--forget", type=Path, metavar="LOG", help="miss a log no more that you removed yourself"
+    )
     export = command(
         "export",
         "write calls in the format of another program",
@@ -189,9 +193,10 @@ def logs_to_read(named: Path | None) -> Logs:
     """The named log with those beside it; None: all logs of the user."""
     if named is not None:
         log = named.expanduser()
-        return Logs(log, lambda: family(log))
+        return Logs(log, lambda: family(log), state_directory(), is_named=True)
     log = default_log()
-    return Logs(log, lambda: all_logs(log, state_directory()))
+    state = state_directory()
+    return Logs(log, lambda: all_logs(log, state), state, is_named=False)
 
 
 def default_log() -> Path:

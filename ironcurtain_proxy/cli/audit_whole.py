@@ -1,7 +1,9 @@
 """`audit verify` and `audit stats`: results for whole logs, together and for each log."""
 
 import argparse
+import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from typing import Final
 from ironcurtain_proxy.audit.display import printable
 from ironcurtain_proxy.audit.family import Member
 from ironcurtain_proxy.audit.files import parsed
+from ironcurtain_proxy.audit.known_logs import forget_log, missing_logs, noted_lines
 from ironcurtain_proxy.audit.reading import read_lines
 from ironcurtain_proxy.audit.statistics import Statistics
 from ironcurtain_proxy.audit.verify import LogVerdict, verify
@@ -38,6 +41,10 @@ class Logs:
     """The log that was named, or the default log."""
     members: Callable[[], tuple[Member, ...]]
     """Gives all logs that exist now."""
+    state: Path
+    """The directory with the list of known logs."""
+    is_named: bool
+    """Whether one log was named, so that no other one matters."""
 
 
 def verify_logs(logs: Logs, options: argparse.Namespace) -> int:
@@ -49,38 +56,67 @@ def verify_logs(logs: Logs, options: argparse.Namespace) -> int:
             raise ConfigurationError(
                 "--expect takes the digest that `audit verify` printed: 64 hexadecimal digits"
             )
+    if options.forget is not None:
+        return _forget(logs, options.forget)
     members = logs.members()
     several = len(members) > 1
-    found = [(one, verify(one.path, expect, elsewhere=several)) for one in members]
+    noted = noted_lines(logs.state)
+    gone = () if logs.is_named else missing_logs(logs.log, logs.state)
+    found = [
+        (
+            one,
+            verify(
+                one.path,
+                expect,
+                elsewhere=several,
+                noted=noted.get(os.path.realpath(one.path)),
+            ),
+        )
+        for one in members
+    ]
     is_missing = several and expect is not None and not any(one.has_expected for _, one in found)
-    missing = f"no log has a line with digest {expect}: cut off or changed" if is_missing else ""
+    missing = [f"no log has a line with digest {expect}: cut off or changed"] if is_missing else []
+    missing += [
+        f"the log {printable(str(one))} is gone, which a proxy wrote; if you removed it yourself: "
+        f"ironcurtain-proxy audit verify --forget {shlex.quote(printable(str(one)))}"
+        for one in gone
+    ]
     if options.json:
         say_json(_verdicts_fields(found, missing))
     else:
         for member, verdict in found:
             _say_verdict(member.path, verdict)
-        if missing:
-            say(f"PROBLEM  {missing}")
-        if several:
+        for problem in missing:
+            say(f"PROBLEM  {problem}")
+        if several or missing:
             say(_summary([verdict for _, verdict in found], missing))
     return 1 if missing or any(verdict.problems for _, verdict in found) else 0
 
 
-def _summary(verdicts: list[LogVerdict], missing: str) -> str:
+def _forget(logs: Logs, log: Path) -> int:
+    if not forget_log(logs.state, log):
+        raise ConfigurationError(f"{log} is not in the list of known logs")
+    say(f"{printable(str(log))} is not missed any more")
+    return 0
+
+
+def _summary(verdicts: list[LogVerdict], missing: list[str]) -> str:
     bad = sum(bool(verdict.problems) for verdict in verdicts)
     lines = sum(verdict.lines for verdict in verdicts)
     told = f"{lines} lines in {len(verdicts)} logs"
     if bad or missing:
-        return f"NOT WHOLE  {told}: {bad} of the logs {'is' if bad == 1 else 'are'} not whole"
+        lacks = ", and something is missing" if missing else ""
+        return f"NOT WHOLE  {told}: {bad} of them {'is' if bad == 1 else 'are'} not whole{lacks}"
     return f"all whole  {told}, as they were written"
 
 
-def _verdicts_fields(found: list[tuple[Member, LogVerdict]], missing: str) -> dict[str, object]:
+def _verdicts_fields(
+    found: list[tuple[Member, LogVerdict]], missing: list[str]
+) -> dict[str, object]:
     """The result for all logs in the form of one result, and the result for each log."""
     verdicts = [verdict for _, verdict in found]
     problems = [{"where": one.where, "what": one.what} for v in verdicts for one in v.problems]
-    if missing:
-        problems.append({"where": found[0][0].path.name, "what": missing})
+    problems += [{"where": found[0][0].path.name, "what": what} for what in missing]
     return {
         "ok": not problems,
         "lines": sum(one.lines for one in verdicts),

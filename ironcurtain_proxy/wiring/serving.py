@@ -98,6 +98,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         if proxy.audit.latched is not None:
             say(f"records could not be written: {proxy.audit.latched}")
         proxy.audit.close()
+        _note_log(proxy)
         _leave(settings)
 
 
@@ -114,16 +115,16 @@ def _ways(client: LateChannel) -> AddedChannels:
 def _start(proxy: Proxy) -> None:
     """Start the parts that need no event loop: the servers start while it is made."""
     note_session(proxy.settings, policy=proxy.loaded.version)
-    _note_log(proxy.settings)
+    _note_log(proxy)
     proxy.servers.start_processes()
     remove_old_sessions_later(proxy.settings)
     gc.freeze()  # what was imported and read stays: no collection looks at it again
     gc.set_threshold(_COLLECT_AFTER)
 
 
-def _note_log(settings: Settings) -> None:
+def _note_log(proxy: Proxy) -> None:
     try:
-        note_log(settings.state_dir, settings.audit.path)
+        note_log(proxy.settings.state_dir, proxy.audit.path)
     except (OSError, ConfigurationError) as error:
         _log.warning("`audit` finds this log by its name only: %s", error)
 

@@ -9,9 +9,10 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.audit import known_logs
-from ironcurtain_proxy.audit.files import lock_path
+from ironcurtain_proxy.audit.files import head_path, lock_path
 from ironcurtain_proxy.audit.known_logs import MOST_LOGS, all_logs, note_log
 from ironcurtain_proxy.cli import main
+from tests.audit.specimens import write_log
 from tests.audit.test_family import at, write
 from tests.e2e.installation import Installation
 
@@ -104,16 +105,74 @@ def test_a_log_is_read_once_whatever_leads_to_it(
     assert orjson.loads(audit("stats", "--json")[1])["calls"] == 2
 
 
-def test_a_log_that_is_gone_is_passed_over_and_forgotten_with_the_next_start(
+def test_a_log_that_is_gone_is_passed_over_by_those_that_read_and_missed_by_verify(
     state: Path, other: Path, audit: Command
 ) -> None:
     write(state / "audit.jsonl", at(3))
     assert len(notes(state)) == 1
     other.unlink()
     assert orjson.loads(audit("stats", "--json")[1])["calls"] == 1
-    note_log(state, state / "audit.jsonl")
-    (left,) = notes(state)
-    assert (state / "audit-logs" / left).read_bytes() == os.fsencode(state / "audit.jsonl")
+    for _ in range(2):
+        code, out, _ = audit("verify")
+        assert (code, f"PROBLEM  the log {other} is gone" in out) == (1, True), out
+        note_log(state, state / "audit.jsonl")
+    assert not orjson.loads(audit("verify", "--json")[1])["ok"]
+    assert audit("verify", "--forget", str(other))[0] == 0
+    assert audit("verify", "--forget", str(other))[0] == 2
+    assert audit("verify")[0] == 0
+
+
+def removed(log: Path) -> None:
+    for one in (log, head_path(log), lock_path(log)):
+        one.unlink()
+
+
+def without_log(log: Path) -> None:
+    log.unlink()
+
+
+def without_lock(log: Path) -> None:
+    for one in (log, lock_path(log)):
+        one.unlink()
+
+
+@pytest.mark.parametrize("remove", [removed, without_log, without_lock])
+def test_the_users_own_log_is_missed_while_another_is_there(
+    state: Path, other: Path, audit: Command, remove: Callable[[Path], None]
+) -> None:
+    own = state / "audit.jsonl"
+    write_log(own, 2)
+    note_log(state, own)
+    assert audit("verify")[0] == 0
+    remove(own)
+    assert other.exists()
+    code, out, _ = audit("verify")
+    assert (code, f"PROBLEM  the log {own} is gone" in out) == (1, True), out
+
+
+def test_a_log_of_a_second_process_whose_head_is_left_is_missed(
+    state: Path, audit: Command
+) -> None:
+    write_log(state / "audit.jsonl", 1)
+    second = state / "audit.jsonl.4711"
+    write_log(second, 1)
+    second.unlink()
+    assert f"the log {second} is gone" in audit("verify")[1]
+
+
+def test_a_log_that_is_rolled_back_together_with_its_head_is_found(
+    state: Path, audit: Command
+) -> None:
+    own = state / "audit.jsonl"
+    write_log(own, 2)
+    older = {path: path.read_bytes() for path in (own, head_path(own))}
+    write_log(own, 2)
+    note_log(state, own)
+    assert audit("verify")[0] == 0
+    for path, raw in older.items():
+        path.write_bytes(raw)
+    code, out, _ = audit("verify")
+    assert (code, "replaced by an older copy" in out) == (1, True), out
 
 
 def test_a_note_that_another_proxy_is_writing_is_left_to_it(state: Path, other: Path) -> None:

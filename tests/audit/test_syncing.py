@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from ironcurtain_proxy.audit.chain import Link
+from ironcurtain_proxy.audit.chain import GENESIS, Link
 from ironcurtain_proxy.audit.syncing import Syncer
 
 
@@ -26,7 +26,7 @@ class _TakenBack(Syncer):
 def test_a_line_written_while_the_thread_takes_the_others_over_is_no_fault(tmp_path: Path) -> None:
     faults: list[str] = []
     file = os.open(tmp_path / "audit.jsonl", os.O_CREAT | os.O_WRONLY)
-    syncer = _TakenBack(tmp_path / "audit.jsonl", file, faults.append)
+    syncer = _TakenBack(tmp_path / "audit.jsonl", file, GENESIS, faults.append)
     syncer._looks = 0
     syncer.written(Link(1, "0" * 64))
     assert syncer.stop(10)

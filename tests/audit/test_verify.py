@@ -143,6 +143,44 @@ def test_a_cut_tail_with_a_forged_head_is_found_by_an_anchor_kept_elsewhere(copy
     ]
 
 
+def appended(path: Path, seq: int) -> bytes:
+    """A record that continues the chain as the proxy would."""
+    last = lines(path)[-1][:-1]
+    fields = orjson.loads(last) | {"seq": seq, "prev": sha256(last).hexdigest()}
+    return orjson.dumps(fields) + b"\n"
+
+
+def test_a_record_that_is_appended_to_a_closed_log_is_found_for_ever(copy: Path) -> None:
+    copy.write_bytes(copy.read_bytes() + appended(copy, LINES + 1))
+    said = f"audit.jsonl: 1 line follows record {LINES}, with which the log was closed"
+    assert [one.partition(":")[0] for one in problems(copy)] == ["audit.jsonl"]
+    assert problems(copy)[0].startswith(said)
+    write_log(copy, 1)
+    assert problems(copy)
+
+
+def test_a_record_that_is_appended_beside_a_running_proxy_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    write_log(path, 2)
+    log = AuditLog.open(path, LogSettings())
+    try:
+        assert problems(path) == []
+        path.write_bytes(path.read_bytes() + appended(path, 3))
+        assert "somebody else added that" in problems(path)[0]
+    finally:
+        log.close()
+    assert problems(path)
+
+
+def test_lines_that_a_killed_proxy_did_not_note_are_no_fault_and_told(copy: Path) -> None:
+    """Whether somebody added them afterwards, the log itself cannot tell."""
+    known = lines(copy)[LINES - 3][:-1]
+    head = {"seq": LINES - 2, "digest": sha256(known).hexdigest()}
+    head_path(copy).write_bytes(orjson.dumps(head))
+    assert problems(copy) == []
+    assert "the proxy was killed before it could note more" in verify(copy).notes[0]
+
+
 def test_a_head_file_of_another_line_is_found(copy: Path) -> None:
     head_path(copy).write_bytes(b'{"seq":%d,"digest":"%b"}' % (LINES, b"ab" * 32))
     assert "it was edited" in problems(copy)[0]

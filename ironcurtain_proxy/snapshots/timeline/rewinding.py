@@ -250,10 +250,10 @@ class _TimelineRollback:
         keeper.note_untold(keeper.look(everything=True, contents=True), under_way)
         number = self._request.point.number
         before = keeper.history.state(number)
-        # Of what came after the point, a rollback of one call opens what that call made.
-        later = {path for delta in keeper.history.since(number) for path, _ in delta.counted()}
-        made = later if self._request.rewind else keeper.history.touched(number)
         while not self._request.dry_run:
+            # Of what came after the point, a rollback of one call opens what that call made.
+            later = {path for delta in keeper.history.since(number) for path, _ in delta.counted()}
+            made = later if self._request.rewind else keeper.history.touched(number)
             shut = [
                 path
                 for path in sorted(keeper.scanner.known.unlisted)
