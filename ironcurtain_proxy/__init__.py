@@ -12,6 +12,7 @@ The life of a call:
 - `pins`: what servers said of themselves when they were trusted.
 - `downstream`: the servers. `sandbox`: their confinement. `audit`: the log of all calls.
 - `transactions`: a command in a view of its own, whose changes come in by our own hand.
+- `credentials`: the table of files that hold keys and passwords.
 - `control_places`: paths of a workspace through which a file makes the host run something.
 
 What all share: `model`, `errors`, `ports`, `jsonrpc`, `private_directory`, `private_files`,

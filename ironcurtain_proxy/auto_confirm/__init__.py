@@ -5,7 +5,7 @@
   each kind of reviewer is asked.
 - `engine_memory`, `engine_knowledge`, `engine_memory_rows`, `store`: the memory of the engine, in
   SQL.
-- `revocable_calls`: calls that the timeline can undo.
+- `revocable_calls`: calls that the timeline can undo. `session_files`: what a call's paths are.
 - `notify`: notices. `notice_channels`: where they go to.
 - `windows`: testing windows and deployments that the operator announces.
 - `lazy_store`, `owed`: a store that is missing, and writes that wait for it.

@@ -27,6 +27,7 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowl
 from ironcurtain_proxy.auto_confirm.engine.lifecycle import may_hold
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
+from ironcurtain_proxy.auto_confirm.session_files import SessionFiles
 from ironcurtain_proxy.errors import IronCurtainError, KernelError
 from ironcurtain_proxy.model.audit import OwnField
 from ironcurtain_proxy.model.escalation import (
@@ -166,6 +167,7 @@ class AutoConfirm:
     """Called when the engine is asked, because a reviewer may be next. Returns at once."""
     on_approved: Callable[[EngineDecision], None] | None = None
     """Called for each approval of the engine. Returns at once; never raises."""
+    files: SessionFiles = field(default_factory=SessionFiles)
     _held: dict[EscalationId, int] = field(default_factory=dict)
     """The risk of each call of this session that waits for a reviewer."""
 
@@ -177,7 +179,8 @@ class AutoConfirm:
             self.on_asked()
         started = self.clock.monotonic()
         try:
-            interaction = self._interaction(escalation)
+            files = await self.files.found(escalation.request)
+            interaction = replace(self._interaction(escalation), found=files)
             subject = subject_of(interaction)
             knowledge = await self.ledger.knowledge(escalation.session)
             interaction, knowledge = compared(interaction, subject, knowledge)
@@ -193,14 +196,17 @@ class AutoConfirm:
             _log.warning("the engine approves nothing: %s", error)
             return await self._without_engine(escalation)
         ruling = await self._ruling(escalation, decision)
-        if self.on_approved is not None and _is_own(ruling):
-            self.on_approved(decision)
+        if _is_own(ruling):
+            self.files.approved(escalation.id, files)
+            if self.on_approved is not None:
+                self.on_approved(decision)
         return ruling
 
     async def ended(
         self, question: EscalationId, *, succeeded: bool | None
     ) -> tuple[tuple[str, Json], ...]:
         """Note how an approved call ended: implements `ports.OutcomeListener`."""
+        self.files.ended(question, succeeded=succeeded)
         await self.ledger.ended(question, succeeded=succeeded)
         return ()
 

@@ -13,8 +13,9 @@ from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.cli.policy_show import about
 from ironcurtain_proxy.config.migration.rewriting import create, exchange
 from ironcurtain_proxy.config.policy.editing import with_rule
+from ironcurtain_proxy.config.policy.policy_file import SECRETS
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_candidate, load_policy
-from ironcurtain_proxy.config.policy.short_form import EVERY, SECRETS, SHORT_NAME, VERBS
+from ironcurtain_proxy.config.policy.short_form import EVERY, SHORT_NAME, VERBS
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError

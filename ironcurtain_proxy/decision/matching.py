@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, assert_never
 
+from ironcurtain_proxy.credentials.names import compiled
 from ironcurtain_proxy.model.annotation import (
     IGNORES_CASE,
     RESOURCE_ROLES,
@@ -139,26 +140,8 @@ def is_named(value: Value, condition: NameCondition) -> bool:
 
 
 def _is_described(path: RealPath, condition: NameCondition) -> bool:
-    # Lower case on both sides: on a case-insensitive file system `.ENV` is the same file.
-    text = str(path).lower()
-    return _ends_like(text, condition.matching) and not _ends_like(text, condition.unless)
-
-
-def _ends_like(text: str, patterns: frozenset[str]) -> bool:
-    return bool(patterns) and _ending(patterns).search(text) is not None
-
-
-@lru_cache(maxsize=256)
-def _ending(patterns: frozenset[str]) -> re.Pattern[str]:
-    """One regular expression for all patterns.
-
-    Parts between stars are matched once, from the left.
-    """
-    return re.compile(rf"/(?:{'|'.join(map(_as_expression, sorted(patterns)))})\Z", re.DOTALL)
-
-
-def _as_expression(pattern: str) -> str:
-    return "[^/]*".join(map(re.escape, pattern.split("*")))
+    text = str(path)
+    return compiled(condition.matching).match(text) and not compiled(condition.unless).match(text)
 
 
 def covers(rule: Rule, value: Value) -> bool:

@@ -1,38 +1,28 @@
-"""Arguments that name secrets."""
+"""Words of commands that name files with secrets, by the table of `credentials`."""
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Final
 
+from ironcurtain_proxy.credentials.names import TREE, compiled
+from ironcurtain_proxy.credentials.table import examples, patterns
 from ironcurtain_proxy.model.command import Word
 
-_NAMES: Final = (
-    ".ssh", ".env", ".envrc", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".netrc", "_netrc",
-    ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".git-credentials", ".vault-token", ".htpasswd",
-    ".password-store", ".ironcurtain", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "shadow",
-    "gshadow", "shadow-", "sudoers", "environ", "keychains", "credentials", "credentials.json",
-    "credentials.yml", "credentials.yaml", "secrets.json", "secrets.yml", "secrets.yaml",
-    "secrets.toml", "service-account.json", "application_default_credentials.json",
-    "cookies.sqlite", "login.keychain", "logins.json", "key4.db", ".bash_history", ".zsh_history",
-    "kubeconfig", "gcloud", ".terraformrc", ".boto", ".s3cfg", ".dockercfg", ".authinfo",
-    ".secrets", ".credentials", "auth.json", ".yarnrc.yml",
-)  # fmt: skip
-_LOCAL: Final = re.compile(r"\.env\.(?!example$|sample$|template$|dist$|defaults?$).+")
-_DATA: Final = "json|ya?ml|toml|ini|txt|csv|xml|properties|cfg|conf|db|enc|bak"
-"""Endings of files. After `secrets.` any other word may be the name of a variable."""
-_KEYS: Final = re.compile(
-    r".*\.(?:pem|key|p12|pfx|kdbx|jks|keystore|ppk|pkcs12|asc|gpg|ovpn|tfvars|tfstate|secrets)"
-    r"|id_(?:rsa|dsa|ecdsa|ed25519).*(?<!\.pub)"
-    # `process.env` is the environment in a program's text.
-    r"|(?!.*(?:process|meta|example|sample|template)\.env$)[\w.-]+\.env"
-    rf"|(?:credentials|secrets)\.(?:{_DATA})"
-    r"|.*credentials.*\.json|client_secret.*\.json|service[-_]account.*\.json"
+_OURS: Final = frozenset({".ironcurtain", "environ", "keychains"})
+"""Names besides those of the table: the proxy's own, `/proc/PID/environ`, keychains of macOS."""
+_DATA: Final = re.compile(
+    r".*\.(?:json|ya?ml|toml|ini|txt|csv|xml|properties|cfg|conf|db|enc|bak|backup|\d+)"
 )
-_PLACES: Final = re.compile(r"(?:^|[/=:@,'\"\s])(?:\.m2/settings\.xml|gh/hosts\.yml)\b")
-"""Files whose directory tells that they hold a password or a token."""
+"""Endings of files. After `secrets.` any other word may be the name of a variable."""
+_IN_PROGRAMS: Final = re.compile(r".*(?:process|meta)\.env")
+"""The environment in a program's text: `process.env`."""
+_HOME: Final = re.compile(r"^(?:\$home|\$\{home\})(?=/|$)")
+_TILDE: Final = "~"
 _GLOBS: Final = ("*", "?", "[")
 _GLOB_PART: Final = re.compile(r"[*?]+|\[[^\]]*\]")
-_SEPARATORS: Final = re.compile(r"[/\\=:@,;'\"\s]+")
+_SEPARATORS: Final = re.compile(r"[\\=:@,;'\"\s]+")
+"""What stands between paths in a word: `--file=.env`, `user@host:.ssh/id_rsa`."""
 
 
 _ENGLISH: Final = frozenset({"shadow", "gshadow", "sudoers", "environ", "keychains", "credentials"})
@@ -99,36 +89,59 @@ _SHOWS: Final = re.compile(
 
 
 def may_match_a_secret(name: str) -> bool:
-    """Whether a pattern for names of files, with `*` for what is not known, may match a secret.
+    """Return True if a pattern for names of files may match one that holds secrets.
 
     Strictly: without a known ending, or with that of a key, it may.
+
+    Args:
+        name: the pattern, with `*` for what is not known.
     """
     before, _, ending = name.lower().rpartition(".")
     if not before or "*" in ending or not ending or name.startswith("."):
         return True
-    if ending == "pem" or _KEYS.fullmatch(f"x.{ending}"):
-        return True
-    pattern = re.compile(".*".join(map(re.escape, re.split(r"\*+", name.lower()))))
-    return any(pattern.fullmatch(secret) for secret in _NAMES)
+    return _is_secret(f"/x.{ending}") or _matches_a_name(name.lower())
 
 
 def _names_one(word: Word) -> bool:
     text = (word.pattern if word.text is None else word.text).lower()
-    parts = set(_SEPARATORS.split(text))
-    if len(text.split()) > 1 and not _AS_FILE.search(text):
-        parts -= _ENGLISH
-    if _PLACES.search(text):
-        return True
-    return any(_may_be_secret(part) if word.text is None else _is_secret(part) for part in parts)
+    # The whole as well: a name of a directory may have a blank.
+    paths = [_HOME.sub(_TILDE, path) for path in (text, *_SEPARATORS.split(text))]
+    in_words = len(text.split()) > 1 and not _AS_FILE.search(text)
+    is_one = _may_be_secret if word.text is None else _is_secret
+    for path in paths:
+        parts = [part for part in path.split("/") if part]
+        # Each part by itself: what lies in a directory of such a name may be secret, too.
+        single = [part for part in parts if not (in_words and part in _ENGLISH)]
+        if any(is_one(f"/{part}") for part in single):
+            return True
+        if len(parts) > 1 and _is_secret(f"/{'/'.join(parts)}"):
+            return True
+    return False
 
 
-def _may_be_secret(part: str) -> bool:
+def _may_be_secret(path: str) -> bool:
+    """Return True if one component with `*` may stand for a secret."""
+    part = path[1:]
     if "*" in part and part.strip("*"):
-        pattern = re.compile(".*".join(map(re.escape, re.split(r"\*+", part))))
         # `*.json` means files of the workspace; `.*`, `id_*` and `.ss*` do not.
-        hidden = part.startswith(_SUSPICIOUS) and any(map(pattern.fullmatch, _NAMES))
-        return hidden or bool(_KEYS.fullmatch(part.replace("*", "x")))
-    return _is_secret(part)
+        hidden = part.startswith(_SUSPICIOUS) and _matches_a_name(part)
+        return hidden or _is_secret(path.replace("*", "x"))
+    return _is_secret(path)
+
+
+def _matches_a_name(pattern: str) -> bool:
+    matching = re.compile(".*".join(map(re.escape, re.split(r"\*+", pattern))))
+    return any(map(matching.fullmatch, _plain_names()))
+
+
+@cache
+def _plain_names() -> tuple[str, ...]:
+    """The names of the table that are one component without `*`.
+
+    Without `cookies.txt` and the like: `*.txt` means the texts of a project.
+    """
+    found = (one.removesuffix(TREE) for one in patterns() if not one.endswith(".txt"))
+    return (*[one for one in found if "*" not in one and "/" not in one], *_OURS)
 
 
 _SUSPICIOUS: Final = (
@@ -136,5 +149,20 @@ _SUSPICIOUS: Final = (
 )  # fmt: skip
 
 
-def _is_secret(part: str) -> bool:
-    return part in _NAMES or bool(_LOCAL.fullmatch(part) or _KEYS.fullmatch(part))
+@cache
+def _loose_patterns() -> tuple[frozenset[str], frozenset[str]]:
+    """The patterns of names that only a file has, and those that may be a word of a program."""
+    every = patterns(_TILDE)
+    loose = frozenset(
+        [one for one in every if one.endswith(".*") and not one.startswith((".", "id_"))]
+    )
+    return every - loose, loose
+
+
+def _is_secret(path: str) -> bool:
+    if path[1:] in _OURS:
+        return True
+    only_files, loose = _loose_patterns()
+    found = compiled(only_files).match(path) and not _IN_PROGRAMS.fullmatch(path)
+    found = found or (compiled(loose).match(path) and _DATA.fullmatch(path) is not None)
+    return found and not compiled(examples()).match(path)

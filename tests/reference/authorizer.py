@@ -213,7 +213,12 @@ def like(value: Value, patterns: frozenset[str]) -> bool:
     """Name by name from the end: another way to say it than the engine's."""
     ends = value.text.lower().split("/")[1:] if isinstance(value, PathValue) else []
     for pattern in patterns:
-        wanted = pattern.split("/")
+        wanted = pattern.removesuffix("/**").split("/")
+        if pattern.endswith("/**"):
+            spans = [ends[at : at + len(wanted)] for at in range(len(ends) - len(wanted) + 1)]
+            if any(all(map(fnmatch.fnmatchcase, span, wanted)) for span in spans):
+                return True
+            continue
         last = ends[-len(wanted) :]
         if len(last) == len(wanted) and all(map(fnmatch.fnmatchcase, last, wanted)):
             return True

@@ -1,41 +1,16 @@
 """Names of files that usually hold secrets, in shell commands."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
-import orjson
 import pytest
 
-from ironcurtain_proxy.config.policy import shipped
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.parse import parse_command
 from ironcurtain_proxy.shell.secrets import names_a_secret
 from tests.shell.places import PROJECT
-
-_POLICY: Final = Path(shipped.__path__[0]) / "compiled-policy.json"
-_RULE: Final = orjson.loads(_POLICY.read_text())["rules"][0]["if"]["names"]
-# Endings that only a rule about files can take for secrets: `secrets.token` may be a variable.
-_MATCHING: Final = [
-    name.replace("secrets.*", "secrets.yaml").replace("credentials.*", "credentials.json")
-    for name in _RULE["matching"]
-]
-
-
-@pytest.mark.parametrize("pattern", _MATCHING)
-def test_a_command_asks_about_the_names_that_the_shipped_policy_asks_about(pattern: str) -> None:
-    name = pattern.replace("*", "x")
-    assert names_a_secret([Word(name)])
-    assert names_a_secret([Word(f"sub/{name}")])
-
-
-@pytest.mark.parametrize("pattern", _RULE["unless"])
-def test_a_command_does_not_ask_about_the_examples_that_the_policy_leaves_out(
-    pattern: str,
-) -> None:
-    assert not names_a_secret([Word(pattern.replace("*", "x"))])
 
 
 @pytest.mark.parametrize("text", ["process.env", "import.meta.env", "secrets.token_hex"])

@@ -58,6 +58,8 @@ class EngineDecision:
     """The parts of the risk."""
     confidence_factors: tuple[Factor, ...]
     safeguards: tuple[Safeguard, ...] = ()
+    taken_back: tuple[str, ...] = ()
+    """What takes an approved call back, by the rows that it falls under."""
 
     @property
     def approves(self) -> bool:
@@ -94,6 +96,7 @@ class EngineDecision:
             "factors": _written(self.factors),
             "confidenceFactors": _written(self.confidence_factors),
             "safeguards": list(self.safeguards),
+            "takenBack": list(self.taken_back),
         }
         if self.approves:
             record["auto"] = True

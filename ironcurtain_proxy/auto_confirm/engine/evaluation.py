@@ -290,4 +290,5 @@ def _decision(found: Assessment, check: EngineCheck, outcome: _Outcome) -> Engin
         factors=found.risk.factors,
         confidence_factors=found.confidence.factors,
         safeguards=SAFEGUARDS if outcome.action == "conditional" else (),
+        taken_back=tuple(dict.fromkeys(row.taken_back for row in found.rows if row is not None)),
     )

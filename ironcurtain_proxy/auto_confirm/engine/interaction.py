@@ -12,7 +12,12 @@ from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.context_score import NO_CONTEXT, ContextScore
 from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern
-from ironcurtain_proxy.auto_confirm.engine.places import SafePath, SessionPlaces
+from ironcurtain_proxy.auto_confirm.engine.places import (
+    NOTHING_FOUND,
+    FilesFound,
+    SafePath,
+    SessionPlaces,
+)
 from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
 from ironcurtain_proxy.model.escalation import Origin
 from ironcurtain_proxy.model.json import Arguments
@@ -49,6 +54,8 @@ class Interaction:
     """Whether a point was made, so that the call can be undone."""
     workspace: RealPath | None = None
     home: RealPath | None = None
+    found: FilesFound = NOTHING_FOUND
+    """What the paths are on the disk. Nothing known: no path outside the workspace is approved."""
     branch: str | None = None
     """The current branch of the repository that the call works in; None: not known."""
     context: ContextScore = NO_CONTEXT
@@ -61,7 +68,7 @@ class Interaction:
     @property
     def places(self) -> SessionPlaces:
         """The session's places, for the comparison of paths."""
-        return SessionPlaces(workspace=self.workspace, home=self.home)
+        return SessionPlaces(workspace=self.workspace, home=self.home, found=self.found)
 
     @property
     def requester(self) -> Party:

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.auto_confirm.engine.branches import are_feature_branches
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
-from ironcurtain_proxy.auto_confirm.engine.places import SessionPlaces, in_temporary
+from ironcurtain_proxy.auto_confirm.engine.places import SessionPlaces
 from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
 
 Cell: TypeAlias = Literal["✓", "~", "✗"]
@@ -44,6 +44,8 @@ class Row:
     """Worker, manager, architect, high-level."""
     level: RowLevel
     action: RowAction
+    taken_back: str = "a reviewer decides"
+    """What takes such a call back, or why there is nothing to take back."""
 
     def cell(self, session_type: SessionType) -> Cell | None:
         """The cell of a session type; None: it has no column."""
@@ -70,21 +72,29 @@ _ALL: Final[tuple[Cell, Cell, Cell, Cell]] = ("✓", "✓", "✓", "✓")
 _SENIOR: Final[tuple[Cell, Cell, Cell, Cell]] = ("✗", "~", "✓", "✓")
 _ARCHITECTS: Final[tuple[Cell, Cell, Cell, Cell]] = ("✗", "✗", "✓", "✓")
 
+_ITS_OWN: Final = "removing it: the session made it itself"
+_POINT: Final = "the timeline of the workspace; without one, the version control of the project"
+_SHOWN: Final = "nothing is to be taken back: no secret, nothing hidden, no directory outside"
+_REFLOG: Final = "git, which keeps the earlier commit (`git reflog`)"
+
 MATRIX: Final[tuple[Row, ...]] = (
-    Row("file_edit_in_tmp", "File edit in /tmp/", _ALL, "LOW", "Auto-approve"),
-    Row("file_edit_in_project", "File edit in project dir", _ALL, "LOW", "Auto-approve"),
+    Row("file_edit_in_tmp", "File edit in /tmp/", _ALL, "LOW", "Auto-approve", _ITS_OWN),
+    Row("file_edit_in_project", "File edit in project dir", _ALL, "LOW", "Auto-approve", _POINT),
     Row("file_delete", "File delete", _SENIOR, "HIGH", "Escalate"),
-    Row("file_read_public", "File read (public)", _ALL, "LOW", "Auto-approve"),
-    Row("git_pull_fetch", "Git pull/fetch", _ALL, "LOW", "Auto-approve"),
-    Row("git_commit_feature", "Git commit to feature/*", _ALL, "LOW", "Auto-approve"),
-    Row("git_push_feature", "Git push to feature/*", ("~", "✓", "✓", "✓"), "MED", "Conditional"),
+    Row("file_read_public", "File read (public)", _ALL, "LOW", "Auto-approve", _SHOWN),
+    Row("git_pull_fetch", "Git pull/fetch", _ALL, "LOW", "Auto-approve", _REFLOG),
+    Row("git_commit_feature", "Git commit to feature/*", _ALL, "LOW", "Auto-approve", _REFLOG),
+    Row(
+        *("git_push_feature", "Git push to feature/*", ("~", "✓", "✓", "✓"), "MED", "Conditional"),
+        "a push of the earlier commit",
+    ),
     Row("git_commit_main", "Git commit to main", _SENIOR, "HIGH", "Escalate"),
     Row("git_push_force", "Git push --force", _ARCHITECTS, "CRITICAL", "Escalate + Alert"),
-    Row("shell_safe", "Shell exec (safe)", _ALL, "LOW", "Auto-approve"),
+    Row("shell_safe", "Shell exec (safe)", _ALL, "LOW", "Auto-approve", "it changes nothing"),
     Row("shell_rm", "Shell exec (rm)", _SENIOR, "HIGH", "Escalate"),
     Row("shell_dd_mount", "Shell exec (dd, mount)", _ARCHITECTS, "CRITICAL", "Escalate + Alert"),
-    Row("install_dependencies", "Install dependencies", _ALL, "MED", "Auto-approve"),
-    Row("test_execution", "Test execution", _ALL, "LOW", "Auto-approve"),
+    Row("install_dependencies", "Install dependencies", _ALL, "MED", "Auto-approve", _POINT),
+    Row("test_execution", "Test execution", _ALL, "LOW", "Auto-approve", _POINT),
     Row("deploy_prod", "Deploy to prod", _SENIOR, "CRITICAL", "Escalate + Alert"),
 )
 """The fifteen rows of the table."""
@@ -152,7 +162,7 @@ def _edit(touch: Touch, places: SessionPlaces) -> RowKey | None:
         return None
     if places.in_workspace(touch.path):
         return "file_edit_in_project"
-    return "file_edit_in_tmp" if in_temporary(touch.path) else None
+    return "file_edit_in_tmp" if places.in_own_temporary(touch.path) else None
 
 
 def _read(touch: Touch, subject: CallSubject, places: SessionPlaces) -> RowKey | None:

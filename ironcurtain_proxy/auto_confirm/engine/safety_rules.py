@@ -4,7 +4,7 @@ The strictest answer on any part of a call counts. A rule can make it stricter; 
 only where the matrix leaves the question open.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -13,6 +13,8 @@ from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS, MatrixWord, Row, key_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import PathValue
 
 _STRICTNESS: Final[Mapping[MatrixWord, int]] = MappingProxyType(
     {"approve": 0, "evaluate": 1, "escalate": 2}
@@ -34,6 +36,12 @@ class RuleVerdict:
     """The reviewer that the operator's rule names."""
 
 
+NAMES_A_SECRET: Final = RuleVerdict("escalate", "a file that usually holds secrets")
+"""The answer to a call that names such a file or a link to it, whatever it does with it."""
+
+OF_OTHERS: Final = RuleVerdict("escalate", "what others keep in /tmp, or another user's home")
+"""The answer to a call there: sockets, dumps and files of other programs."""
+
 MORE_THAN_READING: Final = RuleVerdict("escalate", "a command that may do more than read")
 """The answer to a shell command that is not proved to only read, whatever its operation."""
 
@@ -54,6 +62,12 @@ def verdict_of(
     settings: AutoConfirmSettings,
 ) -> RuleVerdict:
     """The strictest word about anything that a call does; nothing known is not approved."""
+    # INVARIANT: neither the matrix, a rule, a pattern nor a window approves one of these.
+    paths = [*_paths(interaction)]
+    if any(map(interaction.places.is_secret, paths)):
+        return NAMES_A_SECRET
+    if any(map(interaction.places.is_of_others, paths)):
+        return OF_OTHERS
     verdicts = [
         _of_touch(touch, row, interaction, settings)
         for touch, row in zip(subject.touches, rows, strict=True)
@@ -64,6 +78,16 @@ def verdict_of(
     # INVARIANT: the name of an operation never approves a command. `make test clean` is no test.
     does_more = interaction.command_operation not in {None, READS}
     return MORE_THAN_READING if does_more and found.word != "escalate" else found
+
+
+def _paths(interaction: Interaction) -> Iterator[RealPath]:
+    """The paths that a call names, and the links that they came from."""
+    for fact in interaction.request.arguments:
+        for value in fact.values:
+            if isinstance(value, PathValue):
+                yield value.path
+                if value.link is not None:
+                    yield value.link
 
 
 def _of_touch(

@@ -17,6 +17,7 @@ from ironcurtain_proxy.config.reading.document import RulePlace, Spot
 from ironcurtain_proxy.config.reading.operator_paths import real, rooted
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.config.reading.reading import read_document
+from ironcurtain_proxy.credentials import table as credentials
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import SEVERITY, Effect
 from ironcurtain_proxy.model.json import Json
@@ -47,6 +48,9 @@ warnings: a duplicate rule name and an unknown list."""
 WORKSPACE: Final = "@workspace"
 """A placeholder for the session's workspace where a directory is expected, so that one policy
 serves all projects."""
+
+SECRETS: Final = "@secrets"
+"""A placeholder for the names and places of the table of credentials."""
 
 NOWHERE: Final = RealPath(("\0",))
 """A directory that no path lies in."""
@@ -124,7 +128,7 @@ class PolicyReader:
         rules = _RulesReader(self, defined)
         found = file.required("rules").each(rules.rule)
         return PolicyFile(
-            data,
+            data + credentials.table_bytes() if SECRETS.encode() in data else data,
             found,
             tuple([RulePlace(str(path), ("rules", index)) for index in range(len(found))]),
             base=file.read("base", lambda spot: spot.word(BASES), None),
@@ -134,6 +138,28 @@ class PolicyReader:
     def rules_of(self, document: Json, source: str) -> tuple[Rule, ...]:
         """The rules of a document that the package holds."""
         return Spot(document, source, self.report).each(_RulesReader(self, frozenset()).rule)
+
+    def names(self, spot: Spot) -> NameCondition:
+        """A condition on file names."""
+        members = spot.object(("roles", "matching", "unless"))
+        return self.named(
+            roles(members.required("roles")),
+            members.required("matching").items(),
+            name_patterns(members.read("unless", Spot.items, [])),
+        )
+
+    def named(
+        self, about: frozenset[ArgumentRole], spots: Sequence[Spot], unless: frozenset[str]
+    ) -> NameCondition:
+        """A condition on file names, of which `@secrets` stands for the table of credentials."""
+        own = name_patterns([one for one in spots if one.value != SECRETS])
+        if all(one.value != SECRETS for one in spots):
+            return NameCondition(roles=about, matching=own, unless=unless)
+        workspace = None if self.workspace is None else str(self.workspace)
+        known = credentials.patterns(str(self.home), workspace)
+        return NameCondition(
+            roles=about, matching=own | known, unless=unless | (credentials.examples() - own)
+        )
 
     def directory(self, spot: Spot, base: RealPath | None = None) -> RealPath:
         """The directory that a path condition names.
@@ -225,7 +251,7 @@ class _RulesReader(Struct, frozen=True):
             servers=condition.read("server", _names, None),
             tools=condition.read("tool", _names, None),
             paths=None if paths is None else self._paths(paths),
-            names=condition.read("names", names, None),
+            names=condition.read("names", self.reader.names, None),
             domains=None if domains is None else self._domains(domains),
             lists=condition.read("lists", lambda lists: lists.each(self._list), ()),
             sql=condition.read("sql", lambda spot: spot.word(_SQL_BOUNDS), None),
@@ -278,16 +304,6 @@ class _RulesReader(Struct, frozen=True):
 
     def _entries(self, spot: Spot) -> tuple[str, ...]:
         return self.reader.entries(spot.items(), self.defined)
-
-
-def names(spot: Spot) -> NameCondition:
-    """A condition on file names."""
-    members = spot.object(("roles", "matching", "unless"))
-    return NameCondition(
-        roles=roles(members.required("roles")),
-        matching=name_patterns(members.required("matching").items()),
-        unless=name_patterns(members.read("unless", Spot.items, [])),
-    )
 
 
 def name_patterns(spots: Iterable[Spot]) -> frozenset[str]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.config.policy.short_form import PATH_ROLES, SECRETS, URL_ROLES, secret_names
+from ironcurtain_proxy.config.policy.policy_file import SECRETS
+from ironcurtain_proxy.config.policy.short_form import PATH_ROLES, URL_ROLES, secret_names
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Allow

@@ -12,13 +12,11 @@ writes `deny filesystem: write_file` means every file. Only text is taken where 
 so that `no`, `on`, `1:30` and `2026-01-01`, which YAML 1.1 reads as something else, are refused.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Final
 
-import orjson
 from msgspec import Struct, field
 
 from ironcurtain_proxy.config.policy.policy_file import (
@@ -32,30 +30,19 @@ from ironcurtain_proxy.config.policy.policy_file import (
 from ironcurtain_proxy.config.reading.document import Members, RulePlace, Spot
 from ironcurtain_proxy.config.reading.problems import MarkedReport
 from ironcurtain_proxy.config.reading.reading import parse, read_file
+from ironcurtain_proxy.credentials import table as credentials
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import DomainCondition, NameCondition, PathCondition, Rule
 from ironcurtain_proxy.model.sql import SQL_EFFECTS, SqlEffect
 
-SECRETS: Final = "@secrets"
-"""The word for these names in the short form."""
-_SHIPPED: Final = Path(__file__).parent / "shipped/compiled-policy.json"
-_RULE: Final = "escalate-read-secret-file"
-
-
-@cache
-def secret_words() -> Mapping[str, list[str]]:
-    """The names of these files, in the words of the shipped rule on reading them."""
-    rules = orjson.loads(_SHIPPED.read_bytes())["rules"]
-    (names,) = [rule["if"]["names"] for rule in rules if rule["name"] == _RULE]
-    return {"matching": names["matching"], "unless": names["unless"]}
-
 
 def secret_names(roles: frozenset[ArgumentRole]) -> NameCondition:
-    """The condition on these names, for arguments of some roles."""
-    found = {key: frozenset(names) for key, names in secret_words().items()}
-    return NameCondition(roles=roles, matching=found["matching"], unless=found["unless"])
+    """The condition on names of files with credentials, for arguments of some roles."""
+    return NameCondition(
+        roles=roles, matching=credentials.patterns(), unless=credentials.examples()
+    )
 
 
 SHORT_NAME: Final = "policy.yaml"
@@ -195,15 +182,16 @@ class _FileReader(Struct):
         if excepted is not None and names is None:
             if rule.effect != "allow":
                 excepted.error("is for a rule that allows, or for one with names: leave it out")
-            rule = replace(rule, excepting=_excepted(excepted, paths))
+            rule = replace(
+                rule, excepting=self.short.reader.named(paths, _texts(excepted), frozenset())
+            )
         reader = self.short.reader
         if within is not None:
             directory = reader.directory(_text(within), self.short.relative_to)
             rule = replace(rule, paths=PathCondition(roles=paths, within=directory))
         if names is not None:
             unless = members.read("except", _patterns, frozenset())
-            condition = NameCondition(roles=paths, matching=_patterns(names), unless=unless)
-            rule = replace(rule, names=condition)
+            rule = replace(rule, names=reader.named(paths, _texts(names), unless))
         if hosts is not None:
             allowed = reader.hosts(_texts(hosts))
             rule = replace(rule, domains=DomainCondition(roles=urls, allowed=allowed))
@@ -258,19 +246,6 @@ def _texts(spot: Spot) -> list[Spot]:
 
 def _patterns(spot: Spot) -> frozenset[str]:
     return name_patterns(_texts(spot))
-
-
-def _excepted(spot: Spot, roles: frozenset[ArgumentRole]) -> NameCondition:
-    """The excepted names; `@secrets` stands for those that the shipped policy asks about."""
-    known = secret_names(roles)
-    said = [one for one in _each(spot) if one.value != SECRETS]
-    has_secrets = len(said) < len(_each(spot))
-    own = frozenset([name for one in said for name in _patterns(one)])
-    return NameCondition(
-        roles=roles,
-        matching=own | (known.matching if has_secrets else frozenset()),
-        unless=known.unless - own if has_secrets else frozenset(),
-    )
 
 
 def _sql(spot: Spot) -> SqlEffect:

@@ -4,15 +4,15 @@ It stays in the package, so that a new version mends it. Rules that name single 
 `init` into the operator's own layer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Final
 
 import orjson
 
 from ironcurtain_proxy.config.annotating.read_tool import ToolKind
-from ironcurtain_proxy.config.policy.short_form import SECRETS, secret_words
 from ironcurtain_proxy.config.presets.preset import PresetName, PresetRule, preset
+from ironcurtain_proxy.credentials.table import table_bytes
 from ironcurtain_proxy.model.json import Json
 
 BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "keeps"})
@@ -35,14 +35,14 @@ def base_rules(name: PresetName, command_servers: Sequence[str]) -> list[Json]:
                 # names.
                 rules.append(as_rule(template, template.name, {"server": [*command_servers]}))
         elif template.about not in BY_TOOL:
-            rules.append(as_rule(template, template.name, _filled(template.condition)))
+            rules.append(as_rule(template, template.name, deepcopy(dict(template.condition))))
     return rules
 
 
 def base_document(name: PresetName, command_servers: Sequence[str]) -> tuple[bytes, list[Json]]:
     """The rules of a preset, and the bytes that stand for them in the version of a policy."""
     rules = base_rules(name, command_servers)
-    return orjson.dumps(rules), rules
+    return orjson.dumps(rules) + table_bytes(), rules
 
 
 def as_rule(template: PresetRule, name: str, condition: dict[str, Json]) -> Json:
@@ -55,11 +55,3 @@ def as_rule(template: PresetRule, name: str, condition: dict[str, Json]) -> Json
         "reason": template.reason,
     }
     return rule | {"containedReads": True} if template.contained_reads else rule
-
-
-def _filled(condition: Mapping[str, Json]) -> dict[str, Json]:
-    filled = deepcopy(dict(condition))
-    names = filled.get("names")
-    if isinstance(names, dict) and names.get("matching") == SECRETS:
-        names.update({key: [*words] for key, words in secret_words().items()})
-    return filled

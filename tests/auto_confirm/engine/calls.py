@@ -1,6 +1,6 @@
 """Calls for the engine, for tests: whoever makes one says only what matters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -10,7 +10,7 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowl
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.path_patterns import compile_path_regex
 from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern
-from ironcurtain_proxy.auto_confirm.engine.places import SafePath
+from ironcurtain_proxy.auto_confirm.engine.places import FilesFound, SafePath
 from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST, MEDIUM_AT_MOST, band_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -73,8 +73,14 @@ def call(server: str, tool: str, *facts: ArgumentFact, **arguments: Json) -> Int
         origins=("policy",),
         workspace=WORKSPACE,
         home=RealPath.from_text("/home/ann"),
+        found=FilesFound(files=frozenset(_paths(facts)), own=frozenset(_paths(facts))),
         branch="feature/x",
     )
+
+
+def _paths(facts: Iterable[ArgumentFact]) -> Iterator[RealPath]:
+    for fact in facts:
+        yield from (value.path for value in fact.values if isinstance(value, PathValue))
 
 
 def read(*paths: str) -> Interaction:

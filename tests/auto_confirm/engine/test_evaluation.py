@@ -114,7 +114,7 @@ def test_a_pattern_does_not_outweigh_a_high_risk() -> None:
     ("interaction", "name"),
     [
         (calls.edit("/tmp/a"), "File edit in /tmp/"),
-        (calls.read("/home/bob/notes.txt"), "File read (public)"),
+        (calls.read("/home/ann/notes.txt"), "File read (public)"),
         (calls.git("git_pull"), "Git pull/fetch"),
         (calls.git("git_fetch"), "Git pull/fetch"),
         (calls.git("git_commit", message="m"), "Git commit to feature/*"),

@@ -1,5 +1,6 @@
 """Where paths lie, and how well a session stands."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -9,7 +10,12 @@ from ironcurtain_proxy.auto_confirm.engine.context_score import (
     WorkContext,
     context_score,
 )
-from ironcurtain_proxy.auto_confirm.engine.places import SafePath, SessionPlaces, in_temporary
+from ironcurtain_proxy.auto_confirm.engine.places import (
+    FilesFound,
+    SafePath,
+    SessionPlaces,
+    in_temporary,
+)
 from ironcurtain_proxy.auto_confirm.engine.settings import NightMode
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.path import RealPath
@@ -28,15 +34,18 @@ def at(text: str) -> RealPath:
     [
         ("/srv/project/a", True), ("/srv/project/.github/a", True), ("/srv/project/.env", False),
         ("/srv/project/.env.local", False), ("/srv/project/tls/server.key", False),
-        ("/home/bob/a", True), ("/home/bob/.bashrc", False), ("/home/bob/.ssh/config", False),
+        ("/home/bob/a", False), ("/home/bob/.bashrc", False), ("/home/bob/.ssh/config", False),
         ("/home/bob/My-Credentials.txt", False), ("/Users/ann/a", True), ("/Users/bob/a", False),
         ("/tmp/a", True), ("/tmpfoo/a", False), ("/srv/projects/a", False), ("/etc/passwd", False),
-        ("/home/bob/id_ed25519", False), ("/etc/shadow", False),
+        ("/home/bob/id_ed25519", False), ("/etc/shadow", False), ("/Users/ann/.bashrc", False),
+        ("/Users/ann/Documents", False), ("/tmp/other", False), ("/tmp/a/.x", False),
     ],
 )  # fmt: skip
 @pytest.mark.requirement("B-18", "B-74")
 def test_public_is_what_anyone_in_the_project_may_read(path: str, public: bool) -> None:
-    assert PLACES.is_public(at(path)) == public
+    files = frozenset({at(path)}) if path.rpartition("/")[2] not in {"Documents", "x"} else ()
+    found = FilesFound(files=frozenset(files), own=frozenset({at("/tmp/a")}))
+    assert replace(PLACES, found=found).is_public(at(path)) == public
 
 
 @pytest.mark.requirement("B-17", "B-71")

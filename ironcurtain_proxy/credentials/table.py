@@ -1,0 +1,179 @@
+"""The table of `table.txt`, read once: which files hold credentials, and who needs them."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from ironcurtain_proxy.credentials.names import TREE, compiled
+
+ONLY_AT_HOME: Final = "~"
+_XDG: Final[Mapping[str, str]] = {
+    ".config/": "XDG_CONFIG_HOME",
+    ".local/share/": "XDG_DATA_HOME",
+    ".local/state/": "XDG_STATE_HOME",
+    ".cache/": "XDG_CACHE_HOME",
+}
+_NO_FILES: Final = ("/dev", "/proc", "/sys")
+"""`HISTFILE=/dev/null` moves a history to where nothing is kept."""
+_RUNTIME: Final = "containers/auth.json"
+"""podman's logins, below XDG_RUNTIME_DIR."""
+_KERBEROS: Final = "/tmp/krb5cc_"  # noqa: S108  compared and closed, never opened
+
+
+class CredentialPlace(Struct, frozen=True, kw_only=True):
+    """A file or directory with credentials in the home directory."""
+
+    path: str
+    """Relative to the home directory."""
+    only_at_home: bool
+    """Elsewhere a path of this name says nothing."""
+    variables: tuple[str, ...]
+    programs: frozenset[str]
+    """The programs that need it for what they do outside the machine."""
+
+
+class _Table(Struct, frozen=True):
+    text: str
+    names: tuple[str, ...]
+    examples: tuple[str, ...]
+    places: tuple[CredentialPlace, ...]
+
+
+@cache
+def _table() -> _Table:
+    text = Path(__file__).with_name("table.txt").read_text("utf-8")
+    sections: dict[str, list[str]] = {}
+    rows: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("["):
+            rows = sections.setdefault(line.strip("[]"), [])
+        elif line and not line.startswith("#"):
+            rows.append(line)
+    return _Table(
+        text,
+        tuple(" ".join(sections["names"]).split()),
+        tuple(" ".join(sections["examples"]).split()),
+        tuple(_places(sections["places"])),
+    )
+
+
+def _places(rows: list[str]) -> Iterator[CredentialPlace]:
+    found: dict[str, tuple[list[str], set[str]]] = {}
+    for row in rows:
+        path, variable, programs, *_ = (*[part for part in row.split("  ") if part], "-", "-")
+        variables, needed = found.setdefault(path.strip(), ([], set()))
+        variables += [] if variable.strip() == "-" else [variable.strip()]
+        needed.update([] if programs.strip() == "-" else programs.split())
+    for path, (variables, needed) in found.items():
+        yield CredentialPlace(
+            path=path.removeprefix(ONLY_AT_HOME),
+            only_at_home=path.startswith(ONLY_AT_HOME),
+            variables=tuple(variables),
+            programs=frozenset(needed),
+        )
+
+
+def places() -> tuple[CredentialPlace, ...]:
+    """The places in a home directory."""
+    return _table().places
+
+
+def table_bytes() -> bytes:
+    """The table as it is written, for what depends on all of it."""
+    return _table().text.encode()
+
+
+def names() -> tuple[str, ...]:
+    """The names of files at any place, without those of `places`."""
+    return _table().names
+
+
+@cache
+def examples() -> frozenset[str]:
+    """The names that are exempt, because only examples and programs have them."""
+    return frozenset(_table().examples)
+
+
+@cache
+def patterns(home: str | None = None, workspace: str | None = None) -> frozenset[str]:
+    """All patterns, for `names.compiled`.
+
+    Args:
+        home: the home directory; None: places that count in it alone are left out.
+        workspace: a place that contains it is left out, because the workspace is the agent's.
+    """
+    found = set(_table().names)
+    for place in _table().places:
+        if place.only_at_home and home is None:
+            continue
+        if home is not None and workspace is not None and _is_in(workspace, f"{home}/{place.path}"):
+            continue
+        path = f"{home}/{place.path}" if place.only_at_home else place.path
+        found.add(f"{path.lower().strip('/')}{TREE}")
+    return frozenset(found)
+
+
+def is_credential(path: str, home: str | None = None, workspace: str | None = None) -> bool:
+    """Whether a path is one of a file that holds credentials, or lies in such a directory.
+
+    Args:
+        path: absolute; or `/` and a relative path, which then is looked at without its directory.
+        home: the home directory; None: not known.
+        workspace: the agent's; a place that contains it says nothing.
+    """
+    if compiled(patterns(home, workspace)).match(path):
+        return not compiled(examples()).match(path)
+    return False
+
+
+def names_needed_by(program: str) -> tuple[CredentialPlace, ...]:
+    """The places that a program needs for what it does outside the machine."""
+    return tuple([place for place in _table().places if program in place.programs])
+
+
+def places_of(
+    home: str, environ: Mapping[str, str]
+) -> tuple[tuple[CredentialPlace | None, str], ...]:
+    """Every place with its absolute paths: in the home directory, and where variables move it.
+
+    Args:
+        home: the home directory.
+        environ: the user's environment.
+    """
+    found: dict[str, CredentialPlace | None] = {}
+    for place in _table().places:
+        for path in (f"{home}/{place.path}", *_moved(place, environ)):
+            if not _is_in(home, path):
+                found.setdefault(path, place)
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/"):
+        found.setdefault(f"{runtime}/{_RUNTIME}", _place_with("podman"))
+    return tuple([(place, path) for path, place in found.items()])
+
+
+def _place_with(program: str) -> CredentialPlace | None:
+    return next((one for one in _table().places if program in one.programs), None)
+
+
+def _moved(place: CredentialPlace, environ: Mapping[str, str]) -> Iterator[str]:
+    """The absolute paths that variables give to a place."""
+    for prefix, variable in _XDG.items():
+        base = environ.get(variable, "")
+        if place.path.startswith(prefix) and base.startswith("/"):
+            yield f"{base.rstrip('/')}/{place.path.removeprefix(prefix)}"
+    for said in place.variables:
+        variable, slash, rest = said.partition("/")
+        for part in environ.get(variable, "").split(":"):
+            if part.startswith("/") and part.strip("/") and not _is_no_file(part):
+                yield f"{part.rstrip('/')}{slash}{rest}"
+
+
+def _is_no_file(path: str) -> bool:
+    return any(_is_in(path, top) for top in _NO_FILES)
+
+
+def _is_in(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
