@@ -2,16 +2,18 @@
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import Final, assert_never
 
 from ironcurtain_proxy.cli.init_clients import SetupOptions, set_up
-from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, masked_arguments
 from ironcurtain_proxy.cli.init_files import planned_files, write_files
 from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
 from ironcurtain_proxy.cli.init_servers import (
     SECONDS,
     described,
+    grounded,
     lasting_entries,
     read_servers,
     settings_for,
@@ -140,14 +142,17 @@ def _without_client(
     report.raise_errors()
     if not client.entries:
         raise ConfigurationError(f"{options.servers}: names no server that can be started here")
-    settings = settings_for(client.entries, workspace)
+    started = {
+        name: grounded(entry, workspace, os.environ) for name, entry in client.entries.items()
+    }
+    settings = settings_for(started, workspace)
     for note in client.notes:
         talk.say(f"note: {note}")
     if options.dry_run or not options.yes:
         return _would(talk, settings, is_asked=options.dry_run)
     install_packages(talk, settings, own_machine(settings), options.seconds)
     servers = read_servers(settings, options.seconds)
-    entries = lasting_entries(client.entries, settings, servers, Path.cwd())
+    entries = lasting_entries(started, settings, servers, workspace)
     state = home / STATE_DIRECTORY
     files = planned_files(state, preset(options.preset), servers, entries, workspace)
     for line in described(servers, preset(options.preset)):
@@ -163,7 +168,8 @@ def _without_client(
 
 def _would(talk: Dialogue, settings: Settings, *, is_asked: bool) -> int:
     for spec in settings.servers:
-        talk.say(f"would start {spec.name}: {' '.join([spec.command, *spec.args])}")
+        words = [spec.command, *masked_arguments(spec.args)]
+        talk.say(f"would start {spec.name}: {shlex.join(words)}")
     talk.say(f"would write below {settings.state_dir}")
     talk.say("nothing was started or written: pass --yes to start and write")
     return talk.end(int(not is_asked))

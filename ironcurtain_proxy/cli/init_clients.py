@@ -6,6 +6,7 @@ copy and a record that were written before.
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +17,18 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.init_after import look_after
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
+from ironcurtain_proxy.cli.init_ending import Outcome, say_ending
 from ironcurtain_proxy.cli.init_files import digests, planned_files, write_files
 from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
 from ironcurtain_proxy.cli.init_logins import wanting_login, with_logins
 from ironcurtain_proxy.cli.init_servers import (
+    grounded,
     lasting_entries,
-    read_servers,
     settings_for,
     summed_up,
 )
 from ironcurtain_proxy.cli.init_showing import (
+    Surroundings,
     diff_lines,
     found_json,
     found_lines,
@@ -33,6 +36,7 @@ from ironcurtain_proxy.cli.init_showing import (
     short,
     unconfined,
 )
+from ironcurtain_proxy.cli.init_wants import Failure, known_hosts, read_with_wants
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients, find
 from ironcurtain_proxy.config.clients.own_command import own_command
@@ -55,15 +59,18 @@ from ironcurtain_proxy.config.clients.undo_record import (
     write_undo_record,
 )
 from ironcurtain_proxy.config.extras import missing
+from ironcurtain_proxy.config.migration.rewriting import why_not_exchanged
 from ironcurtain_proxy.config.presets.preset import PresetName, preset
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
 from ironcurtain_proxy.config.servers.server_choice import SERVERS_NAME
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.sandbox.wanted import opened_for
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.annotating.read_tool import ReadServer
@@ -101,75 +108,141 @@ def set_up(talk: Dialogue, wish: SetupOptions) -> int:
     """
     talk.say(f"workspace  {short(wish.workspace, wish.home)}  ({wish.why_workspace})")
     found = find(wish.home, wish.workspace, os.environ, wish.given)
+    outcome = Outcome(found)
     present = _present(wish.state)
     origins = read_undo_record(wish.state).origins
-    moving = _reachable(talk, movings(found.files, present, origins))
+    every = movings(found.files, present, origins)
+    moving = _reachable(talk, every, outcome)
+    moving = _changeable(talk, wish, moving, outcome)
     _show(talk, wish, found, moving, present)
     if not moving:
-        return _nothing(talk, found)
+        return _nothing(talk, outcome, every)
     start = _start(wish)
     if wish.dry_run:
         return _dry_run(talk, wish, moving, start)
     require_terminal(talk)
     chosen = [id(file) for file in _chosen(talk, wish, moving)]
     moving = [one for one in moving if id(one.file) in chosen]
-    if not moving or talk.ask(f"{_beginning(moving)} now, to read the tools?") == "n":
-        talk.say("nothing was changed")
+    question = f"{_beginning(moving)} now, to read the tools?"
+    if not moving or talk.ask(question, is_step=True) == "n":
+        talk.say("nothing was changed: no server is protected")
         return talk.end(1)
-    return _carry_out(talk, wish, moving, present, start)
+    return _carry_out(talk, wish, moving, _Findings(present, start, outcome, every))
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What was found before the person agreed."""
+
+    present: Mapping[str, Mapping[str, Json]]
+    """The servers that are behind the proxy already."""
+    start: OwnStart
+    outcome: Outcome
+    every: Sequence[MovingServer]
+    """Every server that could move."""
 
 
 def _carry_out(
-    talk: Dialogue,
-    wish: SetupOptions,
-    moving: Sequence[MovingServer],
-    present: Mapping[str, Mapping[str, Json]],
-    start: OwnStart,
+    talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer], found: _Findings
 ) -> int:
-    entries = servers_behind_proxy(moving, present)
+    present, outcome = found.present, found.outcome
     secrets = credentials(moving, os.environ)
-    settings = settings_for(startable(moving, entries, os.environ), wish.workspace, secrets)
-    install_packages(talk, settings, own_machine(settings), wish.seconds)
+
+    def settings_of(entries: Mapping[str, dict[str, Json]]) -> Settings:
+        return settings_for(startable(moving, entries, os.environ), wish.workspace, secrets)
+
+    entries = _entries(wish, moving, present)
+    before = settings_of(entries)
+    install_packages(talk, before, own_machine(before), wish.seconds)
     talk.say(
         f"\nreading the tools of {counted(len(entries), 'server')} (up to {wish.seconds:g} s) …"
     )
-    servers = with_logins(talk, settings, read_servers(settings, wish.seconds), wish.seconds)
+    own = {one.name for one in moving if not one.file.is_project}
+    settings, read, failures = read_with_wants(talk, entries, settings_of, own, wish.seconds)
+    servers = with_logins(talk, settings, read, wish.seconds)
     later = wanting_login(settings, servers)
     silent = {one.name for one in servers if one.error} - present.keys() - {*later}
+    outcome.failures |= {name: one for name, one in failures.items() if name in silent}
     for line in summed_up(servers, preset(wish.preset)):
         talk.say(f"  {clean(line, 200)}")
-    for name in sorted(silent):
-        talk.say(f"{clean(name)} stays where it is: run init again when it starts")
     answering = [one for one in servers if one.name not in silent]
     lasting = lasting_entries(entries, settings, servers, wish.workspace)
     kept = {name: entry for name, entry in lasting.items() if name not in silent}
-    changed, refused = changes(moving, start, silent)
-    for file, why in refused:
-        talk.say(f"{short(file.path, wish.home)}: {clean(why)}: stays unchanged")
-    if not changed:
-        talk.say("nothing was changed")
-        return talk.end(1)
-    if not _agreed(talk, wish, changed):
-        talk.say("nothing was changed")
-        return talk.end(1)
+    changed = _changes(talk, wish, outcome, *changes(moving, found.start, silent))
     origins = {one.name: origin_of(one.taken.entry) for one in moving if one.name not in silent}
-    if not _write(talk, wish, answering, kept, changed, origins):
+    new = _NewFiles(answering, kept, origins, changed)
+    done = None
+    if changed and _agreed(talk, wish, changed):
+        done = _write(talk, wish, new, outcome)
+    if done is None:
+        say_ending(talk, outcome, found.every, (), {})
+        talk.say("nothing was changed")
         return talk.end(1)
     is_right = look_after(talk, secrets, installations(settings))
     for name in later:
         talk.say(f"{clean(name)} wants a login: run `ironcurtain-proxy login {clean(name)}`, then "
                  f"`ironcurtain-proxy annotate {clean(name)}`")  # fmt: skip
-    _last_words(talk, changed)
-    return talk.end(int(bool(silent) or bool(refused) or bool(later) or not is_right))
+    say_ending(talk, outcome, found.every, done, unconfined(settings))
+    is_whole = len(done) == len(changed) and not (silent or outcome.refused or later)
+    return talk.end(int(not (is_whole and is_right)))
 
 
-def _reachable(talk: Dialogue, moving: Sequence[MovingServer]) -> list[MovingServer]:
+def _changes(
+    talk: Dialogue,
+    wish: SetupOptions,
+    outcome: Outcome,
+    changed: Sequence[FileChange],
+    refused: Sequence[tuple[ClientFile, str]],
+) -> Sequence[FileChange]:
+    """The changes that can be made. Prints the files that are not understood well enough."""
+    for file, why in refused:
+        talk.say(f"{short(file.path, wish.home)}: {clean(why)}: stays unchanged")
+        outcome.refused[id(file)] = Failure(why=why, remedy="change it by hand: docs/clients.md")
+    return changed
+
+
+def _entries(
+    wish: SetupOptions,
+    moving: Sequence[MovingServer],
+    present: Mapping[str, Mapping[str, Json]],
+) -> dict[str, dict[str, Json]]:
+    """The servers behind the proxy, each started the same from wherever, with its known hosts."""
+    entries = servers_behind_proxy(moving, present)
+    for name in entries.keys() - present.keys():
+        entry = grounded(entries[name], wish.workspace, os.environ)
+        entries[name] = opened_for(entry, hosts=known_hosts(entry))
+    return entries
+
+
+def _reachable(
+    talk: Dialogue, moving: Sequence[MovingServer], outcome: Outcome
+) -> list[MovingServer]:
     """The servers that the installed libraries can start or reach. Prints the others."""
     lack = missing("http", "a server with a url")
     far = [one for one in moving if "url" in one.taken.entry]
     for one in far if lack else ():
         talk.say(f"{clean(one.name)} stays unchanged: {lack}")
+        outcome.failures[one.name] = Failure(
+            why="the proxy reaches no server over the network without its extra `http`",
+            remedy=f"{lack}; run init again",
+        )
     return [one for one in moving if not lack or one not in far]
+
+
+def _changeable(
+    talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer], outcome: Outcome
+) -> list[MovingServer]:
+    """The servers whose files can be changed, as far as that can be told before. Prints the others.
+
+    A file that cannot be changed must be known before anything else is written.
+    """
+    for file in {id(one.file): one.file for one in moving}.values():
+        why = why_not_exchanged(file.path)
+        if why:
+            talk.say(f"{short(file.path, wish.home)}: {why}: stays unchanged")
+            remedy = f'`sudo chown "$USER:$(id -gn)" {shlex.quote(str(file.path))}`, and init again'
+            outcome.refused[id(file)] = Failure(why=f"its file {why}", remedy=remedy)
+    return [one for one in moving if id(one.file) not in outcome.refused]
 
 
 def _beginning(moving: Sequence[MovingServer]) -> str:
@@ -218,18 +291,25 @@ def _show(
     moving: Sequence[MovingServer],
     present: Mapping[str, Mapping[str, Json]],
 ) -> None:
-    entries = startable(moving, servers_behind_proxy(moving, present), os.environ)
-    open_ones = unconfined(settings_for(entries, wish.workspace)) if moving else {}
-    for line in found_lines(found, moving, open_ones, wish.home):
+    entries = _entries(wish, moving, present)
+    startables = startable(moving, entries, os.environ)
+    open_ones = unconfined(settings_for(startables, wish.workspace)) if moving else {}
+    reached = {name: known_hosts(entry) for name, entry in servers_behind_proxy(moving, {}).items()}
+    for line in found_lines(found, moving, Surroundings(open_ones, reached), wish.home):
         talk.say(line)
     talk.say()
     talk.answer |= {"workspace": str(wish.workspace), "found": found_json(found, moving)}
 
 
-def _nothing(talk: Dialogue, found: FoundClients) -> int:
-    if any(table.ours for file in found.files for table in file.tables):
+def _nothing(talk: Dialogue, outcome: Outcome, every: Sequence[MovingServer]) -> int:
+    left = outcome.unprotected(every, ())
+    if any(table.ours for file in outcome.found.files for table in file.tables):
         talk.say("nothing to do: every server that the proxy can start is behind it already")
+        if left:
+            say_ending(talk, outcome, every, (), {})
         return talk.end(0)
+    if left:
+        say_ending(talk, outcome, every, (), {})
     if talk.as_json:
         return talk.end(1)
     raise ConfigurationError(_NOTHING)
@@ -254,12 +334,22 @@ def _dry_run(
 
 
 def _chosen(talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer]) -> list[ClientFile]:
+    """The files whose servers are to move. One answer accepts all steps; `s` asks about each."""
     files = {id(one.file): one.file for one in moving}
+    where = f"{counted(len(moving), 'server')} of {counted(len(files), 'file')}"
+    question = (
+        f"Put {where} behind the proxy: install what is missing, start each once, and write?"
+        "\n(s asks before each step)"
+    )
+    answer = talk.ask(question, ("y", "n", "s"))
+    talk.all_steps = answer == "y"
+    if answer == "n":
+        return []
     chosen: list[ClientFile] = []
     for key, file in files.items():
         count = counted(sum(id(one.file) == key for one in moving), "server")
-        where = f"{file.client.name}, {short(file.path, wish.home)}"
-        if talk.ask(f"Put {count} of {where} behind the proxy?") == "y":
+        place = f"{file.client.name}, {short(file.path, wish.home)}"
+        if talk.ask(f"Put {count} of {place} behind the proxy?", is_step=True) == "y":
             chosen.append(file)
     return chosen
 
@@ -269,34 +359,40 @@ def _agreed(talk: Dialogue, wish: SetupOptions, changed: Sequence[FileChange]) -
     question = (
         f"\nWrite {short(wish.state, wish.home)} and change {names}? (d shows the difference)"
     )
-    while (answer := talk.ask(question, ("y", "n", "d"))) == "d":
+    while (answer := talk.ask(question, ("y", "n", "d"), is_step=True)) == "d":
         for one in changed:
             for line in diff_lines(one, wish.home):
                 talk.say(line)
     return answer == "y"
 
 
+@dataclass(frozen=True, slots=True)
+class _NewFiles:
+    """What is to be written."""
+
+    servers: Sequence["ReadServer"]
+    entries: Mapping[str, Json]
+    origins: Mapping[str, str]
+    """By the name behind the proxy; see `origin_of`."""
+    changed: Sequence[FileChange]
+
+
 def _write(
-    talk: Dialogue,
-    wish: SetupOptions,
-    servers: Sequence["ReadServer"],
-    entries: Mapping[str, Json],
-    changed: Sequence[FileChange],
-    origins: Mapping[str, str],
-) -> bool:
-    """Write our own files, then change the clients'. False: nothing, or not everything, is done."""
+    talk: Dialogue, wish: SetupOptions, new: _NewFiles, outcome: Outcome
+) -> list[ClientFile] | None:
+    """Write our own files, then change the clients'. Returns the changed ones; None: nothing is."""
     configured = _workspace_of(wish.state / CONFIG_NAME)
     workspace = wish.workspace if configured is None else Path(configured)
-    files = planned_files(wish.state, preset(wish.preset), servers, entries, workspace)
+    files = planned_files(wish.state, preset(wish.preset), new.servers, new.entries, workspace)
     with only_one(wish.state):
         journal = read_undo_record(wish.state)
         if not write_files(files, talk.say, force=wish.force, own=journal.written):
-            return False
-        named = {**origins, **journal.origins}
+            return None
+        named = {**new.origins, **journal.origins}
         journal = replace(journal, written=digests(files, journal.written), origins=named)
         try:
             write_undo_record(wish.state, journal)
-            done = _change_files(talk, wish, journal, changed)
+            done = _change_files(talk, wish, journal, new.changed, outcome)
         except KeyboardInterrupt:
             talk.say("stopped: `ironcurtain-proxy init --undo` restores the changed files")
             raise
@@ -305,31 +401,33 @@ def _write(
                 f"{error.filename or wish.state}: cannot be written: {error.strerror}; "
                 "`ironcurtain-proxy init --undo` restores the changed files"
             ) from None
-    talk.answer["changed"] = done
-    return len(done) == len(changed)
+    talk.answer["changed"] = [
+        {"file": str(one.file.path), "client": one.file.client.id, "servers": [*one.servers]}
+        for one in done
+    ]
+    return [one.file for one in done]
 
 
 def _change_files(
-    talk: Dialogue, wish: SetupOptions, journal: UndoRecord, changed: Sequence[FileChange]
-) -> list[Json]:
-    done: list[Json] = []
+    talk: Dialogue,
+    wish: SetupOptions,
+    journal: UndoRecord,
+    changed: Sequence[FileChange],
+    outcome: Outcome,
+) -> list[FileChange]:
+    done: list[FileChange] = []
     for one in changed:
         path = one.file.path
         try:
             journal = change(wish.state, journal, one, SystemClock().now())
         except OSError as error:
             talk.say(f"{path}: not changed: {error.strerror}")
+            why = f"its file could not be changed: {error.strerror}"
+            outcome.refused[id(one.file)] = Failure(why=why, remedy="mend that, and run init again")
             continue
         talk.say(f"{path}: {counted(len(one.servers), 'server')} behind the proxy")
         if one.file.is_project and (wish.workspace / ".git").exists():
             talk.say("  this file may be shared by a repository: the change names paths of this "
                      "machine")  # fmt: skip
-        done.append({"file": str(path), "client": one.file.client.id, "servers": [*one.servers]})
+        done.append(one)
     return done
-
-
-def _last_words(talk: Dialogue, changed: Sequence[FileChange]) -> None:
-    clients = ", ".join(dict.fromkeys(one.file.client.name for one in changed))
-    talk.say(f"\nRestart {clients}: from then on every tool call passes the proxy.")
-    talk.say("Run `ironcurtain-proxy review` in a terminal: it asks you what the policy leaves "
-             "open. (`ironcurtain-proxy init --undo` takes everything back.)")  # fmt: skip

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 
-from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, masked_arguments
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.json import Json
@@ -40,8 +40,8 @@ def install_packages(talk: Dialogue, settings: Settings, machine: Machine, secon
     talk.say("These packages would be fetched at each start, which no sandbox lets a server do. "
              "Installed once,\nthe servers run in sandboxes:")  # fmt: skip
     for command in wanted:
-        talk.say(f"  {clean(shlex.join(command), 300)}")
-    if talk.ask(f"Install {counted(len(wanted), 'package')} first?") == "n":
+        talk.say(f"  {clean(shlex.join(masked_arguments(command)), 300)}")
+    if talk.ask(f"Install {counted(len(wanted), 'package')} first?", is_step=True) == "n":
         return
     done: list[Json] = []
     for command, spec in wanted.items():
@@ -50,7 +50,7 @@ def install_packages(talk: Dialogue, settings: Settings, machine: Machine, secon
         if fault:
             talk.say(f"  not installed: {clean(fault, 300)}")
         else:
-            done.append(shlex.join(command))
+            done.append(shlex.join(masked_arguments(command)))
     talk.answer["installed"] = done
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 import orjson
@@ -36,6 +37,8 @@ from ironcurtain_proxy.shell.launchers import launched
 SECONDS: Final = 60.0
 """The limit for all servers together: the first start of `npx` or `uvx` fetches a package."""
 
+_WIDTH: Final = 96
+"""Columns of a list of tools."""
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
 _RUNS_MODULE: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[mc]")
 
@@ -58,6 +61,57 @@ def settings_for(
     return load_settings(environ)
 
 
+_BARE_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Where a client that was started from a desktop looks for programs."""
+
+
+def grounded(
+    entry: Mapping[str, Json], workspace: Path, environ: Mapping[str, str]
+) -> dict[str, Json]:
+    """An entry that starts the same wherever, and by whomever, the proxy is started.
+
+    Relative paths count from the workspace. A program that only this terminal's `PATH` leads to,
+    as of nvm, asdf, volta, mise or pyenv, gets that `PATH`, without what the agent may write.
+
+    Args:
+        entry: in the proxy's form.
+        workspace: the directory that relative paths are relative to.
+        environ: of this terminal.
+    """
+    command, args, cwd = entry.get("command"), entry.get("args"), entry.get("cwd")
+    if not isinstance(command, str):
+        return {**entry}
+    found = {**entry}
+    if isinstance(cwd, str) and cwd != WORKSPACE and not cwd.startswith(("/", "~")):
+        found["cwd"] = os.path.normpath(workspace / cwd)
+    words = tuple([str(one) for one in args]) if isinstance(args, list) else ()
+    spec = ServerSpec(name="server", annotations="server", command=command, args=words)
+    if cwd is None:
+        spec = settle(spec, workspace, workspace, make=False)
+    found |= {"command": spec.command, "args": [*spec.args]}
+    env = entry.get("env")
+    variables = {**env} if isinstance(env, dict) else {}
+    if "/" not in command and "PATH" not in variables:
+        places = _places(environ.get("PATH", ""), workspace)
+        bare = os.pathsep.join(_BARE_PATH)
+        path = os.pathsep.join(dict.fromkeys([*places, *_BARE_PATH]))
+        if shutil.which(command, path=bare) is None and shutil.which(command, path=path):
+            found["env"] = {**variables, "PATH": path}
+    return found
+
+
+def _places(path: str, workspace: Path) -> list[str]:
+    """The directories of a `PATH`, without those that the agent may write."""
+    closed = os.path.realpath(workspace)
+    return [
+        place
+        for place in path.split(os.pathsep)
+        if place.startswith("/")
+        and Path(place).is_dir()
+        and not Path(os.path.realpath(place)).is_relative_to(closed)
+    ]
+
+
 def read_servers(settings: Settings, seconds: float) -> list[ReadServer]:
     """Start the servers, list their tools and stop the servers."""
     # Joins all folders: long to import, and only this step needs them.
@@ -70,7 +124,14 @@ def read_servers(settings: Settings, seconds: float) -> list[ReadServer]:
     for spec in settings.servers:
         if spec.name not in found.answered:
             why = found.silent.get(spec.name) or f"no answer within {seconds:g} seconds"
-            servers.append(ReadServer(name=spec.name, annotations=spec.annotations, error=why))
+            servers.append(
+                ReadServer(
+                    name=spec.name,
+                    annotations=spec.annotations,
+                    error=why,
+                    hosts=found.hosts.get(spec.name, ()),
+                )
+            )
             continue
         tools = [tool.raw for tool in found.definitions if tool.server == spec.name]
         if spec.remote is not None:
@@ -206,7 +267,14 @@ def summed_up(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
         for tool in server.tools:
             kinds.setdefault(_meaning(tool, chosen), []).append(visible(tool.name))
         for meaning, names in kinds.items():
-            yield f"  {meaning}: {', '.join(names)}"
+            yield from wrap(
+                f"{meaning}: {', '.join(names)}",
+                width=_WIDTH,
+                initial_indent="  ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
         if server.left_out:
             yield f"  not described, so asked about or denied: {server.left_out} more"
 

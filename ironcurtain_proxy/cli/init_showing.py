@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
-from ironcurtain_proxy.cli.init_dialogue import clean
+from ironcurtain_proxy.cli.init_dialogue import clean, masked_arguments
 from ironcurtain_proxy.cli.init_installing import own_machine
 from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
 from ironcurtain_proxy.config.clients.plan import FileChange, MovingServer
@@ -24,8 +25,17 @@ from ironcurtain_proxy.shell.launchers import container_image
 _SHORTEST_SECRET: Final = 6
 
 
+class Surroundings(Struct, frozen=True):
+    """What is told of servers besides their entries, by their names behind the proxy."""
+
+    unconfined: Mapping[str, str]
+    """Why a server runs in no sandbox, and what helps."""
+    hosts: Mapping[str, Sequence[str]]
+    """The hosts that its sandbox opens, because all its work goes to them."""
+
+
 def found_lines(
-    found: FoundClients, moving: Sequence[MovingServer], unconfined: Mapping[str, str], home: Path
+    found: FoundClients, moving: Sequence[MovingServer], around: Surroundings, home: Path
 ) -> Iterator[str]:
     """A paragraph for each file: the servers that move behind the proxy, and those that stay."""
     for file in found.files:
@@ -39,7 +49,7 @@ def found_lines(
         if ours:
             yield "  starts the proxy already"
         for one in here:
-            yield from _server_lines(one, unconfined)
+            yield from _server_lines(one, around)
         for stays in left:
             yield f"  {clean(stays.name)}: stays as it is: {clean(stays.why)}"
     for unusable in found.unusable:
@@ -47,7 +57,7 @@ def found_lines(
         yield f"{short(unusable.path, home)}: {clean(unusable.why)}: stays as it is"
 
 
-def _server_lines(moving: MovingServer, unconfined: Mapping[str, str]) -> Iterator[str]:
+def _server_lines(moving: MovingServer, around: Surroundings) -> Iterator[str]:
     entry = moving.taken.entry
     renamed = "" if moving.name == moving.taken.name else f" (as {clean(moving.name)})"
     yield f"  {clean(moving.taken.name)}{renamed}: {clean(_place(entry))}"
@@ -57,10 +67,14 @@ def _server_lines(moving: MovingServer, unconfined: Mapping[str, str]) -> Iterat
         what = "headers" if "url" in entry else "variables"
         yield f"    its {what} move to the proxy's own file: {clean(', '.join(names))}"
     if kept := moving.taken.open_variables:
-        yield f"    {moving.file.client.name} goes on to fill in {clean(', '.join(kept))}"
+        yield f"    {clean(', '.join(kept))} still comes from {moving.file.client.name}"
     if moving.taken.unused:
-        yield f"    means nothing to the proxy: {clean(', '.join(moving.taken.unused))}"
-    if remedy := unconfined.get(moving.name):
+        yield f"    ignored: {clean(', '.join(moving.taken.unused))}"
+    if "sandbox" in entry:
+        yield f"    its sandbox, as you wrote it: {clean(orjson.dumps(entry['sandbox']).decode())}"
+    if hosts := around.hosts.get(moving.name):
+        yield f"    its sandbox lets it reach {', '.join(hosts)}, where all its work goes"
+    if remedy := around.unconfined.get(moving.name):
         yield f"    {clean(remedy, 300)}"
 
 
@@ -70,8 +84,8 @@ def _place(entry: Mapping[str, Json]) -> str:
         address = str(entry["url"])
         return address.partition("?")[0] + ("?…" if "?" in address else "") + "  (over the network)"
     args = entry.get("args")
-    words = [str(entry["command"]), *[str(one) for one in (args if isinstance(args, list) else [])]]
-    return shlex.join(words)
+    words = [str(one) for one in (args if isinstance(args, list) else [])]
+    return shlex.join([str(entry["command"]), *masked_arguments(words)])
 
 
 def unconfined(settings: Settings) -> dict[str, str]:
@@ -115,7 +129,7 @@ def diff_lines(change: FileChange, home: Path) -> Iterator[str]:
 
 
 def _secrets(file: ClientFile) -> set[str]:
-    """The values of servers' variables, headers and settings, as the file may write them."""
+    """The values of servers' variables, headers and settings, and the secrets of arguments."""
     document = file.form.parse(file.text)
     entries = [
         one for table in file.tables for one in (table_at(document, table.place) or {}).values()
@@ -129,8 +143,24 @@ def _secrets(file: ClientFile) -> set[str]:
         for key in ADDRESSES
         if isinstance(text := entry.get(key), str)
     }
+    found |= {
+        text
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(args := entry.get("args"), list)
+        for text in _masked_in([str(one) for one in args])
+    }
     long = {text for text in found if len(text) >= _SHORTEST_SECRET}
     return long | {orjson.dumps(text).decode()[1:-1] for text in long}
+
+
+def _masked_in(words: list[str]) -> Iterator[str]:
+    """What `masked_arguments` changes of arguments, from where it begins to differ."""
+    for word, masked in zip(words, masked_arguments(words), strict=True):
+        differs = [
+            at for at, (one, other) in enumerate(zip(word, masked, strict=False)) if one != other
+        ]
+        if word != masked:
+            yield word[differs[0] if differs else 0 :]
 
 
 def _texts(value: Json) -> Iterator[str]:

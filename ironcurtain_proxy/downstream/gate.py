@@ -68,6 +68,11 @@ class Gate(Struct, eq=False):
         """The number of hosts requested so far."""
         return self._count
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts requested so far, each once."""
+        return tuple(self._seen)
+
     def asked_since(self, count: int) -> str:
         """The first host requested after this number of requests; empty: none was."""
         later = [(number, host) for host, number in self._seen.items() if number > count]

@@ -340,6 +340,10 @@ class DownstreamServers:
         """The state of each server."""
         return {name: supervisor.status() for name, supervisor in self._supervisors.items()}
 
+    def hosts_refused(self) -> Mapping[str, tuple[str, ...]]:
+        """The hosts that each server without a network tried to reach."""
+        return {name: gate.hosts for name, gate in self._gates.items() if gate.hosts}
+
     async def notify_roots_changed(self, server: str) -> None:
         """Tell a server that `hooks.roots` would answer differently now."""
         self._supervisor(server).notify_roots_changed()

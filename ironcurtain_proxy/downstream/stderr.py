@@ -20,6 +20,16 @@ _LONGEST_WORDS: Final = 200
 """Characters of a server's last line that are repeated to the operator."""
 
 
+_LOOKED_AT: Final = 50
+"""The last lines of a piece of output that are searched for an error: a server may print without
+end."""
+_TELLING: Final = (
+    *(b"Error:", b"rror: ", b"Exception:", b"ERROR", b"atal", b"panic:", b"annot ", b"ould not "),
+    *(b"ailed to ", b"o such ", b"ot found", b"issing ", b"equired"),
+)
+"""Parts of lines that say what went wrong."""
+
+
 class StderrDrain:
     """Reads until the server and all it has started have closed their standard error."""
 
@@ -33,6 +43,7 @@ class StderrDrain:
         self._line = b""
         self._ration = ration
         self._last = b""
+        self._telling = b""
         self._thread = threading.Thread(target=self._run, name=f"stderr of {server}", daemon=True)
         self._thread.start()
 
@@ -42,8 +53,12 @@ class StderrDrain:
 
     @property
     def last_words(self) -> str:
-        """The last line that is not blank, masked, printable and short; empty if there is none."""
-        text = printable(self._last.decode("utf-8", "backslashreplace")).replace("\t", " ").strip()
+        """The last line that tells an error, else the last one; masked, printable and short.
+
+        Empty if there is none. After its error, Node.js prints where it stood and its version.
+        """
+        line = self._telling or self._last
+        text = printable(line.decode("utf-8", "backslashreplace")).replace("\t", " ").strip()
         return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}…"
 
     def _run(self) -> None:
@@ -78,6 +93,11 @@ class StderrDrain:
         said = data.rstrip()
         if said:
             self._last = said[said.rfind(b"\n") + 1 :][:_LONGEST_LINE]
+            for line in reversed(said.splitlines()[-_LOOKED_AT:]):
+                # A line of a stack says only where.
+                if not line.lstrip().startswith(b"at ") and any(one in line for one in _TELLING):
+                    self._telling = line[:_LONGEST_LINE]
+                    break
         if not self._log.is_open:
             return
         is_kept, note = self._ration.admit(len(data), data.count(b"\n") + 1)

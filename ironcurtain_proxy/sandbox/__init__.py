@@ -4,6 +4,7 @@
 - `profile`, `settings`, `launch`, `inside`: what a server may touch, and its start in a sandbox.
 - `installed`, `replaced_launchers`: the installed program in place of what fetches it.
 - `probe`: whether this machine can confine a server.
+- `wanted`: what a server was refused, from its own words.
 - `private_tmp`: a `/tmp` and folders of a server's own.
 - `twin`: the sandbox of a second instance, for what was approved.
 - `walls`: what a running process of a sandbox can touch.

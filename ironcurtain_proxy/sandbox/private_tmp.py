@@ -104,7 +104,7 @@ def make_folder(folder: PrivateFolder) -> None:
     fresh.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh.mkdir(mode=0o700)
     try:
-        if _is_small(folder.place):
+        if begins_whole(folder.place):
             shutil.copytree(folder.place, fresh, symlinks=True, dirs_exist_ok=True)
         fresh.rename(folder.directory)
     except (OSError, shutil.Error):
@@ -113,19 +113,29 @@ def make_folder(folder: PrivateFolder) -> None:
             raise
 
 
-def _is_small(place: str) -> bool:
-    """Whether a folder holds few files, and nothing but files and directories of its owner."""
-    count, size = 0, 0
-    for directory, names, files in os.walk(place):
-        count += len(files) + len(names)
-        if count > _MOST_COPIED[0]:
-            return False
-        for name in (*names, *files):
-            status = os.lstat(f"{directory}/{name}")
-            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-                return False
-            size += status.st_size
-    return size <= _MOST_COPIED[1]
+def begins_whole(place: str) -> bool:
+    """Whether a private folder would begin with all that is in its place.
+
+    That is so where nothing is there, or a few plain files and directories.
+    """
+    count, size, pending = 0, 0, [place]
+    try:
+        while pending:
+            with os.scandir(pending.pop()) as found:
+                for entry in found:
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(status.st_mode):
+                        pending.append(entry.path)
+                    elif not stat.S_ISREG(status.st_mode):
+                        return False
+                    count, size = count + 1, size + status.st_size
+                    if count > _MOST_COPIED[0] or size > _MOST_COPIED[1]:
+                        return False
+    except FileNotFoundError:
+        return count == 0
+    except OSError:
+        return False
+    return True
 
 
 def private_tmp(

@@ -84,6 +84,7 @@ async def _list_tools(servers: DownstreamServers) -> LiveTools:
         definitions=tuple(tool for tools in found.values() for tool in tools),
         answered=frozenset(answered),
         silent={name: server.error for name, server in status.items() if server.error},
+        hosts=servers.hosts_refused(),
         prompts=prompts,
         resources=resources,
     )

@@ -15,6 +15,7 @@ import pytest
 from ironcurtain_proxy.model.json import Json
 from tests import program
 from tests.config.presets.test_presets import SERVER
+from tests.e2e.confined_installation import PATH, require_sandbox
 from tests.e2e.raw_client import RawClient
 from tests.program import PROXY
 
@@ -33,6 +34,7 @@ class Machine:
         (root / "silent.py").write_text(SILENT)
         self.cursor = self.home / ".cursor/mcp.json"
         self.codex = self.home / ".codex/config.toml"
+        self.variables: dict[str, str] = {}
 
     def server(self, kind: str) -> dict[str, Json]:
         return {"command": sys.executable, "args": [str(self.root / "server.py"), kind]}
@@ -57,7 +59,7 @@ class Machine:
 
     @property
     def environ(self) -> dict[str, str]:
-        return {**os.environ, "HOME": str(self.home)}
+        return {**os.environ, "HOME": str(self.home), **self.variables}
 
     def run(self, *arguments: str, cwd: str = "src") -> tuple[int, str, str]:
         words = [*PROXY, "init", *arguments]
@@ -201,6 +203,8 @@ def test_every_step_is_asked_about_and_no_changes_nothing(machine: Machine) -> N
     machine.give_cursor(files=machine.server("files"))
     before = machine.cursor.read_bytes()
     with terminal(machine) as (screen, process):
+        read_until(screen, "(s asks before each step) [Y/n/s]")
+        os.write(screen, b"s\n")
         read_until(screen, "behind the proxy? [Y/n]")
         os.write(screen, b"\n")
         read_until(screen, "Start 1 server now")
@@ -236,3 +240,130 @@ def test_an_interruption_while_servers_are_read_changes_nothing(machine: Machine
     assert process.returncode != 0
     assert machine.cursor.read_bytes() == before
     assert not (machine.home / ".ironcurtain/config.json").exists()
+
+
+def test_one_answer_accepts_all_steps(machine: Machine) -> None:
+    machine.give_cursor(files=machine.server("files"))
+    machine.give_codex()
+    with terminal(machine) as (screen, process):
+        said = read_until(screen, "[Y/n/s]")
+        assert "Put 2 servers of 2 files behind the proxy" in said
+        os.write(screen, b"\n")
+        said = read_until(screen, "takes everything back.)")
+        assert process.wait(30) == 0
+    assert "[Y" not in said
+    assert "All 2 servers are protected." in said
+
+
+FOLDER = """
+import os, pathlib, sys
+place = pathlib.Path(os.environ["HOME"], ".tool-of-test")
+place.mkdir(exist_ok=True)
+place.joinpath("settings").write_text("x")
+"""
+DEAD = """
+import sys
+sys.stderr.write('throw err\\nError: Cannot find the database\\n    at x\\n')
+sys.stderr.write('\\nNode.js v22.23.3\\n')
+sys.exit(1)
+"""
+ELSEWHERE = "import os; open(os.path.join(os.environ['HOME'], 'Documents/tasks.json'), 'w')\n"
+
+
+def test_the_last_words_name_each_server_that_is_not_protected_with_reason_and_next_step(
+    machine: Machine,
+) -> None:
+    require_sandbox()
+    scripts = {"folder": FOLDER + SERVER, "dead": DEAD, "elsewhere": ELSEWHERE}
+    for name, script in scripts.items():
+        (machine.root / f"{name}.py").write_text(script)
+    (machine.home / "Documents").mkdir()
+    (machine.home / "Documents" / "taxes").symlink_to("/etc/hostname")
+
+    def by(name: str, *words: str) -> dict[str, Json]:
+        return {"command": sys.executable, "args": [str(machine.root / f"{name}.py"), *words]}
+
+    machine.give_cursor(
+        **{"scope/folder": by("folder", "files")},
+        files={**machine.server("files"), "env": {"API_KEY": "sk-secret-one"}},
+        dead=by("dead", "--api-key=sk-secret-two", "postgres://me:sk-secret-three@h/db"),
+        elsewhere=by("elsewhere"),
+        off={"command": "x", "disabled": True},
+        limited={"command": "x", "disabledTools": ["a"]},
+    )
+    machine.variables["PATH"] = PATH
+    code, said, faults = machine.run("--yes")
+    assert code == 1, said + faults
+    assert "sk-secret" not in said + faults
+    assert "scope/folder (as scope-folder)" in said
+    assert "scope-folder keeps files in ~/.tool-of-test" in said
+    assert "2 of 5 servers protected. NOT protected:" in said
+    ending = said.partition("NOT protected:")[2]
+    assert "dead (Cursor): it does not start: ended: it exited with status 1" in ending
+    assert 'said last: "Error: Cannot find the database"' in ending
+    documents = machine.home / "Documents"
+    assert f"which does not let it write {documents}/tasks.json" in ending
+    assert f'next: add "sandbox": {{"filesystem": {{"allowWrite": ["{documents}"]}}}}' in ending
+    assert 'limited (Cursor): "disabledTools" limits its tools there' in ending
+    assert "off" not in ending.split()
+    assert "Restart Cursor: from then on every tool call to the protected servers" in ending
+    assert not [*machine.home.glob(".tool-of-test/*")]
+    servers = orjson.loads((machine.home / ".ironcurtain/mcp-servers.json").read_bytes())
+    assert servers["scope-folder"]["sandbox"] == {"filesystem": {"private": ["~/.tool-of-test"]}}
+
+
+def test_a_server_that_only_its_sandbox_stops_is_said_to_start_outside(machine: Machine) -> None:
+    require_sandbox()
+    # It finds out by itself, and says nothing that tells why.
+    script = "import os\nif 'bwrap' in open('/proc/1/cmdline').read():\n    os._exit(3)\n"
+    (machine.root / "picky.py").write_text(script + SERVER)
+    args: list[Json] = [str(machine.root / "picky.py"), "files"]
+    machine.give_cursor(picky={"command": sys.executable, "args": args})
+    machine.variables["PATH"] = PATH
+    code, said, faults = machine.run("--yes")
+    assert code == 1, said + faults
+    assert (
+        "picky (Cursor): it starts outside a sandbox, and not in one: ended: it exited with" in said
+    )
+    assert "0 of 1 server protected" in said
+
+
+def test_what_only_the_terminal_finds_starts_under_a_client_with_a_bare_path(
+    machine: Machine,
+) -> None:
+    programs = machine.home / ".nvm/versions/node/v1/bin"
+    programs.mkdir(parents=True)
+    (programs / "own-node").symlink_to(sys.executable)
+    launcher = programs / "my-server"
+    launcher.write_text(f"#!/usr/bin/env own-node\nimport sys\nsys.argv[1:] = ['files']\n{SERVER}")
+    launcher.chmod(0o755)
+    planted = machine.workspace / "node_modules/.bin"
+    planted.mkdir(parents=True)
+    machine.variables["PATH"] = f"{planted}:{programs}:relative:{os.environ['PATH']}"
+    machine.give_cursor(files={"command": "my-server"}, plain=machine.server("files"))
+    code, said, faults = machine.run("--yes")
+    assert code == 0, said + faults
+    servers = orjson.loads((machine.home / ".ironcurtain/mcp-servers.json").read_bytes())
+    path = servers["files"]["env"]["PATH"].split(":")
+    assert path[0] == str(programs)
+    assert str(planted) not in path
+    assert "relative" not in path
+    assert "env" not in servers["plain"]
+    entry = orjson.loads(machine.cursor.read_text().removeprefix("// mine\n"))["mcpServers"]
+    machine.variables["PATH"] = "/usr/bin:/bin"
+    with started_by(entry["ironcurtain"], machine) as client:
+        client.initialize()
+        client.until_listed("files__read_doc", "plain__read_doc")
+
+
+def test_relative_paths_count_from_the_workspace_wherever_init_is_run(machine: Machine) -> None:
+    tools = machine.workspace / "tools"
+    tools.mkdir()
+    (tools / "raw.py").write_text(SERVER)
+    file = machine.workspace / ".mcp.json"
+    entry = {"command": sys.executable, "args": ["tools/raw.py", "files"]}
+    file.write_bytes(orjson.dumps({"mcpServers": {"raw": entry}}))
+    code, said, faults = machine.run("--yes", cwd="src")
+    assert code == 0, said + faults
+    servers = orjson.loads((machine.home / ".ironcurtain/mcp-servers.json").read_bytes())
+    assert servers["raw"]["args"] == [str(tools / "raw.py"), "files"]

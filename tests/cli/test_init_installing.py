@@ -85,7 +85,7 @@ def test_an_installation_that_fails_is_told_and_leaves_the_launcher_in_its_place
     code, said, _ = machine.run("--yes", "--seconds", "20")
     assert code == 1
     assert "  not installed:" in said
-    assert "other stays where it is" in said
+    assert "1 of 2 servers protected. NOT protected:\n  other (Cursor): it does not start:" in said
     assert not machine.tool().exists()
     servers = orjson.loads(machine.cursor.read_text().removeprefix("// mine\n"))["mcpServers"]
     assert servers.keys() == {"ironcurtain", "other"}

@@ -108,6 +108,8 @@ def test_a_person_who_logs_in_on_the_way_gets_the_tools_described(
 def test_a_login_that_fails_leaves_the_server_for_later(machine: Machine, guarded: Site) -> None:
     machine.give_cursor(far={"url": guarded.url})
     with terminal(machine) as (screen, process):
+        read_until(screen, "(s asks before each step) [Y/n/s]")
+        os.write(screen, b"s\n")
         read_until(screen, "behind the proxy? [Y/n]")
         os.write(screen, b"\n")
         read_until(screen, "Connect to far now, to read the tools? [Y/n]")

@@ -198,8 +198,15 @@ async def test_a_server_that_ends_says_its_last_words_and_where_the_log_is(tmp_p
 
 @pytest.mark.parametrize(
     ("printed", "words"),
-    [(b"", ""), (b"a\nb\n \n\n", "b"), (b"a\r\n", "a"), (b"x" * 5000, "x" * 200 + "\u2026")],
-    ids=["nothing", "blank lines", "carriage return", "long"],
+    [
+        (b"", ""),
+        (b"a\nb\n \n\n", "b"),
+        (b"a\r\n", "a"),
+        (b"x" * 5000, "x" * 200 + "\u2026"),
+        (b"Error: no\n    at Error: y (x.js)\n  code: 'E'\n}\n\nNode.js v22.23.3\n", "Error: no"),
+        (b"Cannot open it\nbye\n", "Cannot open it"),
+    ],
+    ids=["nothing", "blank lines", "carriage return", "long", "node", "its reason"],
 )
 def test_last_words_are_the_last_line_that_says_something(printed: bytes, words: str) -> None:
     read, write = os.pipe()

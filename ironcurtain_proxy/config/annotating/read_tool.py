@@ -47,6 +47,8 @@ class ReadServer:
     """The operator's name."""
     annotations: str
     tools: tuple[ReadTool, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """The hosts that its sandbox kept it from, of a server that did not answer."""
     error: str = ""
     """The reason why the tools are not known; empty: they are known."""
     left_out: int = 0

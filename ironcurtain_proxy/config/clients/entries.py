@@ -1,7 +1,7 @@
 """One server of a client's file in the proxy's own form, or the reason why it stays there."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final, TypeAlias
 
@@ -17,12 +17,13 @@ from ironcurtain_proxy.model.json import Json
 
 OURSELVES: Final = frozenset({"ironcurtain-proxy", "ironcurtain_proxy"})
 _OUR_NAMES: Final = OURSELVES | {"ironcurtain", "ironcurtain-project", "ironcurtain-local"}
+SWITCHED_OFF: Final = "it is switched off there"
+"""Why a server stays that its client does not start."""
 _LIMITS: Final = (
     *("disabledTools", "excludeTools", "includeTools", "disabled_tools", "enabled_tools"),
     *("available_tools", "tools"),
 )
 _FROM_ELSEWHERE: Final = ("envFile", "env_keys", "env_vars")
-_MAX_NAME: Final = 100
 _ITS_OWN: Final = frozenset(
     {"type", "name", "command", "cmd", "args", "env", "envs", "cwd", "description", "enabled"}
     | {"disabled", "source", "bundled", "timeout", "startup_timeout_sec", "tool_timeout_sec"}
@@ -65,22 +66,40 @@ EntryReading: TypeAlias = MovableServer | UnmovableServer | ProxyEntry
 
 
 def read_entry(
-    client: KnownClient, name: str, value: Json, places: VariableDirectories
+    client: KnownClient,
+    name: str,
+    value: Json,
+    places: VariableDirectories,
+    *,
+    is_own: bool = False,
 ) -> EntryReading:
-    """An entry of a client's file."""
+    """Read an entry of a client's file.
+
+    Args:
+        client: whose file it is.
+        name: the server's.
+        value: the entry.
+        places: what its variables stand for.
+        is_own: whether the file is the user's own. What another person wrote into a repository's
+            file opens no sandbox.
+    """
     if not isinstance(value, dict):
         return UnmovableServer(name=name, why="its entry is not understood")
     entry = _unwrapped(value)
+    sandbox = entry.pop("sandbox", None) if is_own else None
     words = _words(client, entry)
     if words is not None and any(PurePosixPath(word).name in OURSELVES for word in words):
         return ProxyEntry(name, value)
-    why = _why_left(client, name, entry)
+    why = _why_left(client, entry)
     if not why and words is None and is_network(entry):
         return _network(client, name, entry, places)
     why = why or _why_odd(entry, words)
     if why or words is None:
         return UnmovableServer(name=name, why=why or "its command is not understood")
-    return _taken(client, name, entry, words, places)
+    taken = _taken(client, name, entry, words, places)
+    if sandbox is None or isinstance(taken, UnmovableServer):
+        return taken
+    return replace(taken, entry={**taken.entry, "sandbox": sandbox})
 
 
 def _unwrapped(value: dict[str, Json]) -> dict[str, Json]:
@@ -106,13 +125,13 @@ def _words(client: KnownClient, entry: Mapping[str, Json]) -> list[str] | None:
     return None if is_odd or not command or len(texts) < len(words) else texts
 
 
-def _why_left(client: KnownClient, name: str, entry: Mapping[str, Json]) -> str:
-    return next(filter(None, _reasons(client, name, entry)), "")
+def _why_left(client: KnownClient, entry: Mapping[str, Json]) -> str:
+    return next(_reasons(client, entry), "")
 
 
-def _reasons(client: KnownClient, name: str, entry: Mapping[str, Json]) -> Iterator[str]:
+def _reasons(client: KnownClient, entry: Mapping[str, Json]) -> Iterator[str]:
     if entry.get("disabled") is True or entry.get("enabled") is False:
-        yield "it is switched off there"
+        yield SWITCHED_OFF
     if client.id == "goose" and entry.get("type") != "stdio" and not is_network(entry):
         yield f"it is a part of {client.name}"
     if client.id == "zed" and entry.get("command") is None and not is_network(entry):
@@ -121,15 +140,6 @@ def _reasons(client: KnownClient, name: str, entry: Mapping[str, Json]) -> Itera
     for key in _FROM_ELSEWHERE:
         if entry.get(key):
             yield f'its "{key}" takes variables from a place that the proxy cannot read'
-    yield _why_not_named(name)
-
-
-def _why_not_named(name: str) -> str:
-    """The reason why the proxy refuses a name, as the reader of `mcp-servers.json` does."""
-    is_wrong = not name or name != name.strip() or len(name) > _MAX_NAME or "/" in name
-    if is_wrong or not name.isprintable() or name.startswith("_") or name == "proxy":
-        return "its name cannot be used here: rename it"
-    return ""
 
 
 def _why_odd(entry: Mapping[str, Json], words: list[str] | None) -> str:

@@ -20,6 +20,7 @@ from ironcurtain_proxy.config.clients.known import (
     format_of,
     places_of,
 )
+from ironcurtain_proxy.config.clients.remote_entries import is_network
 from ironcurtain_proxy.config.clients.text_format import (
     NotUnderstoodError,
     TablePath,
@@ -130,10 +131,16 @@ def _read(
     if client is None:
         raise NotUnderstoodError("has no servers in a form that is known")
     tables = [
-        _table(client, place, table, places)
+        _table(client, place, table, places, is_own=not is_project)
         for place in places_of(client, str(workspace))
         if (table := table_at(document, place)) is not None
     ]
+    if not tables and (key := _elsewhere(client, document)):
+        what = "is itself a table of servers" if key == "." else f'has its servers in "{key}"'
+        raise NotUnderstoodError(
+            f'{what}, and {client.name} reads "{client.key}" alone: it starts none of them; put '
+            f'them into "{client.key}", and run init again'
+        )
     return ClientFile(
         client=client,
         path=path,
@@ -155,10 +162,36 @@ def _text(path: Path) -> str:
         raise NotUnderstoodError("is not UTF-8") from None
 
 
+def _elsewhere(client: KnownClient, document: Json) -> str:
+    """The key under which a file has servers that its client does not read; empty: none.
+
+    `.` stands for a file that is itself the table.
+    """
+    if not isinstance(document, dict):
+        return ""
+    if _is_table(document):
+        return "."
+    others = dict.fromkeys([one.key for one in CLIENTS if one.key != client.key])
+    return next((key for key in others if _is_table(document.get(key))), "")
+
+
+def _is_table(value: Json) -> bool:
+    entries = [*value.values()] if isinstance(value, dict) else []
+    return bool(entries) and all(
+        isinstance(one, dict) and (is_network(one) or isinstance(one.get("command"), str))
+        for one in entries
+    )
+
+
 def _table(
-    client: KnownClient, place: TablePath, table: Mapping[str, Json], places: VariableDirectories
+    client: KnownClient,
+    place: TablePath,
+    table: Mapping[str, Json],
+    places: VariableDirectories,
+    *,
+    is_own: bool,
 ) -> ServerTable:
-    read = [read_entry(client, name, value, places) for name, value in table.items()]
+    read = [read_entry(client, name, value, places, is_own=is_own) for name, value in table.items()]
     return ServerTable(
         place=place,
         taken=tuple([one for one in read if isinstance(one, MovableServer)]),

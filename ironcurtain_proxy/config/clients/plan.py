@@ -28,6 +28,8 @@ LOCAL_NAME: Final = "ironcurtain-local"
 _FILTER: Final = "SERVER_FILTER"
 _CREDENTIALS: Final = "SERVER_CREDENTIALS"
 _WORKSPACE: Final = "ALLOWED_DIRECTORY"
+_MAX_NAME: Final = 80
+"""Characters; a number or a client's name may be added."""
 _STARTS: Final = ("command", "args", "env", "cwd", "url", "type", "headers")
 
 
@@ -93,11 +95,22 @@ def origin_of(entry: Mapping[str, Json]) -> str:
 
 
 def _name(taken: MovableServer, file: ClientFile, made_of: Mapping[str, str]) -> str:
-    # Without what could end it early in `server__tool`.
-    base = re.sub("__+", "-", taken.name).strip("_") or "server"
-    wanted = (taken.name, base, f"{base}-{file.client.id}")
+    # What the proxy refuses in a name, and what could end it early in `server__tool`. Of
+    # `@21st-dev/magic` the letters stay.
+    odd = _is_odd(taken.name)
+    clean = re.sub(r"[^\w.-]+", "-", taken.name, flags=re.ASCII) if odd else taken.name
+    base = re.sub("__+", "-", clean[:_MAX_NAME]).strip("_-") or "server"
+    base = f"{base}-server" if base == "proxy" else base
+    wanted = (*(() if odd else (taken.name,)), base, f"{base}-{file.client.id}")
     numbered = (f"{base}-{number}" for number in count(2))
-    return next(name for name in chain(wanted, numbered) if _is_free(name, taken, made_of))
+    names: Iterator[str] = chain(wanted, numbered)
+    return next(name for name in names if _is_free(name, taken, made_of))
+
+
+def _is_odd(name: str) -> bool:
+    """Whether the proxy refuses a name, as the reader of `mcp-servers.json` does."""
+    is_wrong = not name or name != name.strip() or len(name) > _MAX_NAME or "/" in name
+    return is_wrong or not name.isprintable() or name.startswith("_") or name == "proxy"
 
 
 def _is_free(name: str, taken: MovableServer, made_of: Mapping[str, str]) -> bool:

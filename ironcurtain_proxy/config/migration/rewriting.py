@@ -4,8 +4,11 @@ At every moment, whatever fails, the file is complete: either the old or the new
 """
 
 import errno
+import grp
 import os
+import pwd
 import tempfile
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -52,6 +55,35 @@ def exchange(file: Path, before: bytes, after: bytes) -> None:
         new.unlink(missing_ok=True)
     # The file is replaced already, so a file system without fsync of directories is no failure.
     sync_directory(real.parent)
+
+
+def why_not_exchanged(file: Path) -> str:
+    """Return why `exchange` would fail, as far as that can be told before; empty if it would not.
+
+    A new file takes the owner and the group of the old one, which only they can give it.
+    """
+    real = Path(os.path.realpath(file))
+    try:
+        status = real.stat()
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if not os.access(real.parent, os.W_OK | os.X_OK):
+        return f"cannot be replaced, because {real.parent} is not writable for you"
+    if os.geteuid() == 0:
+        return ""
+    if status.st_uid != os.geteuid():
+        return f"belongs to {_named(pwd.getpwuid, status.st_uid)}"
+    if status.st_gid not in {os.getegid(), *os.getgroups()}:
+        group = _named(grp.getgrgid, status.st_gid)
+        return f"belongs to the group {group}, of which you are no member"
+    return ""
+
+
+def _named(look_up: Callable[[int], Sequence[object]], number: int) -> str:
+    try:
+        return str(look_up(number)[0])
+    except KeyError:
+        return str(number)
 
 
 def create(file: Path, content: bytes) -> None:

@@ -24,6 +24,8 @@ class LiveTools:
     answered: frozenset[str]
     """The servers that answered."""
     silent: Mapping[str, str] = field(default_factory=dict)
+    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The hosts that the sandbox of a server kept it from."""
     """The reason why a server did not answer, as far as known."""
     prompts: Mapping[str, tuple[Mapping[str, Json], ...]] = field(default_factory=dict)
     """The prompts by server; a server that did not list them is missing."""

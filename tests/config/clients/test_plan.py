@@ -14,6 +14,9 @@ from ironcurtain_proxy.config.clients.plan import (
     servers_behind_proxy,
     startable,
 )
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.model.json import Json
 
 START = OwnStart(command="/p", args=("serve",), workspace="/w")
@@ -136,12 +139,62 @@ def test_the_files_of_one_client_get_entries_of_different_names(tmp_path: Path) 
     assert sorted(names) == ["ironcurtain", "ironcurtain-local", "ironcurtain-project"]
 
 
-@pytest.mark.parametrize("name", ["", "_note", "a/b", "proxy", " a", "x" * 101, "a\nb"])
-def test_a_name_that_the_proxy_cannot_use_stays(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"servers": {"a": A}}, 'has its servers in "servers", and Cursor reads "mcpServers"'),
+        ({"context_servers": {"a": A}}, 'has its servers in "context_servers"'),
+        ({"a": A, "b": {"url": "https://x.example/mcp"}}, "is itself a table of servers"),
+    ],
+)
+def test_a_file_with_its_servers_where_the_client_reads_none_is_named(
+    tmp_path: Path, document: Json, said: str
+) -> None:
+    _write(tmp_path / ".cursor/mcp.json", document)
+    (one,) = find(tmp_path, tmp_path / "project", {}).unusable
+    assert said in one.why
+
+
+def test_a_sandbox_in_the_users_own_file_is_taken_and_not_in_a_projects(tmp_path: Path) -> None:
+    opened: Json = {"filesystem": {"allowWrite": ["~/x"]}}
+    for sandbox in (opened, False):
+        cursor(tmp_path, own={**A, "sandbox": sandbox})
+        _write(
+            tmp_path / "project/.mcp.json", {"mcpServers": {"theirs": {**B, "sandbox": sandbox}}}
+        )
+        own, theirs = sorted(movings(files(tmp_path), {}, {}), key=lambda one: one.name)
+        assert own.taken.entry["sandbox"] == sandbox
+        assert own.taken.unused == ()
+        assert "sandbox" not in theirs.taken.entry
+        assert theirs.taken.unused == ("sandbox",)
+
+
+@pytest.mark.parametrize(
+    ("name", "behind"),
+    [
+        ("", "server"),
+        ("_note", "note"),
+        ("a/b", "a-b"),
+        ("@21st-dev/magic", "21st-dev-magic"),
+        ("github.com/OWNER/x", "github.com-OWNER-x"),
+        ("proxy", "proxy-server"),
+        (" a", "a"),
+        ("x" * 101, "x" * 80),
+        ("a\nb", "a-b"),
+        ("ünï/x", "n-x"),
+        ("///", "server"),
+    ],
+)
+def test_a_name_that_the_proxy_cannot_use_is_changed_and_its_entry_can_be_read(
+    tmp_path: Path, name: str, behind: str
+) -> None:
     cursor(tmp_path, **{name: A})
-    (file,) = files(tmp_path)
-    assert not file.tables[0].taken
-    assert "rename" in file.tables[0].left[0].why
+    (moving,) = movings(files(tmp_path), {}, {})
+    assert (moving.taken.name, moving.name) == (name, behind)
+    entries: Json = {behind: {**moving.taken.entry}}
+    report = Report()
+    parse_servers(Spot(entries, "servers", report), tmp_path)
+    assert not report.has_errors
 
 
 @pytest.mark.parametrize(
