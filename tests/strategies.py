@@ -11,19 +11,16 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.decision import Effect
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import (
+from ironcurtain_proxy.model.conditions import (
     DomainCondition,
-    Floor,
+    ExceptingNames,
     ListCondition,
     NameCondition,
     PathCondition,
-    Policy,
-    ProtectedName,
-    ProtectedPath,
-    Rule,
 )
+from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Floor, Policy, ProtectedName, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -192,7 +189,7 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
         )
         if kind == "names"
         else None,
-        excepting=NameCondition(
+        excepting=ExceptingNames(
             roles=frozenset(PATH_ROLES),
             matching=draw(SOME_FILE_NAMES),
             unless=draw(UNLESS),

@@ -55,7 +55,7 @@ def about(rule: Rule) -> str:
     said = [f"{'|'.join(sorted(servers))}/{'|'.join(sorted(tools))}"]
     if rule.roles is not None:
         said.append(f"[{', '.join(sorted(rule.roles))}]")
-    return visible(" ".join([*said, *_operations(rule), *_values(rule)]))
+    return visible(" ".join([*said, *_operations(rule), *[one.words() for one in rule.conditions]]))
 
 
 def _operations(rule: Rule) -> Iterator[str]:
@@ -63,23 +63,6 @@ def _operations(rule: Rule) -> Iterator[str]:
         yield f"operations {', '.join(sorted(rule.methods))}"
     if rule.prompts is not None:
         yield f"prompts {', '.join(sorted(rule.prompts))}"
-    if rule.uris is not None:
-        schemes = [f"{scheme}:*" for scheme in sorted(rule.uris.schemes)]
-        yield f"resources {', '.join([*schemes, *sorted(rule.uris.patterns)])}"
-
-
-def _values(rule: Rule) -> Iterator[str]:
-    if rule.paths is not None:
-        yield f"within {rule.paths.within}"
-    if rule.names is not None:
-        yield f"named like {len(rule.names.matching)} patterns"
-    if rule.excepting is not None:
-        yield f"except {len(rule.excepting.matching)} patterns"
-    if rule.domains is not None:
-        yield f"hosts {', '.join(sorted(rule.domains.allowed))}"
-    if rule.sql is not None:
-        yield f"SQL that at most {rule.sql}"
-    yield from [f"{entry.kind} {', '.join(sorted(entry.allowed))}" for entry in rule.lists]
 
 
 def export(options: argparse.Namespace) -> int:

@@ -1,9 +1,8 @@
 """A rule as it stands in `compiled-policy.json`. Not a command itself."""
 
-from collections.abc import Collection
-
+from ironcurtain_proxy.model.conditions import ListCondition
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.policy import NameCondition, Rule
+from ironcurtain_proxy.model.policy import Rule
 
 
 def rule_as_json(rule: Rule) -> dict[str, Json]:
@@ -27,13 +26,13 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
     if rule.everywhere:
         found["everywhere"] = True
     if rule.excepting is not None:
-        found["except"] = _names(rule.excepting)
+        found[rule.excepting.key] = rule.excepting.as_json()
     return found
 
 
 def _condition(rule: Rule) -> dict[str, Json]:
     condition: dict[str, Json] = {
-        key: _sorted(words)
+        key: [*sorted(words)]
         for key, words in (
             ("roles", rule.roles),
             ("server", rule.servers),
@@ -43,44 +42,9 @@ def _condition(rule: Rule) -> dict[str, Json]:
         )
         if words is not None
     }
-    if rule.paths is not None:
-        condition["paths"] = {
-            "roles": _sorted(rule.paths.roles),
-            "within": str(rule.paths.within),
-        }
-    if rule.names is not None:
-        condition["names"] = _names(rule.names)
-    if rule.domains is not None:
-        condition["domains"] = {
-            "roles": _sorted(rule.domains.roles),
-            "allowed": _sorted(rule.domains.allowed),
-        }
+    for one in rule.conditions:
+        if one.narrows and not isinstance(one, ListCondition):
+            condition[one.key] = one.as_json()
     if rule.lists:
-        condition["lists"] = [
-            {
-                "roles": _sorted(entry.roles),
-                "allowed": _sorted(entry.allowed),
-                "matchType": entry.kind,
-            }
-            for entry in rule.lists
-        ]
-    if rule.sql is not None:
-        condition["sql"] = rule.sql
-    if rule.uris is not None:
-        condition["uris"] = {
-            "schemes": _sorted(rule.uris.schemes),
-            "patterns": _sorted(rule.uris.patterns),
-        }
+        condition[ListCondition.key] = [one.as_json() for one in rule.lists]
     return condition
-
-
-def _names(condition: NameCondition) -> dict[str, Json]:
-    return {
-        "roles": _sorted(condition.roles),
-        "matching": _sorted(condition.matching),
-        "unless": _sorted(condition.unless),
-    }
-
-
-def _sorted(words: Collection[str]) -> list[Json]:
-    return [*sorted(words)]

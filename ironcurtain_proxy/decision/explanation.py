@@ -11,29 +11,20 @@ from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize
 from ironcurtain_proxy.decision.combining import decision_of, gravest_first
 from ironcurtain_proxy.decision.floors import restrictions
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
-from ironcurtain_proxy.decision.matching import (
-    covers,
-    domains_hold,
-    list_holds,
-    resource_roles,
-    restricts_everything,
-    sql_holds,
-    values_of,
-)
+from ironcurtain_proxy.decision.matching import covers, resource_roles, restricts_everything
 from ironcurtain_proxy.decision.rules import decide_role, denying_rule
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, RoleCategory
+from ironcurtain_proxy.model.conditions import (
+    DomainCondition,
+    ListCondition,
+    PathCondition,
+    UriCondition,
+    values_of,
+)
 from ironcurtain_proxy.model.decision import Allow, Decision, Escalate, effect_of
 from ironcurtain_proxy.model.operation import TOOL_CALL, named_in
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import (
-    DomainCondition,
-    LayerName,
-    ListCondition,
-    PathCondition,
-    Policy,
-    Rule,
-    UriCondition,
-)
+from ironcurtain_proxy.model.policy import LayerName, Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, UrlValue, Value
 from ironcurtain_proxy.model.sql import gravest
 
@@ -197,13 +188,8 @@ def _trials(
             yield Trial(rule.name, holds=False, why=why, layer=rule.layer, is_about=speaks)
             continue
         covered = {value for value in remaining if covers(rule, value)}
-        if not covered and rule.excepting is not None and remaining:
-            excepted = "leaves out files that usually hold secrets, or whose names it says"
-            yield Trial(rule.name, holds=False, why=excepted, layer=rule.layer)
-            continue
-        if not covered and _wants_path(rule, role):
-            no_path = _no_path(rule, had_values=had_values)
-            yield Trial(rule.name, holds=False, why=no_path, layer=rule.layer)
+        if not covered and (why := _uncovered(rule, role, had_values=had_values)):
+            yield Trial(rule.name, holds=False, why=why, layer=rule.layer)
             continue
         remaining = remaining - covered
         about = ", ".join(sorted(shown(value) for value in covered)) or "the call"
@@ -213,20 +199,17 @@ def _trials(
             return
 
 
-def _wants_path(rule: Rule, role: ArgumentRole | None) -> bool:
-    if rule.paths is None and rule.names is None and rule.uris is None:
-        return False
-    return not (role is not None and restricts_everything(rule))
-
-
-def _no_path(rule: Rule, *, had_values: bool) -> str:
-    start = "no path " if had_values else "the call has no path that "
-    said = [] if rule.paths is None else [f"is within {rule.paths.within}"]
-    if rule.names is not None:
-        said.append("has a name that it is about")
+def _uncovered(rule: Rule, role: ArgumentRole | None, *, had_values: bool) -> str:
+    """Say why a rule covers no value of the role; an empty text if it needs none."""
+    if rule.excepting is not None and had_values:
+        return rule.excepting.why_not()
+    wanted = [one for one in rule.of_value if one.narrows]
+    if not wanted or (role is not None and restricts_everything(rule)):
+        return ""
     if rule.uris is not None:
-        return "it describes no such URI"
-    return start + " and ".join(said)
+        return rule.uris.why_not()
+    start = "no path " if had_values else "the call has no path that "
+    return start + " and ".join([one.why_not() for one in wanted])
 
 
 def _is_about(rule: Rule, request: AccessRequest) -> bool:
@@ -249,20 +232,7 @@ def _mismatch(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> 
         return f"is not about {role}"
     if not rule.speaks_of(request.method, request.tool, role):
         return f"does not speak of {request.method}"
-    return _mismatch_of_values(rule, request, role)
-
-
-def _mismatch_of_values(
-    rule: Rule, request: AccessRequest, role: ArgumentRole | None
-) -> str | None:
-    if rule.domains is not None and not domains_hold(rule.domains, request, role):
-        return "a URL leads to a host that it does not name"
-    if rule.sql is not None and not sql_holds(rule.sql, request):
-        return f"the SQL does more than the rule is about ({rule.sql})"
-    for condition in rule.lists:
-        if not list_holds(condition, request, role):
-            return f"a value of {_names(condition.roles)} is not on its list"
-    return None
+    return next((one.why_not() for one in rule.of_call if not one.holds(request, role)), None)
 
 
 def shown(value: Value) -> str:
@@ -276,10 +246,6 @@ def shown(value: Value) -> str:
             return f"{text} ({effect}{reason and f': {reason}'})"
         case _:
             return value.text
-
-
-def _names(roles: frozenset[ArgumentRole]) -> str:
-    return ", ".join(sorted(roles))
 
 
 def _smallest_change(request: AccessRequest, policy: Policy) -> tuple[Rule, ...]:
@@ -322,7 +288,7 @@ def _narrow_rule(request: AccessRequest, role: ArgumentRole | None) -> Rule:
 
 
 def _narrowed(rule: Rule, role: ArgumentRole, values: list[Value]) -> Rule:
-    """The rule for these values of the role, where a condition can name them."""
+    """Return the rule for these values of the role, which a condition can name."""
     roles = frozenset({role})
     match ROLE_TRAITS[role].category:
         case "path":
@@ -337,13 +303,10 @@ def _narrowed(rule: Rule, role: ArgumentRole, values: list[Value]) -> Rule:
         case "sql":
             effect = gravest(*[v.effect for v in values if isinstance(v, SqlValue)])
             return replace(rule, sql=None if effect == "runs" else effect)
-        case "identifier":
+        case _:
             names = frozenset(value.text for value in values)
             entry = ListCondition(roles=roles, allowed=names, kind="identifiers")
             return replace(rule, lists=(entry,))
-        case _:
-            # A command, or what nobody could describe: no condition names it.
-            return rule
 
 
 def _common_directory(paths: list[RealPath]) -> RealPath:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.decision.matching import asked_everywhere, leads_only_to, resource_roles
+from ironcurtain_proxy.decision.matching import asked_everywhere, resource_roles
 from ironcurtain_proxy.decision.questions import unsafe_question
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.conditions import leads_only_to
 from ironcurtain_proxy.model.decision import UNKNOWN_TOOL, Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, ProtectedName, RuleBook

@@ -4,7 +4,7 @@ It changes no decision. Approval modes ask less where a person has already appro
 """
 
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
-from ironcurtain_proxy.decision.matching import is_named, resource_roles
+from ironcurtain_proxy.decision.matching import resource_roles
 from ironcurtain_proxy.decision.rules import answering_rules
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, PriorConsent
@@ -55,7 +55,7 @@ def goes_by_name(request: AccessRequest, policy: Policy) -> bool:
         if rule.names is not None and rule.effect != "allow"
     ]
     return any(
-        is_named(value, condition)
+        condition.covers(value)
         for fact in request.arguments
         for condition in conditions
         if not condition.roles.isdisjoint(fact.roles)
@@ -69,8 +69,6 @@ def _is_settled_early(request: AccessRequest, policy: Policy) -> bool:
 
 
 def _is_meant(rule: Rule, role: ArgumentRole) -> bool:
-    """Whether the rule names this tool or this role explicitly."""
-    named = [rule.roles]
-    named += [one.roles for one in (rule.paths, rule.names, rule.domains) if one is not None]
-    named += [entry.roles for entry in rule.lists]
-    return rule.tools is not None or any(roles and role in roles for roles in named)
+    """Return whether the rule names this tool or this role explicitly."""
+    named = (rule.roles or (), *[one.named for one in rule.conditions])
+    return rule.tools is not None or any(role in roles for roles in named)

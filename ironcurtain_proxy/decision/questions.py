@@ -8,9 +8,9 @@ server's entry allows; nothing else is passed on.
 from typing import Final, assert_never
 
 from ironcurtain_proxy.decision.combining import DEFAULT_DENY
-from ironcurtain_proxy.decision.matching import host_matches
 from ironcurtain_proxy.decision.rules import decide_without_roles
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
+from ironcurtain_proxy.model.hosts import host_matches
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest, ServerQuestion
 

@@ -12,12 +12,12 @@ from ironcurtain_proxy.decision.matching import (
     applies_to_call,
     asked_everywhere,
     covers,
-    leads_only_to,
-    paths_hold,
+    holds_unseen,
     resource_roles,
     restricts_everything,
 )
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.conditions import leads_only_to
 from ironcurtain_proxy.model.decision import UNKNOWN_TOOL, Allow, Decision, Escalate, Ground
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule, RuleBook
@@ -69,7 +69,7 @@ def denying_rule(request: AccessRequest, policy: Policy) -> tuple[ArgumentRole |
 def _speaks_of(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
     """Whether a rule holds for the call, or for one value of the role."""
     if role is None:
-        return applies_to_call(rule, request, None) and _paths_hold(rule, request, None)
+        return applies_to_call(rule, request, None) and holds_unseen(rule, request, None)
     values = _values(request, role)
     if rule.domains is not None:
         # One value with these hosts is enough: texts of this role only look like addresses.
@@ -111,17 +111,10 @@ def _first_that_holds(
 ) -> Rule | None:
     for rule in rules:
         if applies_to_call(rule, request, role) and (
-            _paths_hold(rule, request, role) or (role is not None and restricts_everything(rule))
+            holds_unseen(rule, request, role) or (role is not None and restricts_everything(rule))
         ):
             return rule
     return None
-
-
-def _paths_hold(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
-    # Called only where there is no value, and then there is no name to compare.
-    if rule.names is not None or rule.uris is not None:
-        return False
-    return rule.paths is None or paths_hold(rule.paths, request, role)
 
 
 def _answer_of(rule: Rule | None) -> Decision:

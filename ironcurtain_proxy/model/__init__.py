@@ -2,8 +2,8 @@
 
 - An operation: `operation`, `request`, `case`, `path`, `command`, `place`, `json`, `composite`,
   `reply`.
-- A decision: `policy`, `annotation`, `capability`, `argument_capability`, `judgement`, `decision`,
-  `grounds`, `authorized`.
+- A decision: `policy`, `conditions`, `condition_reading`, `hosts`, `annotation`, `capability`,
+  `argument_capability`, `judgement`, `decision`, `grounds`, `authorized`.
 - A question: `escalation`, `question`, `grant`, `family`.
 - Statements for a database: `sql`.
 - A server: `server`; over HTTP `remote`, and the `addresses` that it may have.

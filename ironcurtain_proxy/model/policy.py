@@ -8,6 +8,16 @@ from typing import Final, Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.conditions import (
+    Condition,
+    DomainCondition,
+    ExceptingNames,
+    ListCondition,
+    NameCondition,
+    PathCondition,
+    SqlCondition,
+    UriCondition,
+)
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, named_in
 from ironcurtain_proxy.model.path import RealPath
@@ -25,67 +35,6 @@ an invariant or a rule denies what its arguments look like."""
 LayerName: TypeAlias = Literal["project", "user", "shipped"]
 """The layers of policy, upper ones first: the project's may narrow, the user's may narrow and
 widen, and the shipped one is the base."""
-
-ListComparison: TypeAlias = Literal["domains", "emails", "identifiers"]
-"""The comparison of list entries: as host patterns, or as text without regard to case."""
-
-
-class PathCondition(Struct, frozen=True, kw_only=True):
-    """Every path of these roles lies within a directory."""
-
-    roles: frozenset[ArgumentRole]
-    within: RealPath
-
-
-class NameCondition(Struct, frozen=True, kw_only=True):
-    """Every path of these roles has a name that one of the patterns describes.
-
-    Such a rule that escalates or denies is evaluated before the workspace settles any path, so
-    that a file of that name is asked about wherever it lies.
-    """
-
-    roles: frozenset[ArgumentRole]
-    matching: frozenset[str]
-    """The last names of a path, such as `.env`, `*.pem` or `.aws/credentials`, in lower case. `*`
-    stands for any part of one name. Empty matches nothing.
-    """
-    unless: frozenset[str] = frozenset()
-    """Names that are exempt although `matching` describes them."""
-
-
-class DomainCondition(Struct, frozen=True, kw_only=True):
-    """Every URL of these roles leads to an allowed host."""
-
-    roles: frozenset[ArgumentRole]
-    allowed: frozenset[str]
-    """`host`, `*.host`, `host/path` or `*`; hosts in lower case. Empty matches nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListCondition:
-    """Every value of these roles is on a list."""
-
-    roles: frozenset[ArgumentRole]
-    allowed: frozenset[str]
-    """Entries as written (of `host/path` the host in lower case), with `@lists` expanded. Empty
-    matches nothing."""
-    kind: ListComparison
-    folded: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The entries in lower case, for roles that ignore case."""
-
-    def __post_init__(self) -> None:
-        """Compute the folded entries once."""
-        object.__setattr__(self, "folded", frozenset([entry.lower() for entry in self.allowed]))
-
-
-class UriCondition(Struct, frozen=True, kw_only=True):
-    """Every URI is of one of these schemes, or one of the patterns describes it."""
-
-    schemes: frozenset[str] = frozenset()
-    """The schemes in lower case, without the colon."""
-    patterns: frozenset[str] = frozenset()
-    """Whole URIs; `*` stands for any text. Empty, with no scheme either, matches nothing."""
-
 
 RULED: Final[tuple[Method, ...]] = (
     "tools/call",
@@ -110,7 +59,7 @@ class Rule:
     tools: frozenset[str] | None = None
     paths: PathCondition | None = None
     names: NameCondition | None = None
-    excepting: NameCondition | None = None
+    excepting: ExceptingNames | None = None
     """Paths with such a name are not covered, whatever their role; later rules are asked."""
     domains: DomainCondition | None = None
     lists: tuple[ListCondition, ...] = ()
@@ -131,6 +80,32 @@ class Rule:
     """A rule that does not allow is asked before the workspace settles any path."""
     layer: LayerName = "user"
     """The layer of policy that the rule came from."""
+    conditions: tuple[Condition, ...] = field(init=False, repr=False, compare=False)
+    """All conditions on values."""
+    of_call: tuple[Condition, ...] = field(init=False, repr=False, compare=False)
+    of_value: tuple[Condition, ...] = field(init=False, repr=False, compare=False)
+    """Those of them that are held against the call, and against one value at a time."""
+    about: frozenset[ArgumentRole] | None = field(init=False, repr=False, compare=False)
+    """The roles that every condition is about; of several lists, one of them. None means all."""
+
+    def __post_init__(self) -> None:
+        """Compute once what every call asks."""
+        sql = None if self.sql is None else SqlCondition(bound=self.sql)
+        named = (self.paths, self.names, self.excepting, self.domains, *self.lists, sql, self.uris)
+        conditions = tuple([one for one in named if one is not None])
+        about = [] if self.roles is None else [self.roles]
+        about += [
+            frozenset().union(*[one.about for one in conditions if one.key == key])
+            for key in {one.key for one in conditions}
+        ]
+        values = {
+            "conditions": conditions,
+            "of_call": tuple([one for one in conditions if not one.is_of_value]),
+            "of_value": tuple([one for one in conditions if one.is_of_value]),
+            "about": frozenset.intersection(*about) if about else None,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def restricts_workspace(self) -> bool:
@@ -160,10 +135,8 @@ class Rule:
         return self.prompts is not None or (role is not None and self._names(role))
 
     def _names(self, role: ArgumentRole) -> bool:
-        conditions = (self.paths, self.names, self.domains, *self.lists)
         return (role == "resource-uri" and self.uris is not None) or any(
-            role in named
-            for named in (self.roles or (), *[one.roles for one in conditions if one is not None])
+            role in named for named in (self.roles or (), *[one.named for one in self.conditions])
         )
 
     @property
@@ -173,15 +146,8 @@ class Rule:
         return named and self.prompts is None and self.uris is None
 
     def is_about(self, role: ArgumentRole) -> bool:
-        """Whether every role condition of the rule names this role, possibly among others."""
-        return (
-            (self.roles is None or role in self.roles)
-            and (self.paths is None or role in self.paths.roles)
-            and (self.names is None or role in self.names.roles)
-            and (self.domains is None or role in self.domains.roles)
-            and (not self.lists or any(role in entry.roles for entry in self.lists))
-            and (self.sql is None or role == "sql")
-        )
+        """Return whether every condition of the rule is about this role, among others or alone."""
+        return self.about is None or role in self.about
 
 
 class RuleBook:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.decision.matching import host_matches
 from ironcurtain_proxy.downstream.remote.secrets import headers_of, secret_of
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.hosts import host_matches
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.remote import RemoteEndpoint
 from ironcurtain_proxy.model.server import ServerSpec

@@ -4,19 +4,11 @@ import pytest
 from msgspec import structs
 
 from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.decision.matching import list_holds
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.conditions import DomainCondition, ListCondition, PathCondition
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, effect_of
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import (
-    DomainCondition,
-    ListCondition,
-    PathCondition,
-    Policy,
-    ProtectedName,
-    ProtectedPath,
-    Rule,
-)
+from ironcurtain_proxy.model.policy import Policy, ProtectedName, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -330,9 +322,9 @@ def test_case_counts_in_lists_but_for_roles_that_ignore_it(
             kind="emails" if kind == "emails" else "identifiers",
         )
         call = request(ArgumentFact("a", (role,), (TextValue(said_name),)), server="x", tool="x")
-        assert list_holds(condition, call, role) is ignores_case
+        assert condition.holds(call, role) is ignores_case
         same = request(ArgumentFact("a", (role,), (TextValue(listed),)), server="x", tool="x")
-        assert list_holds(condition, same, role)
+        assert condition.holds(same, role)
 
 
 def test_lists_of_owners_are_compared_without_regard_to_case() -> None:

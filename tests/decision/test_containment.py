@@ -4,8 +4,9 @@ import pytest
 
 from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.conditions import NameCondition, PathCondition
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import Floor, NameCondition, PathCondition, Policy, Rule
+from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 
 KEPT = Rule(name="kept", effect="escalate", reason="so", contained=False)

@@ -3,11 +3,12 @@
 import pytest
 
 from ironcurtain_proxy.decision.matching import covers
+from ironcurtain_proxy.model.conditions import ExceptingNames, PathCondition
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import NameCondition, PathCondition, Rule
+from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.request import PathValue, TextValue
 
-NAMES = NameCondition(
+NAMES = ExceptingNames(
     roles=frozenset({"read-path"}),
     matching=frozenset({".env*"}),
     unless=frozenset({".env.example"}),

@@ -7,18 +7,14 @@ import pytest
 from ironcurtain_proxy.decision.authorizer import CONTAINED
 from ironcurtain_proxy.decision.explanation import Trial, deciding_layer, explain, shown
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.conditions import (
+    DomainCondition,
+    ExceptingNames,
+    ListCondition,
+)
 from ironcurtain_proxy.model.decision import Allow, Deny, Effect, Ground
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import (
-    DomainCondition,
-    Floor,
-    LayerName,
-    ListCondition,
-    NameCondition,
-    Policy,
-    ProtectedPath,
-    Rule,
-)
+from ironcurtain_proxy.model.policy import Floor, LayerName, Policy, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import ArgumentFact, SqlValue, TextValue, UrlValue
 from ironcurtain_proxy.model.sql import SqlEffect
 from tests.decision.test_authorizer import WORK, path, request, within
@@ -99,7 +95,7 @@ def test_a_rule_on_places_speaks_of_no_call_without_a_path_unless_it_closes_ever
 
 
 def test_a_rule_that_leaves_names_out_still_holds_for_the_others() -> None:
-    excepting = NameCondition(roles=frozenset(READ), matching=frozenset({".env"}))
+    excepting = ExceptingNames(roles=frozenset(READ), matching=frozenset({".env"}))
     open_all = replace(within("all", "allow", "read-path", "/"), excepting=excepting)
     policy = Policy(rules=(open_all,))
     (both,) = explain(request(path("p", READ, "/a/x", "/a/.env")), policy).roles

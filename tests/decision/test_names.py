@@ -6,12 +6,12 @@ import pytest
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.explanation import explain
-from ironcurtain_proxy.decision.matching import is_named
 from ironcurtain_proxy.decision.prior_consent import goes_by_name, prior_consent_of
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.conditions import ExceptingNames, NameCondition, PathCondition
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import Floor, NameCondition, PathCondition, Policy, Rule
+from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue
 from tests.decision.test_authorizer import WORK, path, request, said, within
 
@@ -80,20 +80,20 @@ def test_a_git_server_is_asked_too() -> None:
     ],
 )
 def test_a_star_stands_for_any_part_of_one_name(pattern: str, text: str, holds: bool) -> None:
-    assert is_named(PathValue(text, RealPath.from_text(text)), names(pattern)) is holds
+    assert names(pattern).covers(PathValue(text, RealPath.from_text(text))) is holds
 
 
 def test_a_link_counts_by_its_own_name_and_by_the_name_of_what_it_leads_to() -> None:
     target = RealPath.from_text("/work/settings/production")
     value = PathValue(str(target), target, RealPath.from_text("/work/.env"))
-    assert is_named(value, names(".env"))
-    assert is_named(value, names("production"))
-    assert not is_named(value, names("settings"))
+    assert names(".env").covers(value)
+    assert names("production").covers(value)
+    assert not names("settings").covers(value)
 
 
 def test_an_empty_list_describes_nothing_and_what_is_no_path_has_no_name() -> None:
-    assert not is_named(PathValue("/a", RealPath.from_text("/a")), names())
-    assert not is_named(TextValue(".env"), names(".env"))
+    assert not names().covers(PathValue("/a", RealPath.from_text("/a")))
+    assert not names(".env").covers(TextValue(".env"))
 
 
 def test_an_allow_rule_answers_for_the_paths_that_it_describes_and_for_no_others() -> None:
@@ -173,7 +173,8 @@ MOVE_ALL = within("all", "allow", "read-path", "/")
 
 
 def test_a_rule_that_leaves_names_out_does_not_cover_them_and_says_so() -> None:
-    open_all = replace(within("all", "allow", "read-path", "/"), excepting=names(".env"))
+    leaves_out = ExceptingNames(roles=frozenset(READ), matching=frozenset({".env"}))
+    open_all = replace(within("all", "allow", "read-path", "/"), excepting=leaves_out)
     policy = Policy(rules=(open_all, within("rest", "escalate", "read-path", "/")))
     plain, secret = (request(path("p", READ, text)) for text in ("/a/notes", "/a/.env"))
     assert said(authorize(plain, policy)) == ("allow", "all")

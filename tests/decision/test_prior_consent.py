@@ -8,14 +8,9 @@ from ironcurtain_proxy.decision.matching import resource_roles
 from ironcurtain_proxy.decision.prior_consent import prior_consent_of
 from ironcurtain_proxy.decision.rules import answering_rules, decide_role, decide_without_roles
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.conditions import DomainCondition, ListCondition, PathCondition
 from ironcurtain_proxy.model.decision import SEVERITY, Allow, PriorConsent, effect_of
-from ironcurtain_proxy.model.policy import (
-    DomainCondition,
-    ListCondition,
-    PathCondition,
-    Policy,
-    Rule,
-)
+from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, TextValue, UrlValue
 from tests.decision.test_authorizer import WORK, path, request, within
 from tests.examples import examples

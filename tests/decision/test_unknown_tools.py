@@ -7,8 +7,9 @@ from msgspec import structs
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.explanation import explain
+from ironcurtain_proxy.model.conditions import DomainCondition
 from ironcurtain_proxy.model.decision import Effect
-from ironcurtain_proxy.model.policy import DomainCondition, Policy, ProtectedPath, Rule
+from ironcurtain_proxy.model.policy import Policy, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,

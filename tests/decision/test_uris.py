@@ -2,9 +2,8 @@
 
 import pytest
 
-from ironcurtain_proxy.decision.matching import is_described
+from ironcurtain_proxy.model.conditions import UriCondition
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import UriCondition
 from ironcurtain_proxy.model.request import PathValue, TextValue
 
 NOTES = UriCondition(patterns=frozenset({"note://mine/*", "memo:insights"}))
@@ -24,15 +23,15 @@ NOTES = UriCondition(patterns=frozenset({"note://mine/*", "memo:insights"}))
 def test_a_pattern_describes_only_uris_that_can_be_read_in_one_way(
     uri: str, *, described: bool
 ) -> None:
-    assert is_described(TextValue(uri), NOTES) is described
+    assert NOTES.covers(TextValue(uri)) is described
 
 
 def test_a_scheme_stands_for_all_that_its_server_has() -> None:
     schemes = UriCondition(schemes=frozenset({"memo"}))
-    assert is_described(TextValue("memo:anything/../else"), schemes)
-    assert not is_described(TextValue("note:memo:"), schemes)
-    assert not is_described(TextValue("memo:x"), UriCondition())
+    assert schemes.covers(TextValue("memo:anything/../else"))
+    assert not schemes.covers(TextValue("note:memo:"))
+    assert not UriCondition().covers(TextValue("memo:x"))
 
 
 def test_a_path_is_no_uri() -> None:
-    assert not is_described(PathValue("memo:x", RealPath.from_text("/memo:x")), NOTES)
+    assert not NOTES.covers(PathValue("memo:x", RealPath.from_text("/memo:x")))

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.conditions import PathCondition
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Approved,
@@ -18,7 +19,7 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import PathCondition, Policy, Rule
+from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
 from tests.fakes import Harness, no_roles

@@ -5,17 +5,16 @@ from dataclasses import replace
 import pytest
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.decision import Effect
-from ironcurtain_proxy.model.operation import Method, is_like_a_label, label, named_in
-from ironcurtain_proxy.model.path import RealPath, file_uri
-from ironcurtain_proxy.model.policy import (
+from ironcurtain_proxy.model.conditions import (
     DomainCondition,
     ListCondition,
     PathCondition,
-    Policy,
-    Rule,
     UriCondition,
 )
+from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.operation import Method, is_like_a_label, label, named_in
+from ironcurtain_proxy.model.path import RealPath, file_uri
+from ironcurtain_proxy.model.policy import Policy, Rule
 
 READ = label("resources/read")
 FETCH = label("prompts/get", "fetch")

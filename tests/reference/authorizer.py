@@ -8,8 +8,9 @@ import fnmatch
 import re
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.conditions import ListCondition, NameCondition
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
-from ironcurtain_proxy.model.policy import ListCondition, NameCondition, Policy, Rule
+from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, UrlValue, Value
 from tests.reference.hosts import domains, leads_to
 

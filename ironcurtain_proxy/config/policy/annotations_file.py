@@ -5,7 +5,6 @@ from typing import Final, get_args
 
 from msgspec import Struct
 
-from ironcurtain_proxy.config.policy.policy_file import role
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.config.reading.reading import read_document
@@ -21,6 +20,7 @@ from ironcurtain_proxy.model.annotation import (
     ToolAnnotation,
     ToolEffect,
 )
+from ironcurtain_proxy.model.condition_reading import read_role as role
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import label
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.config.policy.policy_file import Purpose, host_patterns
+from ironcurtain_proxy.config.policy.policy_file import Purpose
 from ironcurtain_proxy.config.policy.policy_files import (
     ANNOTATIONS_NAME,
     LISTS_NAME,
@@ -24,6 +24,7 @@ from ironcurtain_proxy.config.reading.operator_paths import absolute, real, work
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import is_there, read_document
 from ironcurtain_proxy.config.servers.servers_file import asking
+from ironcurtain_proxy.model.condition_reading import host_patterns
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import UNKNOWN_TOOLS, AskKind, Policy, ProtectedPath
 

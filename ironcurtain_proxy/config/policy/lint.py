@@ -4,14 +4,15 @@ All findings are warnings: the policy is valid, but perhaps not what its author 
 compared with every annotated tool that it could apply to.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ironcurtain_proxy.config.policy.lint_subjects import RuleSubject, Subjects
 from ironcurtain_proxy.config.reading.document import DocumentPlace, RulePlace
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
-from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole
+from ironcurtain_proxy.model.annotation import Annotations
+from ironcurtain_proxy.model.conditions import ListCondition
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
 
@@ -87,34 +88,24 @@ class _Linter:
                 self._warn((*place, "if", "tool"), message, nearest(name, known))
 
     def _empty(self, rule: Rule, place: DocumentPlace) -> None:
-        lists: list[tuple[DocumentPlace, frozenset[str] | frozenset[ArgumentRole] | None]] = [
+        lists: list[tuple[DocumentPlace, Collection[str] | None]] = [
             (("roles",), rule.roles),
             (("server",), rule.servers),
             (("tool",), rule.tools),
         ]
-        if rule.paths is not None:
-            lists.append((("paths", "roles"), rule.paths.roles))
-        if rule.names is not None:
-            lists.append((("names", "roles"), rule.names.roles))
-            lists.append((("names", "matching"), rule.names.matching))
-        if rule.domains is not None:
-            lists.append((("domains", "roles"), rule.domains.roles))
-            lists.append((("domains", "allowed"), rule.domains.allowed))
-        for index, condition in enumerate(rule.lists):
-            lists.append((("lists", index, "roles"), condition.roles))
-            lists.append((("lists", index, "allowed"), condition.allowed))
+        for condition in rule.conditions:
+            place_of: DocumentPlace = (condition.key,)
+            if isinstance(condition, ListCondition):
+                place_of = (condition.key, rule.lists.index(condition))
+            lists += [((*place_of, key), found) for key, found in condition.collections()]
         for inner, values in lists:
             if values is not None and not values:
                 self._warn((*place, "if", *inner), "is empty: the rule can never match")
 
     def _breadth(self, rule: Rule, place: DocumentPlace) -> None:
-        conditions = (rule.roles, rule.servers, rule.tools, rule.paths, rule.names, rule.domains)
-        if (
-            rule.effect == "allow"
-            and not rule.lists
-            and not rule.sql
-            and all(c is None for c in conditions)
-        ):
+        named = (rule.roles, rule.servers, rule.tools)
+        narrows = any(one.narrows for one in rule.conditions)
+        if rule.effect == "allow" and not narrows and all(one is None for one in named):
             self._warn((*place, "if"), f"{_named(rule)} has no condition: it allows every call")
 
     def _containment(self, rule: Rule, place: DocumentPlace) -> None:
@@ -127,11 +118,9 @@ class _Linter:
     def _why(self, rule: Rule) -> str:
         if rule.roles is not None and not self.subjects.have_role(rule, rule.roles):
             return f"no such tool has an argument of role {_words(rule.roles)}"
-        for inner in (rule.paths, rule.names, rule.domains, *rule.lists):
-            if inner is not None and not self.subjects.have_role(rule, inner.roles):
-                return f"no such tool has an argument of role {_words(inner.roles)}"
-        if rule.sql is not None and not self.subjects.have_role(rule, frozenset({"sql"})):
-            return "no such tool has an argument of role sql"
+        for one in rule.conditions:
+            if one.narrows and not self.subjects.have_role(rule, one.about):
+                return f"no such tool has an argument of role {_words(one.about)}"
         return "its conditions are about different roles, and a rule is asked about one at a time"
 
     def _shadow(
@@ -161,13 +150,7 @@ class _Linter:
         return None
 
     def _remember(self, rule: Rule, index: int, subjects: frozenset[RuleSubject]) -> None:
-        if (
-            rule.names is not None
-            or rule.excepting is not None
-            or rule.domains is not None
-            or rule.lists
-            or rule.sql
-        ):
+        if not all(one.settles for one in rule.conditions):
             return
         within = None if rule.paths is None else rule.paths.within
         for subject in subjects:

@@ -103,15 +103,8 @@ def _cases(spec: RoleSpec) -> list[frozenset[ArgumentRole]]:
 
 
 def _can_match(rule: Rule, role: ArgumentRole | None, roles: frozenset[ArgumentRole]) -> bool:
-    if role is not None:
-        return rule.is_about(role) and all(
-            role in entry.roles or entry.roles & roles for entry in rule.lists
-        )
-    if rule.roles is not None and not rule.roles & roles:
+    if role is None and rule.roles is not None and rule.roles.isdisjoint(roles):
         return False
-    # A tool without resource roles has no paths and no URLs.
-    if rule.paths is not None or rule.names is not None or rule.domains is not None:
+    if role is not None and not rule.is_about(role):
         return False
-    if rule.sql is not None:
-        return False
-    return all(entry.roles & roles for entry in rule.lists)
+    return all(one.may_hold(role, roles) for one in rule.conditions)

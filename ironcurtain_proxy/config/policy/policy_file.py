@@ -4,7 +4,6 @@ A rule that cannot be read stops the load. An engine that skips it, or ignores t
 does not know, lets an allow rule match everything.
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,22 +17,28 @@ from ironcurtain_proxy.config.reading.operator_paths import real, rooted
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.credentials import table as credentials
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.decision import SEVERITY, Effect
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Method
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import (
-    RULED,
+from ironcurtain_proxy.model.condition_reading import (
+    ConditionSpot,
+    NameSets,
+    host_patterns,
+    read_name_patterns,
+    read_roles,
+)
+from ironcurtain_proxy.model.conditions import (
+    VALUE_CONDITIONS,
     DomainCondition,
     ListComparison,
     ListCondition,
     NameCondition,
     PathCondition,
-    Rule,
+    SqlCondition,
     UriCondition,
 )
-from ironcurtain_proxy.model.sql import SqlEffect
+from ironcurtain_proxy.model.decision import SEVERITY, Effect
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Method
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import RULED, Rule
 from ironcurtain_proxy.model.vocabulary import word_list
 
 BaseName: TypeAlias = Literal["shipped", "none", "coding", "supervised", "read-only"]
@@ -55,10 +60,7 @@ SECRETS: Final = "@secrets"
 NOWHERE: Final = RealPath(("\0",))
 """A directory that no path lies in."""
 
-ROLES: Final[tuple[ArgumentRole, ...]] = tuple(ROLE_TRAITS)
 _EFFECTS: Final[tuple[Effect, ...]] = tuple(SEVERITY)
-_SQL_BOUNDS: Final[tuple[SqlEffect, ...]] = ("reads", "writes", "destroys")
-"""The effects that a condition may name. `runs` would bound nothing, so it is left out."""
 _LIST_KINDS: Final[tuple[ListComparison, ...]] = get_args(ListComparison)
 
 _FILE_KEYS: Final = word_list(
@@ -72,20 +74,15 @@ _DEFINITION_KEYS: Final = word_list(
     name type principle generationPrompt requiresMcp mcpServerHint
     """
 )
-_MOST_STARS: Final = 3
-"""The most `*` in a pattern: each multiplies the time for a long name that an agent may choose."""
 _RULE_KEYS: Final = word_list(
     """
     name description principle if then reason contained containedReads everywhere
     """
 )
-_CONDITION_KEYS: Final = word_list(
-    """
-    roles server tool paths names domains lists sql operations prompt uris
-    """
+_CONDITION_KEYS: Final = (
+    *("roles", "server", "tool", "operations", "prompt"),
+    *[kind.key for kind in VALUE_CONDITIONS],
 )
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
-_OTHER_SCHEMES: Final = frozenset({"file", "http", "https"})
 
 
 class PolicyFile(Struct, frozen=True):
@@ -139,29 +136,23 @@ class PolicyReader:
         """The rules of a document that the package holds."""
         return Spot(document, source, self.report).each(_RulesReader(self, frozenset()).rule)
 
-    def names(self, spot: Spot) -> NameCondition:
-        """A condition on file names."""
-        members = spot.object(("roles", "matching", "unless"))
-        return self.named(
-            roles(members.required("roles")),
-            members.required("matching").items(),
-            name_patterns(members.read("unless", Spot.items, [])),
-        )
+    def names(
+        self, spots: Sequence[ConditionSpot], unless: frozenset[str] = frozenset()
+    ) -> NameSets:
+        """Return patterns of names and exempt ones. `@secrets` stands for the table of credentials.
 
-    def named(
-        self, about: frozenset[ArgumentRole], spots: Sequence[Spot], unless: frozenset[str]
-    ) -> NameCondition:
-        """A condition on file names, of which `@secrets` stands for the table of credentials."""
-        own = name_patterns([one for one in spots if one.value != SECRETS])
+        Args:
+            spots: the patterns as they are written.
+            unless: names that are exempt.
+        """
+        own = read_name_patterns([one for one in spots if one.value != SECRETS])
         if all(one.value != SECRETS for one in spots):
-            return NameCondition(roles=about, matching=own, unless=unless)
+            return own, unless
         workspace = None if self.workspace is None else str(self.workspace)
         known = credentials.patterns(str(self.home), workspace)
-        return NameCondition(
-            roles=about, matching=own | known, unless=unless | (credentials.examples() - own)
-        )
+        return own | known, unless | (credentials.examples() - own)
 
-    def directory(self, spot: Spot, base: RealPath | None = None) -> RealPath:
+    def directory(self, spot: ConditionSpot, base: RealPath | None = None) -> RealPath:
         """The directory that a path condition names.
 
         Args:
@@ -184,7 +175,7 @@ class PolicyReader:
         return real(path)
 
     def entries(
-        self, spots: Iterable[Spot], defined: frozenset[str] = frozenset()
+        self, spots: Iterable[ConditionSpot], defined: frozenset[str] = frozenset()
     ) -> tuple[str, ...]:
         """Hosts or names, with every `@name` replaced by the entries of its list."""
         found: list[str] = []
@@ -194,7 +185,9 @@ class PolicyReader:
             found.extend(self._dynamic(item, entry, defined) if is_list else (entry,))
         return tuple(found)
 
-    def hosts(self, spots: Sequence[Spot], defined: frozenset[str] = frozenset()) -> frozenset[str]:
+    def hosts(
+        self, spots: Sequence[ConditionSpot], defined: frozenset[str] = frozenset()
+    ) -> frozenset[str]:
         """Host patterns; one that can never match is a mistake, also in a rule that denies."""
         for item in spots:
             entry = item.value if isinstance(item.value, str) else ""
@@ -206,7 +199,7 @@ class PolicyReader:
                 )
         return host_patterns(self.entries(spots, defined))
 
-    def _dynamic(self, spot: Spot, entry: str, defined: frozenset[str]) -> tuple[str, ...]:
+    def _dynamic(self, spot: ConditionSpot, entry: str, defined: frozenset[str]) -> tuple[str, ...]:
         name, lists = entry[1:], self.lists
         if lists is None:
             # A literal "@name" must never match anything, not even a GitHub owner of that name.
@@ -220,7 +213,7 @@ class PolicyReader:
             self.slip(spot, f"there is no list {shown(entry)}", f"@{near}" if near else "")
         return ()
 
-    def slip(self, spot: Spot, message: str, suggestion: str = "") -> None:
+    def slip(self, spot: ConditionSpot, message: str, suggestion: str = "") -> None:
         """Report a mistake that a replayed policy may have."""
         note: Callable[[str, str], None] = spot.error if self.purpose == "enforce" else spot.warning
         note(message, suggestion)
@@ -232,7 +225,8 @@ class _RulesReader(Struct, frozen=True):
     reader: PolicyReader
     defined: frozenset[str]
     """The lists that the policy itself defines, resolved or not."""
-    names: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    """The names of the rules so far."""
     directories: dict[str, RealPath] = field(default_factory=dict)
     """A cache of resolved directories: thousands of rules may name the same one."""
 
@@ -241,23 +235,22 @@ class _RulesReader(Struct, frozen=True):
         condition = members.required("if").object(_CONDITION_KEYS)
         name = self._name(members.required("name"))
         description = members.read("description", Spot.text, "")
-        paths, domains = condition.get("paths"), condition.get("domains")
         reason = members.read("reason", Spot.text, "") or description
         return Rule(
             name=name,
             effect=members.required("then").word(_EFFECTS),
             reason=reason or f"Rule {shown(name)} applies",
-            roles=condition.read("roles", roles, None),
+            roles=condition.read("roles", read_roles, None),
             servers=condition.read("server", _names, None),
             tools=condition.read("tool", _names, None),
-            paths=None if paths is None else self._paths(paths),
-            names=condition.read("names", self.reader.names, None),
-            domains=None if domains is None else self._domains(domains),
-            lists=condition.read("lists", lambda lists: lists.each(self._list), ()),
-            sql=condition.read("sql", lambda spot: spot.word(_SQL_BOUNDS), None),
             methods=condition.read("operations", _methods, None),
             prompts=condition.read("prompt", _names, None),
-            uris=condition.read("uris", _uris, None),
+            paths=condition.read("paths", lambda at: PathCondition.read(at, self), None),
+            names=condition.read("names", lambda at: NameCondition.read(at, self), None),
+            domains=condition.read("domains", lambda at: DomainCondition.read(at, self), None),
+            lists=condition.read("lists", lambda at: ListCondition.read(at, self), ()),
+            sql=condition.read("sql", lambda at: SqlCondition.read(at, self), None),
+            uris=condition.read("uris", lambda at: UriCondition.read(at, self), None),
             description=description,
             principle=members.read("principle", Spot.text, ""),
             contained=members.read("contained", Spot.switch, default=True),
@@ -267,80 +260,29 @@ class _RulesReader(Struct, frozen=True):
 
     def _name(self, spot: Spot) -> str:
         name = spot.name()
-        if name in self.names:
+        if name in self.taken:
             self.reader.slip(spot, f"{shown(name)} names two rules")
-        self.names.add(name)
+        self.taken.add(name)
         return name
 
-    def _paths(self, spot: Spot) -> PathCondition:
-        members = spot.object(("roles", "within"))
-        return PathCondition(
-            roles=roles(members.required("roles")),
-            within=self._directory(members.required("within")),
-        )
-
-    def _directory(self, spot: Spot) -> RealPath:
+    def directory(self, spot: ConditionSpot) -> RealPath:
+        """Return the directory that a text names; thousands of rules may name the same one."""
         text = spot.value if isinstance(spot.value, str) else ""
         if text not in self.directories:
             self.directories[text] = self.reader.directory(spot)
         return self.directories[text]
 
-    def _domains(self, spot: Spot) -> DomainCondition:
-        members = spot.object(("roles", "allowed"))
-        return DomainCondition(
-            roles=roles(members.required("roles")),
-            allowed=self.reader.hosts(members.required("allowed").items(), self.defined),
-        )
+    def hosts(self, spots: Sequence[ConditionSpot]) -> frozenset[str]:
+        """Return host patterns, with every list replaced by its entries."""
+        return self.reader.hosts(spots, self.defined)
 
-    def _list(self, spot: Spot) -> ListCondition:
-        members = spot.object(("roles", "allowed", "matchType"))
-        kind = members.required("matchType").word(_LIST_KINDS)
-        entries = self._entries(members.required("allowed"))
-        return ListCondition(
-            roles=roles(members.required("roles")),
-            allowed=host_patterns(entries) if kind == "domains" else frozenset(entries),
-            kind=kind,
-        )
+    def names(self, spots: Sequence[ConditionSpot], unless: frozenset[str]) -> NameSets:
+        """Return patterns of names and exempt ones, with `@secrets` replaced."""
+        return self.reader.names(spots, unless)
 
-    def _entries(self, spot: Spot) -> tuple[str, ...]:
-        return self.reader.entries(spot.items(), self.defined)
-
-
-def name_patterns(spots: Iterable[Spot]) -> frozenset[str]:
-    """The last names of paths."""
-    return frozenset([_pattern(spot) for spot in spots])
-
-
-_CHOICE: Final = re.compile(r"\{[^{}]*,[^{}]*\}")
-
-
-def _pattern(spot: Spot) -> str:
-    """The last components of a path, in lower case for comparison."""
-    text = spot.name()
-    parts = text.split("/")
-    if text and not {"", ".", ".."}.isdisjoint(parts):
-        spot.error('must be the last names of a path, such as ".env" or ".aws/credentials"')
-    if text and set(text) <= {"*", "/"}:
-        spot.error("describes every name: leave the condition out")
-    elif "?" in text or "[" in text or _CHOICE.search(text) or text.count("*") > _MOST_STARS:
-        spot.error(f"must have no wildcard but *, and that {_MOST_STARS} times at most")
-    return text.lower()
-
-
-def roles(spot: Spot) -> frozenset[ArgumentRole]:
-    """A list of argument roles."""
-    return frozenset(spot.each(role))
-
-
-def role(spot: Spot) -> ArgumentRole:
-    """One argument role."""
-    return spot.word(ROLES)
-
-
-def host_patterns(entries: Iterable[str]) -> frozenset[str]:
-    """Host patterns with the host in lower case; the path of `host/path` unchanged."""
-    parted = [entry.partition("/") for entry in entries]
-    return frozenset([host.lower() + slash + path for host, slash, path in parted])
+    def entries(self, spots: Sequence[ConditionSpot]) -> tuple[str, ...]:
+        """Return names, with every list replaced by its entries."""
+        return self.reader.entries(spots, self.defined)
 
 
 _URL_MARKS: Final = frozenset(" ?#@\\")
@@ -362,35 +304,6 @@ def _is_host_pattern(entry: str) -> bool:
 
 def _methods(spot: Spot) -> frozenset[Method]:
     return frozenset(spot.each(lambda one: one.word(RULED)))
-
-
-def _uris(spot: Spot) -> UriCondition:
-    members = spot.object(("schemes", "patterns"))
-    return UriCondition(
-        schemes=frozenset(members.read("schemes", lambda spot: spot.each(_scheme), ())),
-        patterns=frozenset(members.read("patterns", lambda spot: spot.each(_uri), ())),
-    )
-
-
-def _scheme(spot: Spot) -> str:
-    text = spot.name()
-    if text in _OTHER_SCHEMES:
-        spot.error("is judged by its path or host: write paths or domains instead of uris")
-    elif text and not _SCHEME.fullmatch(text):
-        spot.error('must be a scheme in lower case, such as "memo"')
-    return text
-
-
-def _uri(spot: Spot) -> str:
-    text = spot.name()
-    scheme, colon, _ = text.partition(":")
-    if text and not (colon and _SCHEME.fullmatch(scheme)):
-        spot.error('must be a URI with a scheme, such as "memo://insights" or "demo://text/*"')
-    elif scheme in _OTHER_SCHEMES:
-        spot.error("is judged by its path or host: write paths or domains instead of uris")
-    elif text.count("*") > _MOST_STARS:
-        spot.error(f"must have * at most {_MOST_STARS} times")
-    return text
 
 
 def _names(spot: Spot) -> frozenset[str]:

@@ -11,7 +11,7 @@ from ironcurtain_proxy.config.packs.pack import pack_file
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
 from ironcurtain_proxy.config.policy.layer_reading import LayerReader, ReadRules, read_lists
 from ironcurtain_proxy.config.policy.lists_file import ListsFile
-from ironcurtain_proxy.config.policy.policy_file import PolicyReader, Purpose, host_patterns
+from ironcurtain_proxy.config.policy.policy_file import PolicyReader, Purpose
 from ironcurtain_proxy.config.policy.policy_files import (
     ANNOTATIONS_NAME,
     SHIPPED,
@@ -24,6 +24,7 @@ from ironcurtain_proxy.config.reading.problems import Problem, Report, shown
 from ironcurtain_proxy.config.servers.recognition import recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.annotation import Annotations
+from ironcurtain_proxy.model.condition_reading import host_patterns
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import AskKind, Policy
 from ironcurtain_proxy.model.server import ServerSpec

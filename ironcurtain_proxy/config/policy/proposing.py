@@ -15,10 +15,11 @@ from ironcurtain_proxy.config.policy.policy_file import SECRETS
 from ironcurtain_proxy.config.policy.short_form import PATH_ROLES, URL_ROLES, secret_names
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.conditions import DomainCondition, PathCondition
 from ironcurtain_proxy.model.decision import Allow
 from ironcurtain_proxy.model.operation import TOOL_CALL
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import DomainCondition, PathCondition, Policy, Rule
+from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, UrlValue
 from ironcurtain_proxy.model.sql import SqlEffect
 

@@ -24,23 +24,28 @@ from ironcurtain_proxy.config.policy.policy_file import (
     BaseName,
     PolicyFile,
     PolicyReader,
-    name_patterns,
-    role,
 )
 from ironcurtain_proxy.config.reading.document import Members, RulePlace, Spot
 from ironcurtain_proxy.config.reading.problems import MarkedReport
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.credentials import table as credentials
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.condition_reading import read_name_patterns, read_role
+from ironcurtain_proxy.model.conditions import (
+    DomainCondition,
+    ExceptingNames,
+    NameCondition,
+    PathCondition,
+)
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import DomainCondition, NameCondition, PathCondition, Rule
+from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.sql import SQL_EFFECTS, SqlEffect
 
 
-def secret_names(roles: frozenset[ArgumentRole]) -> NameCondition:
-    """The condition on names of files with credentials, for arguments of some roles."""
-    return NameCondition(
+def secret_names(roles: frozenset[ArgumentRole]) -> ExceptingNames:
+    """Return the exception of files with credentials, for arguments of some roles."""
+    return ExceptingNames(
         roles=roles, matching=credentials.patterns(), unless=credentials.examples()
     )
 
@@ -182,24 +187,26 @@ class _FileReader(Struct):
         if excepted is not None and names is None:
             if rule.effect != "allow":
                 excepted.error("is for a rule that allows, or for one with names: leave it out")
-            rule = replace(
-                rule, excepting=self.short.reader.named(paths, _texts(excepted), frozenset())
-            )
+            matching, unless = self.short.reader.names(_texts(excepted))
+            leaves = ExceptingNames(roles=paths, matching=matching, unless=unless)
+            rule = replace(rule, excepting=leaves)
         reader = self.short.reader
         if within is not None:
             directory = reader.directory(_text(within), self.short.relative_to)
             rule = replace(rule, paths=PathCondition(roles=paths, within=directory))
         if names is not None:
-            unless = members.read("except", _patterns, frozenset())
-            rule = replace(rule, names=reader.named(paths, _texts(names), unless))
+            exempt = members.read("except", _patterns, frozenset())
+            matching, unless = reader.names(_texts(names), exempt)
+            condition = NameCondition(roles=paths, matching=matching, unless=unless)
+            rule = replace(rule, names=condition)
         if hosts is not None:
             allowed = reader.hosts(_texts(hosts))
             rule = replace(rule, domains=DomainCondition(roles=urls, allowed=allowed))
         return rule
 
     def _checked(self, rule: Rule, spot: Spot) -> Rule:
-        conditions = (rule.servers, rule.tools, rule.paths, rule.names, rule.domains)
-        if rule.effect == "allow" and all(one is None for one in conditions):
+        named = rule.servers is not None or rule.tools is not None
+        if rule.effect == "allow" and not named and not any(c.narrows for c in rule.conditions):
             spot.error("allows every tool of every server: name the server")
         return rule
 
@@ -245,7 +252,7 @@ def _texts(spot: Spot) -> list[Spot]:
 
 
 def _patterns(spot: Spot) -> frozenset[str]:
-    return name_patterns(_texts(spot))
+    return read_name_patterns(_texts(spot))
 
 
 def _sql(spot: Spot) -> SqlEffect:
@@ -253,4 +260,4 @@ def _sql(spot: Spot) -> SqlEffect:
 
 
 def _roles(spot: Spot) -> frozenset[ArgumentRole]:
-    return frozenset([role(item) for item in _each(spot)])
+    return frozenset([read_role(item) for item in _each(spot)])

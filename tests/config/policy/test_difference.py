@@ -9,14 +9,9 @@ import pytest
 
 from ironcurtain_proxy.config.policy.difference import Basis
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
+from ironcurtain_proxy.model.conditions import DomainCondition, PathCondition
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import (
-    DomainCondition,
-    Floor,
-    PathCondition,
-    Policy,
-    Rule,
-)
+from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 
 HERE = RealPath.from_text("/work/one")
 THERE = RealPath.from_text("/work/two")

@@ -144,7 +144,6 @@ def test_capitals_in_lists_are_kept_and_those_of_hosts_do_not_matter(tmp_path: P
     rule = replaced(rule, ("if", "domains", "allowed"), ["*.Example.COM", "GitHub.com/Acme/W"])
     (found,), _ = read(tmp_path, policy(rule))
     assert found.lists[0].allowed == {"Provos"}
-    assert found.lists[0].folded == {"provos"}
     assert found.domains is not None
     assert found.domains.allowed == {"*.example.com", "github.com/Acme/W"}
 

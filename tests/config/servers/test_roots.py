@@ -1,9 +1,10 @@
 """What servers are told when they ask for roots."""
 
 from ironcurtain_proxy.config.servers.roots import initial_roots
+from ironcurtain_proxy.model.conditions import PathCondition
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import PathCondition, Policy, Rule
+from ironcurtain_proxy.model.policy import Policy, Rule
 
 
 def rule(name: str, within: str, effect: Effect = "allow", server: str | None = None) -> Rule:

@@ -1,0 +1,141 @@
+"""How the conditions of rules are read: what a document gives them, and their patterns.
+
+The document and the file around a condition belong to `config`; here stand the protocols by which
+a condition reads them.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+
+NameSets: TypeAlias = tuple[frozenset[str], frozenset[str]]
+"""Patterns of names, and names that are exempt although a pattern describes them."""
+
+T = TypeVar("T")
+D = TypeVar("D")
+W = TypeVar("W", bound=str)
+
+
+class ConditionSpot(Protocol):
+    """A value of a document and its place, as `config.reading` has it."""
+
+    value: Json
+
+    def error(self, message: str, suggestion: str = "") -> None:
+        """Report a mistake that prevents the start."""
+
+    def warning(self, message: str, suggestion: str = "") -> None:
+        """Report a warning for the operator."""
+
+    def name(self) -> str:
+        """Return a text that is not empty."""
+
+    def word(self, vocabulary: Sequence[W]) -> W:
+        """Return a word of a fixed vocabulary."""
+
+    def items(self) -> "Sequence[ConditionSpot]":
+        """Return the items of a list."""
+
+    def each(self, read: "Callable[[ConditionSpot], T]") -> tuple[T, ...]:
+        """Return a list with every item read."""
+
+    def object(self, keys: Iterable[str]) -> "ConditionMembers":
+        """Return an object with known keys."""
+
+
+class ConditionMembers(Protocol):
+    """The known members of an object."""
+
+    def required(self, key: str) -> ConditionSpot:
+        """Return a member that must exist."""
+
+    def read(self, key: str, read: Callable[[ConditionSpot], T], default: D) -> T | D:
+        """Return the value of an optional member, or the default."""
+
+
+class ConditionReader(Protocol):
+    """What the reading of conditions needs to know of the file around them."""
+
+    def directory(self, spot: ConditionSpot) -> RealPath:
+        """Return the directory that a text names: absolute, below `~/`, or `@workspace`."""
+
+    def hosts(self, spots: Sequence[ConditionSpot]) -> frozenset[str]:
+        """Return host patterns, with every `@list` replaced by its entries."""
+
+    def names(self, spots: Sequence[ConditionSpot], unless: frozenset[str]) -> NameSets:
+        """Return patterns of names and exempt ones, with `@secrets` replaced by its names."""
+
+    def entries(self, spots: Sequence[ConditionSpot]) -> tuple[str, ...]:
+        """Return names, with every `@list` replaced by its entries."""
+
+
+def read_roles(spot: ConditionSpot) -> frozenset[ArgumentRole]:
+    """Read a list of argument roles."""
+    return frozenset(spot.each(read_role))
+
+
+def read_role(spot: ConditionSpot) -> ArgumentRole:
+    """Read one argument role."""
+    return spot.word(tuple(ROLE_TRAITS))
+
+
+def read_name_patterns(spots: Iterable[ConditionSpot]) -> frozenset[str]:
+    """Read the last names of paths, in lower case for comparison."""
+    return frozenset([_name_pattern(spot) for spot in spots])
+
+
+def host_patterns(entries: Iterable[str]) -> frozenset[str]:
+    """Return host patterns with the host in lower case, and the path of `host/path` unchanged."""
+    parted = [entry.partition("/") for entry in entries]
+    return frozenset([host.lower() + slash + path for host, slash, path in parted])
+
+
+_MOST_STARS: Final = 3
+"""The most `*` in a pattern: each multiplies the time for a long name that an agent may choose."""
+_CHOICE: Final = re.compile(r"\{[^{}]*,[^{}]*\}")
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
+_OTHER_SCHEMES: Final = frozenset({"file", "http", "https"})
+
+
+def read_patterns(spot: ConditionSpot) -> frozenset[str]:
+    """Read a list of last names of paths."""
+    return read_name_patterns(spot.items())
+
+
+def _name_pattern(spot: ConditionSpot) -> str:
+    text = spot.name()
+    parts = text.split("/")
+    if text and not {"", ".", ".."}.isdisjoint(parts):
+        spot.error('must be the last names of a path, such as ".env" or ".aws/credentials"')
+    if text and set(text) <= {"*", "/"}:
+        spot.error("describes every name: leave the condition out")
+    elif "?" in text or "[" in text or _CHOICE.search(text) or text.count("*") > _MOST_STARS:
+        spot.error(f"must have no wildcard but *, and that {_MOST_STARS} times at most")
+    return text.lower()
+
+
+def read_scheme(spot: ConditionSpot) -> str:
+    """Read the scheme of URIs that are neither files nor URLs."""
+    text = spot.name()
+    if text in _OTHER_SCHEMES:
+        spot.error("is judged by its path or host: write paths or domains instead of uris")
+    elif text and not _SCHEME.fullmatch(text):
+        spot.error('must be a scheme in lower case, such as "memo"')
+    return text
+
+
+def read_uri(spot: ConditionSpot) -> str:
+    """Read a URI with its scheme, in which `*` may stand for any text."""
+    text = spot.name()
+    scheme, colon, _ = text.partition(":")
+    if text and not (colon and _SCHEME.fullmatch(scheme)):
+        spot.error('must be a URI with a scheme, such as "memo://insights" or "demo://text/*"')
+    elif scheme in _OTHER_SCHEMES:
+        spot.error("is judged by its path or host: write paths or domains instead of uris")
+    elif text.count("*") > _MOST_STARS:
+        spot.error(f"must have * at most {_MOST_STARS} times")
+    return text

@@ -1,0 +1,486 @@
+"""The conditions of rules: each kind is one class.
+
+Theory of operation. A rule holds for a call if all its conditions do. Some conditions speak of the
+call as a whole (hosts, lists, SQL): `holds`. Others speak of one value at a time (paths, names,
+URIs), so that two paths of one call can be answered by two rules: `covers`. A condition on zero
+values does not hold: vacuous truth must not make a rule apply to values that were never examined.
+
+    paths:  {roles: [read-path], within: /srv}     covers(/srv/a) is True
+    lists:  [{roles: [github-owner], …}]           holds(request, "github-owner")
+
+To add a kind, write a class here with its key, its reading and its words, add it to
+`VALUE_CONDITIONS`, and give `Rule` a field of its name. Matching, explanation, printing and the
+checks of a policy take it from there.
+"""
+
+# ruff: noqa: D102  The base class says what each method of a kind does.
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+from ironcurtain_proxy.credentials.names import compiled
+from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.condition_reading import (
+    ConditionReader,
+    ConditionSpot,
+    host_patterns,
+    read_patterns,
+    read_roles,
+    read_scheme,
+    read_uri,
+)
+from ironcurtain_proxy.model.hosts import host_matches
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    PathValue,
+    SqlValue,
+    TextValue,
+    UrlValue,
+    Value,
+)
+from ironcurtain_proxy.model.sql import SqlEffect, is_at_most
+
+ListComparison: TypeAlias = Literal["domains", "emails", "identifiers"]
+"""The comparison of list entries: as host patterns, or as text without regard to case."""
+
+_RoleSet: TypeAlias = frozenset[ArgumentRole]
+
+
+def values_of(request: AccessRequest, roles: Iterable[ArgumentRole]) -> list[Value]:
+    """Return the values of all arguments with one of the roles, in annotation order."""
+    return [
+        value
+        for fact in request.arguments
+        if any(role in fact.roles for role in roles)
+        for value in fact.values
+    ]
+
+
+def leads_only_to(value: Value, allowed: frozenset[str]) -> bool:
+    """Return whether all hosts of a value are allowed. A value that is no URL stands for itself."""
+    domains = value.domains if isinstance(value, UrlValue) else (value.text,)
+    if isinstance(value, UrlValue) and not value.ordinary:
+        allowed -= {"*"}
+    return bool(domains) and all(host_matches(domain, allowed) for domain in domains)
+
+
+class Condition(Struct, frozen=True, kw_only=True):
+    """One condition of a rule. What is said here holds for a kind that says nothing else."""
+
+    key: ClassVar[str]
+    """Its name in `compiled-policy.json`."""
+    is_of_value: ClassVar[bool] = False
+    """Whether it is held against one value at a time."""
+    narrows: ClassVar[bool] = True
+    """Whether a rule with it alone is about less than everything."""
+    settles: ClassVar[bool] = False
+    """Whether a rule with it settles all that it speaks of, so that no later rule is asked."""
+
+    @property
+    def about(self) -> _RoleSet:
+        """The argument roles that the condition is about."""
+        raise NotImplementedError
+
+    @property
+    def named(self) -> _RoleSet:
+        """The roles that the operator wrote into the condition."""
+        return frozenset()
+
+    def holds(self, _request: AccessRequest, _role: ArgumentRole | None) -> bool:
+        """Return whether it holds for the values of a role, or of its own roles for None."""
+        return True
+
+    def covers(self, _value: Value) -> bool:
+        """Return whether it holds for one value."""
+        return True
+
+    def holds_unseen(self, _request: AccessRequest, _role: ArgumentRole | None) -> bool:
+        """Return whether a condition on single values holds where the role has none."""
+        return False
+
+    def may_hold(self, _role: ArgumentRole | None, _roles: _RoleSet) -> bool:
+        """Return whether it may hold for a tool with these roles, when asked about one of them.
+
+        A role of None stands for a tool without resource roles, which has no paths and no URLs.
+        """
+        return _role is not None
+
+    def why_not(self) -> str:
+        """Say why it does not hold: a clause about the rule, or about a path."""
+        raise NotImplementedError
+
+    def as_json(self) -> Json:
+        """Return the condition as it stands in `compiled-policy.json`."""
+        raise NotImplementedError
+
+    def words(self) -> str:
+        """Describe the condition in one line for people."""
+        raise NotImplementedError
+
+    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
+        """Yield the collections that match nothing where they are empty, with their keys."""
+        yield from ()
+
+
+class _OfRoles(Condition, frozen=True, kw_only=True):
+    """A condition on arguments of some roles."""
+
+    roles: _RoleSet
+
+    @property
+    def about(self) -> _RoleSet:
+        return self.roles
+
+    @property
+    def named(self) -> _RoleSet:
+        return self.roles
+
+
+class PathCondition(_OfRoles, frozen=True, kw_only=True):
+    """Every path of these roles lies within a directory."""
+
+    key: ClassVar[str] = "paths"
+    is_of_value: ClassVar[bool] = True
+    settles: ClassVar[bool] = True
+
+    within: RealPath
+
+    def covers(self, value: Value) -> bool:
+        return isinstance(value, PathValue) and value.path.is_within(self.within)
+
+    def holds_unseen(self, request: AccessRequest, role: ArgumentRole | None) -> bool:
+        values = values_of(request, self.roles if role is None else (role,))
+        return bool(values) and all(map(self.covers, values))
+
+    def why_not(self) -> str:
+        return f"is within {self.within}"
+
+    def as_json(self) -> Json:
+        return {"roles": _sorted(self.roles), "within": str(self.within)}
+
+    def words(self) -> str:
+        return f"within {self.within}"
+
+    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
+        yield "roles", self.roles
+
+    @classmethod
+    def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "PathCondition":
+        """Read the condition."""
+        members = spot.object(("roles", "within"))
+        return cls(
+            roles=read_roles(members.required("roles")),
+            within=reader.directory(members.required("within")),
+        )
+
+
+class NameCondition(_OfRoles, frozen=True, kw_only=True):
+    """Every path of these roles has a name that one of the patterns describes.
+
+    Such a rule that escalates or denies is evaluated before the workspace settles any path, so
+    that a file of that name is asked about wherever it lies.
+    """
+
+    key: ClassVar[str] = "names"
+    is_of_value: ClassVar[bool] = True
+
+    matching: frozenset[str]
+    """The last names of a path, such as `.env`, `*.pem` or `.aws/credentials`, in lower case. `*`
+    stands for any part of one name. Empty matches nothing.
+    """
+    unless: frozenset[str] = frozenset()
+    """Names that are exempt although `matching` describes them."""
+
+    def covers(self, value: Value) -> bool:
+        """Return whether the name of a path, or of the link it came from, is described."""
+        if not isinstance(value, PathValue):
+            return False
+        places = [value.path] if value.link is None else [value.path, value.link]
+        return any(self._describes(place) for place in places)
+
+    def _describes(self, path: RealPath) -> bool:
+        text = str(path)
+        return compiled(self.matching).match(text) and not compiled(self.unless).match(text)
+
+    def why_not(self) -> str:
+        return "has a name that it is about"
+
+    def as_json(self) -> Json:
+        return {
+            "roles": _sorted(self.roles),
+            "matching": _sorted(self.matching),
+            "unless": _sorted(self.unless),
+        }
+
+    def words(self) -> str:
+        return f"named like {len(self.matching)} patterns"
+
+    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
+        yield "roles", self.roles
+        yield "matching", self.matching
+
+    @classmethod
+    def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "NameCondition":
+        """Read the condition."""
+        members = spot.object(("roles", "matching", "unless"))
+        roles = read_roles(members.required("roles"))
+        exempt = members.read("unless", read_patterns, frozenset())
+        matching, unless = reader.names(members.required("matching").items(), exempt)
+        return cls(roles=roles, matching=matching, unless=unless)
+
+
+class ExceptingNames(NameCondition, frozen=True, kw_only=True):
+    """No path has a name that one of the patterns describes, whatever its role.
+
+    A path that has one is left to later rules. The short form alone can say this (`except`), so
+    the reader of the long form refuses the key.
+    """
+
+    key: ClassVar[str] = "except"
+    narrows: ClassVar[bool] = False
+
+    @property
+    def about(self) -> _RoleSet:
+        return _EVERY_ROLE
+
+    @property
+    def named(self) -> _RoleSet:
+        return frozenset()
+
+    def covers(self, value: Value) -> bool:
+        return not NameCondition.covers(self, value)
+
+    def holds_unseen(self, _request: AccessRequest, _role: ArgumentRole | None) -> bool:
+        return True
+
+    def may_hold(self, _role: ArgumentRole | None, _roles: _RoleSet) -> bool:
+        return True
+
+    def why_not(self) -> str:
+        return "leaves out files that usually hold secrets, or whose names it says"
+
+    def words(self) -> str:
+        return f"except {len(self.matching)} patterns"
+
+    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
+        yield from ()
+
+
+class DomainCondition(_OfRoles, frozen=True, kw_only=True):
+    """Every URL of these roles leads to an allowed host."""
+
+    key: ClassVar[str] = "domains"
+
+    allowed: frozenset[str]
+    """`host`, `*.host`, `host/path` or `*`; hosts in lower case. Empty matches nothing."""
+
+    def holds(self, request: AccessRequest, role: ArgumentRole | None) -> bool:
+        roles = self.roles if role is None else (role,)
+        values = values_of(request, [one for one in roles if ROLE_TRAITS[one].category == "url"])
+        return bool(values) and all(leads_only_to(value, self.allowed) for value in values)
+
+    def why_not(self) -> str:
+        return "a URL leads to a host that it does not name"
+
+    def as_json(self) -> Json:
+        return {"roles": _sorted(self.roles), "allowed": _sorted(self.allowed)}
+
+    def words(self) -> str:
+        return f"hosts {', '.join(sorted(self.allowed))}"
+
+    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
+        yield "roles", self.roles
+        yield "allowed", self.allowed
+
+    @classmethod
+    def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "DomainCondition":
+        """Read the condition."""
+        members = spot.object(("roles", "allowed"))
+        return cls(
+            roles=read_roles(members.required("roles")),
+            allowed=reader.hosts(members.required("allowed").items()),
+        )
+
+
+class ListCondition(_OfRoles, frozen=True, kw_only=True):
+    """Every value of these roles is on a list."""
+
+    key: ClassVar[str] = "lists"
+
+    allowed: frozenset[str]
+    """Entries as written (of `host/path` the host in lower case), with `@lists` expanded. Empty
+    matches nothing."""
+    kind: ListComparison
+
+    def holds(self, request: AccessRequest, role: ArgumentRole | None) -> bool:
+        """Return whether every value is on the list.
+
+        A rule on pairs (owner and repository) is evaluated for each of the two roles: the condition
+        that names the role is held against that role, the others against theirs.
+        """
+        roles = (role,) if role is not None and role in self.roles else self.roles
+        return bool(values_of(request, roles)) and all(
+            self._lists(value, one) for one in roles for value in values_of(request, (one,))
+        )
+
+    def _lists(self, value: Value, role: ArgumentRole) -> bool:
+        if self.kind == "domains":
+            return leads_only_to(value, self.allowed)
+        if role in IGNORES_CASE:
+            return value.text.lower() in _folded(self.allowed)
+        return value.text in self.allowed
+
+    def may_hold(self, role: ArgumentRole | None, roles: _RoleSet) -> bool:
+        return role in self.roles or not self.roles.isdisjoint(roles)
+
+    def why_not(self) -> str:
+        return f"a value of {', '.join(sorted(self.roles))} is not on its list"
+
+    def as_json(self) -> Json:
+        return {
+            "roles": _sorted(self.roles),
+            "allowed": _sorted(self.allowed),
+            "matchType": self.kind,
+        }
+
+    def words(self) -> str:
+        return f"{self.kind} {', '.join(sorted(self.allowed))}"
+
+    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
+        yield "roles", self.roles
+        yield "allowed", self.allowed
+
+    @classmethod
+    def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "tuple[ListCondition, ...]":
+        """Read the lists of a rule."""
+        return spot.each(lambda one: cls._read_one(one, reader))
+
+    @classmethod
+    def _read_one(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "ListCondition":
+        members = spot.object(("roles", "allowed", "matchType"))
+        kind = members.required("matchType").word(_LIST_KINDS)
+        entries = reader.entries(members.required("allowed").items())
+        return cls(
+            roles=read_roles(members.required("roles")),
+            allowed=host_patterns(entries) if kind == "domains" else frozenset(entries),
+            kind=kind,
+        )
+
+
+class SqlCondition(Condition, frozen=True, kw_only=True):
+    """Every text of the role `sql` does at most this: `writes` covers what reads, too."""
+
+    key: ClassVar[str] = "sql"
+
+    bound: SqlEffect
+
+    @property
+    def about(self) -> _RoleSet:
+        return _SQL
+
+    def holds(self, request: AccessRequest, _role: ArgumentRole | None) -> bool:
+        values = values_of(request, _SQL)
+        return bool(values) and all(
+            isinstance(value, SqlValue) and is_at_most(value.effect, self.bound) for value in values
+        )
+
+    def why_not(self) -> str:
+        return f"the SQL does more than the rule is about ({self.bound})"
+
+    def as_json(self) -> Json:
+        return self.bound
+
+    def words(self) -> str:
+        return f"SQL that at most {self.bound}"
+
+    @classmethod
+    def read(cls, spot: "ConditionSpot", _reader: "ConditionReader") -> SqlEffect:
+        """Read the most that the texts may do."""
+        return spot.word(_SQL_BOUNDS)
+
+
+class UriCondition(Condition, frozen=True, kw_only=True):
+    """Every URI is of one of these schemes, or one of the patterns describes it.
+
+    A scheme stands for everything that its server has. A pattern with `*` stands for no URI that a
+    server may read as another one: `note://a/../b` and `note://a/%2e%2e/b` are described by none.
+    """
+
+    key: ClassVar[str] = "uris"
+    is_of_value: ClassVar[bool] = True
+
+    schemes: frozenset[str] = frozenset()
+    """The schemes in lower case, without the colon."""
+    patterns: frozenset[str] = frozenset()
+    """Whole URIs; `*` stands for any text. Empty, with no scheme either, matches nothing."""
+
+    @property
+    def about(self) -> _RoleSet:
+        return _URI
+
+    def covers(self, value: Value) -> bool:
+        if not isinstance(value, TextValue):
+            return False
+        text = value.text
+        if text in self.patterns or text.partition(":")[0] in self.schemes:
+            return True
+        stars = [pattern for pattern in self.patterns if "*" in pattern]
+        matches = any(_uri_pattern(one).fullmatch(text) for one in stars)
+        return matches and not _AMBIGUOUS.search(text)
+
+    def why_not(self) -> str:
+        return "it describes no such URI"
+
+    def as_json(self) -> Json:
+        return {"schemes": _sorted(self.schemes), "patterns": _sorted(self.patterns)}
+
+    def words(self) -> str:
+        schemes = [f"{scheme}:*" for scheme in sorted(self.schemes)]
+        return f"resources {', '.join([*schemes, *sorted(self.patterns)])}"
+
+    @classmethod
+    def read(cls, spot: "ConditionSpot", _reader: "ConditionReader") -> "UriCondition":
+        """Read the condition."""
+        members = spot.object(("schemes", "patterns"))
+        return cls(
+            schemes=frozenset(members.read("schemes", lambda inner: inner.each(read_scheme), ())),
+            patterns=frozenset(members.read("patterns", lambda inner: inner.each(read_uri), ())),
+        )
+
+
+VALUE_CONDITIONS: Final = (
+    PathCondition, NameCondition, DomainCondition, ListCondition, SqlCondition, UriCondition,
+)  # fmt: skip
+"""The kinds that a rule of `compiled-policy.json` may have, in the order in which they are asked.
+`ExceptingNames` is of the short form alone."""
+
+_SQL: Final[_RoleSet] = frozenset({"sql"})
+_URI: Final[_RoleSet] = frozenset({"resource-uri"})
+_EVERY_ROLE: Final[_RoleSet] = frozenset(ROLE_TRAITS)
+_LIST_KINDS: Final[tuple[ListComparison, ...]] = get_args(ListComparison)
+_SQL_BOUNDS: Final[tuple[SqlEffect, ...]] = ("reads", "writes", "destroys")
+"""The effects that a condition may name. `runs` would bound nothing, so it is left out."""
+
+
+_AMBIGUOUS: Final = re.compile(r"(?:^|[/:])\.\.?(?:[/?#]|$)|%(?:2[ef]|5c|00|25)|\\", re.IGNORECASE)
+
+
+def _sorted(words: Collection[str]) -> list[Json]:
+    return [*sorted(words)]
+
+
+@lru_cache(maxsize=256)
+def _uri_pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+@lru_cache(maxsize=256)
+def _folded(entries: frozenset[str]) -> frozenset[str]:
+    """Return entries in lower case, for roles that ignore case."""
+    return frozenset([entry.lower() for entry in entries])
