@@ -215,8 +215,12 @@ class OutcomeListener(Protocol):
 class Lookout(Protocol):
     """Restores files that a server must not change."""
 
-    async def look(self) -> tuple[PutBack, ...]:
-        """The files restored since the last inspection. Never fails."""
+    async def look(self, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
+        """Return the files restored since the last inspection. Never fails.
+
+        Args:
+            approved: files that somebody let the call change.
+        """
 
 
 class Timeline(Protocol):

@@ -8,6 +8,7 @@ listed as harmless.
 - `rules`: what kind of control place a path is, if it is one
 - `git_index`: the repositories that an index makes git look into
 - `git_settings`: whether a changed configuration of git is harmless
+- `git_states`: whether a waiting rebase or cherry-pick is harmless
 
 The names stand in `names.toml`. All modules are pure: callers list files and pass what they found.
 """

@@ -113,10 +113,27 @@ def control_of(
         if name == _REPOSITORY and end == len(path) and not is_directory:
             return ControlPlace("pointer", path)
         if name == _REPOSITORY or (end < len(path) and is_repository(path[:end])):
-            return _in_repository(path[:end], path[end:], is_link=is_link)
-    if is_repository(()) and path:
-        return _in_repository((), path, is_link=is_link)
-    return _by_name(path, is_settled)
+            found = _in_repository(path[:end], path[end:], is_link=is_link)
+            # Whoever makes a directory look like a repository must not hide settings in its data.
+            is_git = any(one.lower() == _REPOSITORY for one in path[:end])
+            return found if is_git or found else _by_name(path, is_settled)
+    found = _in_repository((), path, is_link=is_link) if is_repository(()) else None
+    return found or _by_name(path, is_settled)
+
+
+def may_be_control(directory: str, name: str) -> bool:
+    """Return whether an entry outside of every repository can be a control place, by two names.
+
+    This is what a caller asks first of each entry of a large tree: most have no such name.
+    """
+    return (
+        name.startswith(".") or _is_acted_on(name) or directory.lower() in _names().acted_on.within
+    )
+
+
+def _is_acted_on(name: str) -> bool:
+    table, lower = _names().acted_on, name.lower()
+    return lower in table.names or lower.endswith(table.endings)
 
 
 def is_inert_hook(name: str) -> bool:
@@ -162,7 +179,7 @@ def _by_name(
         beginnings = names.acted_on.within.get(lower)
         if beginnings is not None and inner.startswith(beginnings):
             return ControlPlace("acted-on", path[: end + 1])
-        if lower in names.acted_on.names or lower.endswith(names.acted_on.endings):
+        if _is_acted_on(name):
             return ControlPlace("acted-on", path if end < len(path) else path[:end])
         if not name.startswith(".") or beginnings is not None or _is_harmless(lower):
             continue

@@ -49,7 +49,7 @@ async def _by_kernel(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], 
             raise OSError("the system has no watch for it")
         while not stop.is_set():
             await _until_something_happens(watch.descriptor, stop)
-            yield {event.name for event in watch.events()}
+            yield watch.names()
             await anyio.sleep(_PAUSE)
     finally:
         watch.close()

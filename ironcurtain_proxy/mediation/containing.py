@@ -171,18 +171,18 @@ class Containing:
         must_have_point = must_have_point or (case.held and case.question is None)
         return not must_have_point or case.call.request_id in self._points
 
-    def watch(self, case: Case, sent: Awaitable[ToolResult]) -> Awaitable[ToolResult]:
+    def watch(self, case: Case, facts: Facts, sent: Awaitable[ToolResult]) -> Awaitable[ToolResult]:
         """Forward a call, then inspect what it left behind, even if it failed or was withdrawn."""
         if self.world.lookout is None and case.call.request_id not in self._points:
             return sent
-        return self._watch(case, sent)
+        return self._watch(case, facts, sent)
 
-    async def _watch(self, case: Case, sent: Awaitable[ToolResult]) -> ToolResult:
+    async def _watch(self, case: Case, facts: Facts, sent: Awaitable[ToolResult]) -> ToolResult:
         try:
             return await sent
         finally:
             with anyio.CancelScope(shield=True):
-                await self._look(case)
+                await self._look(case, facts)
                 await self.settle(case)
 
     def note_attempt(self, case: Case, host: str) -> None:
@@ -309,14 +309,19 @@ class Containing:
         case.note(("point", point))
         return None
 
-    async def _look(self, case: Case) -> None:
+    async def _look(self, case: Case, facts: Facts) -> None:
         if self.world.lookout is None:
             return
-        case.clean(await self.world.lookout.look())
+        settlement, workspace = case.settlement, self.policy.workspace
+        is_contained = settlement is not None and settlement.decided_by == CONTAINMENT
+        # Somebody has seen the path of what a tool writes; what a command writes nobody has seen.
+        seen = () if is_contained or workspace is None else may_change(facts, workspace)
+        case.clean(await self.world.lookout.look([str(one) for one in seen]))
         on = self.world.containment
-        if on is not None and case.put_back:
+        acting = [one for one in case.put_back if one.acts]
+        if on is not None and acting:
             case.note(("containmentEnded", True))
-            on.end(case.call.request_id, case.put_back[0].said)
+            on.end(case.call.request_id, acting[0].said)
 
 
 def _announced(paths: tuple[RealPath, ...], facts: Facts) -> tuple[RealPath, ...]:

@@ -242,7 +242,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
             roots = () if consent is None else consent.roots
             end = self.world.end_of(authorized.method)
             sent = end.forward(authorized, on_progress, roots=roots, opening=opening)
-            result = await self.containing.watch(case, sent)
+            result = await self.containing.watch(case, facts, sent)
         except DownstreamError as error:
             return await unanswered(self.journal, case, error)
         except BaseException as error:

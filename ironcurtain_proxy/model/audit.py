@@ -44,6 +44,8 @@ class PutBack(Struct, frozen=True):
     """The file and what was done with it, as a sentence without its full stop."""
     kept: str = ""
     """The copy of the removed content; empty: there is none. Not shown to the agent."""
+    acts: bool = True
+    """Whether a program of the host is known to act on it. False: nobody knows."""
 
     @property
     def full(self) -> str:

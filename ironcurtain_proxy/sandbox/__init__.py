@@ -11,7 +11,7 @@
 - `reach`, `denials`, `error_hints`: what a sandbox refuses, before and after the call.
 - `directory`, `abandoned`: directories for sockets, and what a killed proxy left.
 - `wrapper`, `calls`: what the sandbox is run through, and the system calls that nobody gets.
-- `lookout`, `watchman`, `known_places`, `inotify`, `steering`, `leads`,
-  `putting_back`: files that steer git or an agent are found after each call, judged and put back.
+- `lookout`, `watchman`, `survey`, `control_files`, `leads`, `inotify`, `putting_back`: what a call
+  left at control places is found, judged and put back.
 - `watch_notes`: what was there at the start, for the start after a killed proxy.
 """

@@ -5,20 +5,20 @@ A file at such a path acts like a file of the repository itself, even if it does
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import Final
 
 from ironcurtain_proxy.control_places.git_settings import named_files
-from ironcurtain_proxy.sandbox.steering import HOOKS, Item, SteeringPlace, items_of, led_to
+from ironcurtain_proxy.control_places.rules import looks_like_repository
+from ironcurtain_proxy.sandbox.control_files import ControlFile, Found
 
+CONFIGURATIONS: Final = ("config", "config.worktree")
 _LARGEST: Final = 1 << 20
 _MOST: Final = 1000
 """The most paths; a configuration may include others without end."""
 _HUSKY: Final = "_"
 """The directory of husky's hooks, which run scripts of the directory that holds it."""
-
-_Items: TypeAlias = Mapping[str, Item]
 
 
 class Leads:
@@ -28,6 +28,7 @@ class Leads:
         """Begin with none. `roots`: absolute and real."""
         self._roots = roots
         self._paths: set[str] = set()
+        self._names: dict[str, set[str]] = {}
         self._missing: set[str] = set()
         """Directories on the way to a path that do not exist."""
         self._in_each: set[str] = set()
@@ -35,47 +36,54 @@ class Leads:
         self._in_linked: set[str] = set()
         """Relative paths of hooks in a repository's settings, which hold in its worktrees, too."""
 
-    def holds(self, path: str) -> bool:
-        """Whether settings lead to a path, or it is a link that came on the way to one."""
-        return path in self._paths or (path in self._missing and os.path.islink(path))  # noqa: PTH114  text
+    def __len__(self) -> int:
+        return len(self._paths)
 
-    def of_start(self, places: Iterable[tuple[SteeringPlace, _Items]]) -> Iterator[SteeringPlace]:
-        """The places that the user's settings, and those of the places that exist, lead to."""
+    def names_in(self, directory: str) -> set[str]:
+        """Return the names in a directory that settings lead to."""
+        return self._names.get(directory, set())
+
+    def is_on_the_way(self, link: str) -> bool:
+        """Return whether a link came where a directory on the way to such a path was missing."""
+        return link in self._missing
+
+    def of_user(self) -> None:
+        """Add the paths that the user's own settings of git lead to."""
         home = os.path.expanduser("~")  # noqa: PTH111  text
         beside = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
         for file in (f"{home}/.gitconfig", f"{beside}/git/config", "/etc/gitconfig"):
-            yield from self._follow(file, top=None)
-        found = [*places]
-        for place, items in found:
-            linked = [os.path.realpath(one) for one in led_to(place, items)]
-            for target in linked if place.kind == "pointer" else ():
-                if os.path.isdir(f"{target}/{HOOKS}"):  # noqa: PTH112  text
-                    repository = SteeringPlace(target, "git")
-                    yield repository
-                    yield from self.of_place(repository, items_of(repository))
+            self._follow(file, top=None)
+
+    def of_files(self, files: Iterable[tuple[Found, ControlFile]]) -> None:
+        """Add the paths that files of control places lead to."""
         # Repositories before the files that point to them: both have hooks of the same name.
-        for place, items in sorted(found, key=lambda one: one[0].kind):
-            yield from self.of_place(place, items)
+        for found, file in sorted(files, key=lambda one: one[0].kind == "pointer"):
+            content = file.content or b""
+            holder = found.path.rpartition("/")[0]
+            is_git = found.anchor.lower().endswith("/.git")
+            top = found.anchor.rpartition("/")[0] if is_git else found.anchor
+            if file.is_link and found.kind == "pointer" and _is_repository(found.path):
+                # It is looked at as any other.
+                continue
+            if file.is_link:
+                self._follow(os.path.join(holder, os.fsdecode(content)), top=top)  # noqa: PTH118  text
+            elif found.kind == "configuration" and found.path.endswith(CONFIGURATIONS):
+                for is_hooks, named in named_files(os.fsdecode(content)):
+                    if is_hooks and not named.startswith(("/", "~")):
+                        self._in_linked.add(named)
+                    path = os.path.expanduser(named)  # noqa: PTH111  text
+                    self._follow(os.path.join(top if is_hooks else holder, path), top=top)  # noqa: PTH118  text
+                self.of_repository(top, is_pointer=False)
+            elif found.kind == "pointer":
+                self.of_repository(holder, is_pointer=True)
 
-    def of_place(self, place: SteeringPlace, items: _Items) -> Iterator[SteeringPlace]:
-        """The places that a place's files lead to; each is given once."""
-        is_git = place.path.lower().endswith("/.git")
-        top = place.path.rpartition("/")[0] if is_git or place.kind != "git" else place.path
-        for path in led_to(place, items):
-            yield from self._follow(path, top=top)
-        if place.kind == "git":
-            texts = [os.fsdecode(one.content) for one in items.values() if one.content]
-            hooks = [path for text in texts for is_hooks, path in named_files(text) if is_hooks]
-            self._in_linked.update([path for path in hooks if not path.startswith(("/", "~"))])
-        elif not is_git:
-            return
-        for path in sorted(
-            self._in_each if place.kind == "git" else self._in_each | self._in_linked
-        ):
-            yield from self._follow(f"{top}/{path}", top=top)
+    def of_repository(self, top: str, *, is_pointer: bool) -> None:
+        """Add the hooks that hold in a repository by the settings of the user, or of its owner."""
+        for path in sorted(self._in_each | self._in_linked if is_pointer else self._in_each):
+            self._follow(f"{top}/{path}", top=top)
 
-    def _follow(self, path: str, *, top: str | None) -> Iterator[SteeringPlace]:
-        """The places at a path, on the way to it, and where the configuration at it leads to."""
+    def _follow(self, path: str, *, top: str | None) -> None:
+        """Add a path, what lies on the way to it, and where the configuration at it leads to."""
         waiting, seen = [path], set[str]()
         while waiting and len(seen) < _MOST:
             one = os.path.normpath(waiting.pop())
@@ -83,15 +91,17 @@ class Leads:
                 continue
             seen.add(one)
             target = os.path.realpath(one)
-            yield from self._told((*self._links(one), target))
+            for each in (*self._links(one), target):
+                self._add(each)
             waiting += self._named(one, target, top)
 
-    def _told(self, paths: Iterable[str]) -> Iterator[SteeringPlace]:
-        for path in paths:
-            if self._is_ours(path) and path not in self._paths and len(self._paths) < _MOST:
-                self._paths.add(path)
-                self._missing.update(_missing_above(path))
-                yield SteeringPlace(path, "pointer")
+    def _add(self, path: str) -> None:
+        is_ours = any(path.startswith(f"{root}/") for root in self._roots)
+        if is_ours and path not in self._paths and len(self._paths) < _MOST:
+            self._paths.add(path)
+            parent, _, name = path.rpartition("/")
+            self._names.setdefault(parent, set()).add(name)
+            self._missing.update(_missing_above(path))
 
     def _named(self, path: str, target: str, top: str | None) -> Iterator[str]:
         """The paths that the file or directory at a path leads to in turn."""
@@ -112,15 +122,18 @@ class Leads:
         above = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
         return [one for one in above if os.path.islink(one)]  # noqa: PTH114  text
 
-    def _is_ours(self, path: str) -> bool:
-        return any(path.startswith(f"{root}/") for root in self._roots)
-
 
 def _missing_above(path: str) -> Iterator[str]:
     above = path.rpartition("/")[0]
     while above and not os.path.lexists(above):
         yield above
         above = above.rpartition("/")[0]
+
+
+def _is_repository(link: str) -> bool:
+    with suppress(OSError):
+        return looks_like_repository(os.listdir(link))  # noqa: PTH208  names are enough
+    return False
 
 
 def _text(path: str) -> str:

@@ -1,400 +1,427 @@
-"""The watch over steering files where servers may write, while servers run.
+"""The look at control places where servers may write: what a server left there is put back.
 
-Sandboxes close the steering files that exist at the start (`closed`). They cannot close files that
-appear later: the watch finds these after each call, and between calls as soon as they appear. A
-file that can run nothing stays, such as the files of a new clone. Any other is put back, and
-reported.
+Sandboxes close the control places that exist at the start (`closed`). Whatever comes later, or is
+closed no longer because a program of the user has replaced it, is judged by its content at every
+look. A look is complete: it needs no event, reads every control file that is not closed, and ends
+what it cannot judge.
 
-A look costs as much as what has changed. The methods block, and may be called from any thread.
+    begin ── the present state is the user's ──▶ look ─┬─ the same, or harmless: known from now on
+                                                       └─ anything else: taken away or put back
+
+Two looks differ. A look at the end (`is_end`) is made when no process of a server runs, and accepts
+only what is whole. A look while a call runs lets pass what git is just writing.
+
+The methods block, and may be called from any thread.
 """
 
-import errno
 import os
+import re
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
+from ironcurtain_proxy.control_places.git_settings import is_harmless, worktrees
+from ironcurtain_proxy.control_places.git_states import is_harmless_state
+from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.model.audit import PutBack
-from ironcurtain_proxy.sandbox.inotify import Event, Inotify
-from ironcurtain_proxy.sandbox.known_places import (
-    KnownPlace,
+from ironcurtain_proxy.sandbox.control_files import (
+    ControlFile,
+    Found,
+    Inode,
     has_one_name,
     inode_of,
-    is_directory,
-    joined,
+    read_control_file,
     shown,
 )
-from ironcurtain_proxy.sandbox.leads import Leads
+from ironcurtain_proxy.sandbox.inotify import Inotify
+from ironcurtain_proxy.sandbox.leads import CONFIGURATIONS, Leads
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles, let_in, restore
-from ironcurtain_proxy.sandbox.steering import (
-    HOOKS,
-    NOT_SEARCHED,
-    Item,
-    SteeringPlace,
-    inner_directories,
-    is_accepted,
-    is_bare,
-    items_of,
-    may_point,
-    place_of,
-)
+from ironcurtain_proxy.sandbox.survey import Survey
 
-MOST_DIRECTORIES: Final = 20_000
-"""Each costs a kilobyte of the kernel's memory, and some of the start."""
 _MOST_CLOSED: Final = 200
-"""Each is a mount in every sandbox."""
-_AT_ONCE: Final = 32
-"""The most places without a closed file that are checked without an event, because writes through
-a memory mapping cause none."""
+"""Each is a mount in every sandbox. What is not closed is read at every look."""
+_CLOSED: Final = (*CONFIGURATIONS, "commondir", "info/attributes", "objects/info/alternates")
+"""Of a repository's settings, those that are closed where they exist."""
+_MOST_FILES: Final = 20_000
+"""The most control files of which the state is known."""
+_MOST_SINGLE: Final = 50
+"""Refused entries of a directory that are taken away one by one. Of more, the directory is."""
+_LOOKS: Final = 5
+"""The most times that one look puts back what came meanwhile."""
 _CAN: Final = "can make programs run outside every sandbox"
-_MAKES_BARE: Final = frozenset({"HEAD", "objects", "refs", "commondir", "config", HOOKS})
+_UNKNOWN: Final = "is a new hidden name that no known tool uses"
+_WORKTREE_FILE: Final = re.compile(r".+/worktrees/[^/]+/(commondir|gitdir|locked)")
+_ORDERS_TO_RUN: Final = re.compile(rb"^[ \t]*(?:exec|x)\b", re.MULTILINE)
 
 
 @dataclass(slots=True)
-class SteeringLookout:
-    """The watch for all servers of a proxy."""
+class ControlLookout:
+    """The looks for all servers of a proxy."""
 
     roots: tuple[str, ...]
     """The directories where confined servers may write; absolute and real."""
     keeper: RemovedFiles
-    inotify: Inotify = field(default_factory=Inotify)
-    elsewhere: tuple[str, ...] = ()
-    """Further directories that servers may write to. They are not inspected."""
+    inotify: Inotify | None = None
+    """Tells when to look while calls run; None: the time alone does."""
     closed_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Of a directory, the names that no server can change. What they hold is not inspected."""
-    is_known: Callable[[str, Item], bool] = lambda _path, _item: False
-    """Whether a new item is the user's own."""
+    """Of a directory, the names that no server can change. What they hold is not looked at."""
+    is_known: Callable[[str, ControlFile], bool] = lambda _path, _file: False
+    """Whether a new file is the user's own."""
     unseen: str = ""
     """The first reason why something is not looked after; empty: everything is."""
-    _known: dict[str, KnownPlace] = field(default_factory=dict, init=False)
+    settled: set[str] = field(default_factory=set)
+    """Hidden names that are the user's."""
+    closed_files: dict[str, Inode] = field(default_factory=dict)
+    """What sandboxes closed, with the identity that it had then."""
+    places: dict[Inode, str] = field(default_factory=dict)
+    """The directories with control places that were there before any server ran."""
+    known: dict[tuple[Inode, str], ControlFile] = field(default_factory=dict)
+    """The accepted state of each control file."""
+    _own: frozenset[tuple[Inode, str]] = field(default=frozenset(), init=False)
+    """The control files that were there before any server ran."""
+    _accepted: set[Inode] = field(default_factory=set, init=False)
+    """The directories of which everything was accepted once."""
+    _survey: Survey = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _turn: int = field(default=0, init=False)
-    """The position of the round through the places without a closed file."""
-    _begun: bool = field(default=False, init=False)
-    _leads: Leads = field(init=False)
-    """The paths that the places lead to outside of them."""
     _stuck: set[str] = field(default_factory=set, init=False)
     """The files that could not be put back, each reported once."""
     _unsaid: list[PutBack] = field(default_factory=list, init=False)
     """The findings for the next `look`."""
 
     def __post_init__(self) -> None:
-        self._leads = Leads(self.roots)
+        self._survey = Survey(
+            self.roots,
+            Leads(self.roots),
+            let_in,
+            self._listen,
+            self.closed_names,
+            self.settled,
+        )
 
     def begin(self) -> None:
-        """Accept the present files as the user's own. Called before any server runs."""
-        for place in self._search(self.roots):
-            self._learn(place, is_new=False)
-        found = [(one.place, one.items) for one in self._known.values()]
-        for place in self._leads.of_start(found):
-            if place.path not in self._known:
-                self._learn(place, is_new=False)
-        self._begun = True
+        """Accept the present state as the user's own. Called before any server runs."""
+        leads = self._survey.leads
+        leads.of_user()
+        self._survey.learns = True
+        found: list[Found] = []
+        for _ in range(_LOOKS):
+            count = len(leads)
+            found = self._survey.walk()
+            files = [(one, file) for one in found if (file := read_control_file(one.path))]
+            self.known = {one.key: file for one, file in files}
+            leads.of_files(files)
+            if len(leads) == count:
+                break
+            self._survey.forget()
+        self._survey.learns = False
+        self.places = {one.inode: one.anchor for one in found}
+        # What cannot be looked into now is the user's own.
+        self._stuck.update(self._survey.refused)
+        self._begun()
+        self._bounded(begun=False)
 
-    def resume(self, places: Iterable[KnownPlace]) -> None:
-        """Begin with an earlier state, in place of `begin`: check all present files against it."""
-        self._begun = True
-        self._known = {one.place.path: one for one in places}
-        found = [(one.place, one.items) for one in self._known.values()]
-        for place in [*self._leads.of_start(found), *self._search(self.roots)]:
-            self._learn(place, is_new=True)
-        for known in [*self._known.values()]:
-            self._check(known)
+    def resume(self) -> None:
+        """Begin with the earlier state that was given, in place of `begin`."""
+        self._survey.leads.of_user()
+        self._begun()
+        files = [(one, file) for one in self._survey.walk() if (file := self.known.get(one.key))]
+        self._survey.leads.of_files(files)
+        self._survey.forget()
 
-    def places(self) -> tuple[KnownPlace, ...]:
-        """The watched places with their present state."""
-        return tuple(self._known.values())
+    def _begun(self) -> None:
+        self._accepted, self._own = {*self.places}, frozenset(self.known)
 
     def closed(self) -> tuple[str, ...]:
-        """The files and directories that sandboxes are to close, the outermost first."""
-        found: list[str] = []
-        for known in sorted(self._known.values(), key=lambda one: one.place.path.count("/")):
-            names = [name for name in known.items if not name.startswith(f"{HOOKS}/")]
-            if known.place.kind == "git":
-                names.append(HOOKS)
-            for name in names:
-                path = joined(known.place.path, name)
-                inode = inode_of(path)
-                # A link has no content to close, and could be exchanged.
-                if inode and len(found) < _MOST_CLOSED and not os.path.islink(path):  # noqa: PTH114  text
-                    found.append(path)
-                    if has_one_name(path):
-                        known.closed[name] = inode
-        return tuple(found)
+        """Return the files and directories that sandboxes are to close, the outermost first."""
+        found = {f"{one}/hooks" for one in self._survey.repositories()}
+        for one in self._survey.walk():
+            if one.is_whole and one.kind in {"acted-on", "led-to"}:
+                found.add(one.anchor)
+            elif one.kind not in {"state", "configuration"} or one.inner in _CLOSED:
+                found.add(one.path)
+        closed: list[str] = []
+        for path in sorted(found, key=lambda one: (one.count("/"), one)):
+            inode = inode_of(path)
+            is_below = path.startswith(tuple([f"{one}/" for one in closed]))
+            # A link has no content to close, and could be exchanged.
+            if inode and not is_below and not os.path.islink(path) and len(closed) < _MOST_CLOSED:  # noqa: PTH114  text
+                closed.append(path)
+                if has_one_name(path):
+                    self.closed_files[path] = inode
+        return tuple(closed)
 
-    def is_quiet(self) -> bool:
-        """Whether a check would find nothing, determined at nearly no cost."""
-        if self._lock.locked() or self._unsaid or self.inotify.has_events():
-            return False
-        return all(known.closed for known in self._known.values())
+    def look(self, *, is_end: bool = True, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
+        """Restore the accepted state, and report it once.
 
-    def look(self) -> tuple[PutBack, ...]:
-        """Find new files, restore the earlier state, and report it once."""
+        Args:
+            is_end: no process of a server runs.
+            approved: files of agents, editors and shells that somebody let be changed.
+        """
         with self._lock:
-            self._look()
+            self._look(is_end=is_end, approved=approved)
             said, self._unsaid = tuple(self._unsaid), []
             return said
 
     def look_for_later(self) -> tuple[PutBack, ...]:
-        """Look without reporting: the next `look` reports the findings again."""
+        """Look while calls run, without reporting: the next `look` reports the findings again."""
         with self._lock:
             before = len(self._unsaid)
-            self._look()
+            self._look(is_end=False, approved=())
             return tuple(self._unsaid[before:])
 
-    def _look(self) -> None:
-        touched: dict[str, None] = {}
-        for event in self.inotify.events():
-            touched.update(dict.fromkeys(self._concerned(event)))
-        if self.inotify.overflowed:
-            self.inotify.overflowed = False
-            for place in self._search(self.roots):
-                self._learn(place, is_new=True)
-            touched.update(dict.fromkeys(self._known))
-        open_ = [path for path, known in self._known.items() if not known.closed]
-        for _ in range(min(_AT_ONCE, len(open_))):
-            self._turn = (self._turn + 1) % len(open_)
-            touched[open_[self._turn]] = None
-        for path in touched:
-            known = self._known.get(path)
-            if known is not None:
-                self._check(known)
+    def _look(self, *, is_end: bool, approved: Collection[str]) -> None:
+        for _ in range(_LOOKS):
+            found = self._survey.walk()
+            self._bounded(begun=True)
+            if not self._judge(found, is_end=is_end, approved=approved):
+                return
+        self._miss("what was put back comes again and again")
 
-    def _concerned(self, event: Event) -> Iterable[str]:
-        """The places that an event may have changed."""
-        yield from self._holding(event.directory)
-        if event.name not in NOT_SEARCHED:
-            for place in self._come(event):
-                for one in (place, *self._led_by(place)):
-                    self._learn(one, is_new=True)
-                    yield one.path
+    def _judge(self, found: list[Found], *, is_end: bool, approved: Collection[str]) -> bool:
+        """Put back what may not stay. Returns whether there was anything new to be put back."""
+        held = [path for path, inode in self.closed_files.items() if inode_of(path) == inode]
+        closed, below = frozenset(held), tuple([f"{path}/" for path in held])
+        refused: list[tuple[Found, ControlFile]] = []
+        new: list[tuple[Found, ControlFile]] = []
+        for one in found:
+            is_closed = one.path in closed or one.path.startswith(below)
+            before = self.known.get(one.key)
+            if is_closed and before is not None and before.links == 1:
+                # Every sandbox closes it under its only name: only the user can have changed it.
+                continue
+            now = read_control_file(one.path)
+            if now is None:
+                continue
+            is_approved = one.path in approved and one.kind in {"acted-on", "hidden"}
+            if is_approved or (is_closed and before is None):
+                self.known[one.key] = now
+            elif not self._may_stay(one, before, now, is_end=is_end):
+                refused.append((one, now))
+            elif before is None or not now.is_same(before):
+                self.known[one.key] = now
+                new.append((one, now))
+        bad = {one.inode for one, _ in refused}
+        self._accepted.update([one.inode for one in found if one.inode not in bad])
+        self._follow(new)
+        return self._undo(refused) | self._end_hidden()
 
-    def _led_by(self, place: SteeringPlace) -> Iterable[SteeringPlace]:
-        """Places that a new or moved repository leads to."""
-        former = self._former(inode_of(place.path))
-        return self._leads.of_place(place, former.items if former else {})
+    def _end_hidden(self) -> bool:
+        """Take away the directories that cannot be looked into. Returns whether there were any."""
+        missed = [path for path in self._survey.refused if path not in self._stuck]
+        for path in missed:
+            self._put_back(path, None, f"cannot be looked into: it {_CAN}")
+        return bool(missed)
 
-    def _former(self, inode: tuple[int, int] | None) -> KnownPlace | None:
-        return next((one for one in self._known.values() if one.inode == inode), None)
+    def _follow(self, new: list[tuple[Found, ControlFile]]) -> None:
+        """Look after what new repositories and pointers lead to."""
+        leads = self._survey.leads
+        count = len(leads)
+        leads.of_files(new)
+        if len(leads) != count:
+            self._survey.forget()
 
-    def _place_of(self, directory: str, name: str) -> SteeringPlace | None:
-        path = f"{directory}/{name}"
-        if self._leads.holds(path):
-            return SteeringPlace(path, "pointer")
-        return place_of(directory, name)
+    def _may_stay(
+        self, one: Found, before: ControlFile | None, now: ControlFile, *, is_end: bool
+    ) -> bool:
+        """Return whether a control file is as it was, or can run nothing."""
+        if self.is_known(one.path, now) or (not is_end and self._may_be_unfinished(one)):
+            return True
+        if now.links > (1 if before is None else before.links):
+            # A file with a second name can be written under that name, at any time.
+            return False
+        # A pointer that came later is checked each time: its target may be another one by now.
+        if now.is_same(before) and (one.kind != "pointer" or one.key in self._own):
+            return True
+        if now.links > 1 or now.is_link or now.content is None:
+            return False
+        return self._is_harmless(one, before, now.content, is_end=is_end)
 
-    def _come(self, event: Event) -> Iterable[SteeringPlace]:
-        """The places that may have appeared with an event."""
-        owner = self._repository_around(event.directory)
-        if owner is not None:
-            yield from self._inner(owner, event)
-            return
-        if event.name in self.closed_names.get(event.directory, ()):
-            return
-        place = self._place_of(event.directory, event.name)
-        if place is not None:
-            yield place
-            yield from self._inside(place)
-        if event.name in _MAKES_BARE and is_bare(event.directory):
-            yield SteeringPlace(event.directory, "git")
-        if event.is_directory and (place is None or place.kind == "claude"):
-            yield from self._search((f"{event.directory}/{event.name}",))
+    def _is_harmless(
+        self, one: Found, before: ControlFile | None, now: bytes, *, is_end: bool
+    ) -> bool:
+        """Return whether the content of a control file makes nothing run."""
+        match one.kind:
+            case "pointer":
+                return self._may_point(one, now, is_end=is_end)
+            case "configuration":
+                return self._is_plain(one, before, now)
+            case "state":
+                is_waiting = is_end or _ORDERS_TO_RUN.search(now)
+                return not is_waiting or is_harmless_state(one.inner, now)
+            case "hook" | "repository" | "acted-on" | "hidden" | "led-to":
+                return False
 
-    def _inner(self, owner: str, event: Event) -> Iterable[SteeringPlace]:
-        """The new submodules and worktrees of a repository."""
-        path = f"{event.directory}/{event.name}"
-        if not path.startswith((f"{owner}/modules", f"{owner}/worktrees")):
-            return
-        yield from self._inside(SteeringPlace(owner, "git"))
+    def _may_be_unfinished(self, one: Found) -> bool:
+        """Return whether programs make such a file for a moment, and take it away themselves."""
+        name = one.path.rpartition("/")[2]
+        is_named = name in CONFIGURATIONS or name == "commondir"
+        return one.kind == "hidden" or (one.kind == "configuration" and not is_named)
 
-    def _inside(self, owner: SteeringPlace) -> Iterable[SteeringPlace]:
-        for directory, is_repository in inner_directories(owner):
-            self.inotify.add(directory)
-            if is_repository:
-                yield SteeringPlace(directory, "git")
+    def _is_plain(self, one: Found, before: ControlFile | None, now: bytes) -> bool:
+        """Return whether a file of a repository that is no data makes git run nothing."""
+        inner = one.inner
+        if inner in CONFIGURATIONS:
+            # A clone writes its configuration in pieces, with looks in between. So in a repository
+            # that came later every remote and branch counts as new.
+            was = before.content if before and one.key in self._own else None
+            return is_harmless(was, now) and _stays(one.anchor, was, now)
+        if inner.endswith(".lock") and "/" not in inner:
+            # Git reads none; the name is taken while a file is written.
+            return True
+        worktree = _WORKTREE_FILE.fullmatch(one.path)
+        if worktree is None:
+            return False
+        text = os.fsdecode(now).rstrip("\n")
+        match worktree[1]:
+            case "commondir":
+                return text == "../.."
+            case "gitdir":
+                return self._is_ours(os.path.normpath(text))
+            case _:
+                return True
 
-    def _holding(self, directory: str) -> Iterable[str]:
-        """The known places that have files in a directory."""
-        parent, _, name = directory.rpartition("/")
-        for path in (directory, parent if name == HOOKS else directory):
-            if path in self._known:
-                yield path
+    def _may_point(self, one: Found, text: bytes, *, is_end: bool) -> bool:
+        """Return whether a new `.git` file leads to a repository that is looked at, too."""
+        if not one.path.lower().endswith("/.git") or not text.startswith(b"gitdir: "):
+            # A file that is just being written is empty.
+            return not is_end and not text
+        written = os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\n"))
+        target = os.path.normpath(os.path.join(_holder(one.path), written))  # noqa: PTH118  text
+        # A link can be changed later, and a link of the kernel leads each process to another file.
+        if os.path.realpath(target) != target or not self._is_ours(target):
+            return False
+        with suppress(OSError):
+            return looks_like_repository(os.listdir(target)) or (  # noqa: PTH208  names
+                not is_end and "/.git/" in target
+            )
+        return False
 
-    def _repository_around(self, directory: str) -> str | None:
-        """The `.git` directory that a directory is or lies in; None: there is none."""
-        above = directory
-        while above not in self.roots and above:
-            if above.rpartition("/")[2].lower() == ".git":
-                return above
-            above = above.rpartition("/")[0]
+    def _is_ours(self, path: str) -> bool:
+        return any(path.startswith(f"{root}/") for root in self.roots)
+
+    def _undo(self, refused: list[tuple[Found, ControlFile]]) -> bool:
+        """Put back the earlier state. Returns whether that was new."""
+        by_directory: dict[str, list[Found]] = defaultdict(list)
+        whole: dict[str, str] = {}
+        for one, _ in refused:
+            taken = self._whole(one)
+            if taken is not None:
+                whole.setdefault(taken, _UNKNOWN if one.kind == "hidden" else _CAN)
+            else:
+                by_directory[_holder(one.path)].append(one)
+        did = False
+        for path, why in whole.items():
+            did |= self._put_back(path, None, why)
+        for directory, those in by_directory.items():
+            if len(those) > _MOST_SINGLE:
+                did |= self._take_directory(directory)
+                continue
+            for one in those:
+                before = self.known.get(one.key)
+                # A file that was empty before was just being written: it is removed.
+                is_state = before is not None and bool(before.content)
+                if one.kind == "pointer" and one.key not in self._own:
+                    is_state = False
+                beside = _holder(one.anchor) if one.is_whole else ""
+                did |= self._put_back(one.path, before if is_state else None, _CAN, beside)
+        return did
+
+    def _whole(self, one: Found) -> str | None:
+        """Return the path whose removal ends a new place; None: the place was accepted before."""
+        if one.kind == "hidden":
+            return one.path
+        if one.kind == "state":
+            state = one.inner.partition("/")[0]
+            own = [inner for inode, inner in self._own if inode == one.inode]
+            is_own = any(inner.partition("/")[0] == state for inner in own)
+            return None if is_own else f"{one.anchor}/{state}"
+        if one.inode in self._accepted or one.kind == "pointer":
+            return None
+        if one.is_whole and one.anchor not in self.roots:
+            return one.anchor
+        if one.kind in {"configuration", "hook"}:
+            # A bare repository may hold files of another kind: without `HEAD` it is a directory.
+            head = f"{one.anchor}/HEAD"
+            return head if os.path.lexists(head) else None
         return None
 
-    def _search(self, roots: Iterable[str]) -> Iterable[SteeringPlace]:  # noqa: C901  a walk
-        """Watch all directories below, the outermost first, and give the places in them."""
-        waiting = deque(roots)
-        while waiting:
-            directory = waiting.popleft()
-            if self._begun:
-                # A server may close its directory to the proxy, and open it again after the look.
-                with suppress(OSError):
-                    let_in(directory)
-            if len(self.inotify) >= MOST_DIRECTORIES:
-                self._miss("there are too many directories")
-                continue
-            if not self.inotify.add(directory):
-                # Else it is gone or became a link; a new directory in its place causes an event.
-                if is_directory(directory):
-                    self._miss(_why_unseen(self.inotify.error, directory))
-                continue
-            names: set[str] = set()
-            with suppress(OSError), os.scandir(directory) as entries:
-                for entry in entries:
-                    if self._is_closed(entry.path):
-                        continue
-                    names.add(entry.name)
-                    place = self._place_of(directory, entry.name)
-                    if place is not None:
-                        yield place
-                        yield from self._inside(place)
-                        if place.kind == "claude":
-                            waiting.append(entry.path)
-                    elif entry.is_dir(follow_symlinks=False) and entry.name not in NOT_SEARCHED:
-                        waiting.append(entry.path)
-            if "HEAD" in names and is_bare(directory):
-                yield SteeringPlace(directory, "git")
+    def _take_directory(self, directory: str) -> bool:
+        """Take a whole directory away, because of what came there, and restore what was there."""
+        prefix = f"{directory}/"
+        was = [
+            (one.path, file)
+            for one in self._survey.walk()
+            if one.path.startswith(prefix) and (file := self.known.get(one.key))
+        ]
+        did = self._put_back(directory, None, f"holds too much that {_CAN}")
+        for path, file in was:
+            with suppress(OSError):
+                os.makedirs(_holder(path), exist_ok=True)  # noqa: PTH103  text
+                restore(path, file)
+                inode = inode_of(_holder(path))
+                if inode is not None:
+                    self.known[inode, path.rpartition("/")[2]] = file
+        return did
 
-    def _miss(self, why: str) -> None:
-        if not self.unseen and self._begun:
-            self._unsaid.append(PutBack(f"{why}: new files there that {_CAN} are not found"))
-        self.unseen = self.unseen or why
-
-    def _is_closed(self, path: str) -> bool:
-        return any(
-            path.startswith(f"{directory}/")
-            and path.removeprefix(f"{directory}/").partition("/")[0] in names
-            for directory, names in self.closed_names.items()
-        )
-
-    def _learn(self, place: SteeringPlace, *, is_new: bool) -> None:
-        if self._is_closed(place.path):
-            return
-        if place.kind != "pointer":
-            self._watch(place)
-        inode = inode_of(place.path)
-        known = self._known.get(place.path)
-        if inode is None or (known is not None and known.inode == inode):
-            return
-        # A place that was moved keeps the state of what is in it.
-        former = self._former(inode)
-        if former is not None:
-            stays = former.from_start and place.kind != "pointer"
-            items = dict(former.items)
-            new = replace(former, place=place, items=items, from_start=stays, closed={})
-        else:
-            items = {} if is_new else dict(items_of(place))
-            new = KnownPlace(place, items, inode, from_start=not is_new, accepted=not is_new)
-        self._known[place.path] = new
-
-    def _watch(self, place: SteeringPlace) -> None:
-        self.inotify.add(place.path, contents=True)
-        if place.kind == "git":
-            for name in (HOOKS, "modules", "worktrees"):
-                self.inotify.add(f"{place.path}/{name}", contents=name == HOOKS)
-
-    def _check(self, known: KnownPlace) -> None:
-        place = known.place
-        inode = inode_of(place.path)
-        if inode is None:
-            del self._known[place.path]
-            return
-        if known.inode != inode:
-            known = KnownPlace(place, {}, inode, from_start=False, accepted=False)
-            self._known[place.path] = known
-        if place.kind != "pointer":
-            self._watch(place)
-        now = items_of(place)
-        refused = [name for name, item in now.items() if not self._may_stay(known, name, item)]
-        if not refused:
-            known.items.update(now)
-            known.accepted = True
-        elif (whole := self._makes_a_repository(known)) is not None:
-            self._put_back(whole, None)
-            self._known.pop(place.path, None)
-        else:
-            for name in refused:
-                self._undo(joined(place.path, name), known.items.get(name), now[name])
-
-    def _undo(self, path: str, before: Item | None, now: Item) -> None:
-        """Put back the earlier state of an item; of a directory, take what is new away."""
-        added = now.added_to(before)
-        if not added:
-            # A file that was empty before was just being written: it is removed, not restored.
-            is_state = before and before.content and not now.is_same(before)
-            self._put_back(path, before if is_state else None)
-        for one in added:
-            self._put_back(f"{path}/{one}", None)
-
-    def _makes_a_repository(self, known: KnownPlace) -> str | None:
-        """The path whose removal ends a new repository; None: there is no such path."""
-        path = known.place.path
-        if known.accepted or known.place.kind != "git":
-            return None
-        around = self._repository_around(path)
-        if around == path:
-            return path
-        # A bare repository may hold files of another kind: without `HEAD` it is a mere directory.
-        return f"{path}/HEAD" if around is None and is_bare(path) else None
-
-    def _may_stay(self, known: KnownPlace, name: str, item: Item) -> bool:
-        holder = HOOKS if name.startswith(f"{HOOKS}/") else name
-        closed = known.closed.get(holder)
-        if closed is not None and closed == inode_of(joined(known.place.path, holder)):
-            # Every sandbox closes it, so that only the user can have changed it.
-            return True
-        before = known.items.get(name)
-        if self.is_known(joined(known.place.path, name), item):
-            return True
-        if known.place.kind == "pointer":
-            # A pointer of a server's is checked each time: its target may be another file by now.
-            if known.from_start and item.is_same(before):
-                return True
-            repositories = frozenset(one for one in self._known)
-            writable = (*self.roots, *self.elsewhere)
-            text = item.content or b""
-            return not text.startswith(b"-> ") and may_point(
-                text, known.place, writable, repositories
-            )
-        if item.is_same(before):
-            return True
-        # A clone writes its configuration in pieces, with looks in between. So in a repository that
-        # came later every remote and branch counts as new.
-        return is_accepted(known.place, name, before if known.from_start else None, item)
-
-    def _put_back(self, path: str, before: Item | None) -> None:
+    def _put_back(self, path: str, before: ControlFile | None, why: str, beside: str = "") -> bool:
         how = "put back" if before is not None else "removed"
         try:
-            kept = self.keeper.take(path)
+            kept = self.keeper.take(path, beside)
             if before is not None:
                 restore(path, before)
         except OSError as error:
-            why = (error.strerror or "unknown").lower()
+            reason = (error.strerror or "unknown").lower()
             if path not in self._stuck:
                 self._stuck.add(path)
-                said = f"{shown(path)} {_CAN}, and could not be taken away: {why}"
+                said = f"{shown(path)} {why}, and could not be taken away: {reason}"
                 self._unsaid.append(PutBack(said))
-            return
+                self.unseen = self.unseen or f"{shown(path)} cannot be taken away"
+            return False
         self._stuck.discard(path)
-        self._unsaid.append(PutBack(f"{shown(path)} {_CAN}, and was {how}", shown(kept)))
+        said = f"{shown(path)} {why}, and was {how}"
+        self._unsaid.append(PutBack(said, shown(kept), acts=why != _UNKNOWN))
+        return True
+
+    def _bounded(self, *, begun: bool) -> None:
+        """Note the bounds that are reached: beyond them nothing is contained."""
+        if self._survey.too_many:
+            self._miss("there are too many directories", say=begun)
+        elif len(self.known) > _MOST_FILES:
+            self._miss(f"there are too many files that {_CAN}", say=begun)
+        elif not begun and self._survey.refused:
+            self._miss(f"{shown(self._survey.refused[0])} cannot be read", say=begun)
+
+    def _miss(self, why: str, *, say: bool = True) -> None:
+        if not self.unseen and say:
+            self._unsaid.append(PutBack(f"{why}: new files there that {_CAN} are not found"))
+        self.unseen = self.unseen or why
+
+    def _listen(self, directory: str, holds_control: bool) -> None:  # noqa: FBT001  a callback
+        if self.inotify is not None:
+            self.inotify.add(directory, contents=holds_control)
 
     def close(self) -> None:
-        """Stop watching."""
-        self.inotify.close()
+        """Stop listening."""
+        if self.inotify is not None:
+            self.inotify.close()
 
 
-def _why_unseen(error: int, directory: str) -> str:
-    if error == errno.ENOSPC:
-        return "no more directories can be watched (sysctl fs.inotify.max_user_watches)"
-    return f"{shown(directory)} cannot be watched: {os.strerror(error).lower()}"
+def _stays(repository: str, before: bytes | None, now: bytes) -> bool:
+    """Return whether the worktree that a new configuration names is a submodule's of the same one.
+
+    Any other could be the home directory, where a checkout writes.
+    """
+    found = worktrees(now)
+    if found <= worktrees(before or b""):
+        return True
+    owner, modules, _ = repository.partition("/.git/modules/")
+    return bool(modules) and all(
+        os.path.normpath(f"{repository}/{one}").startswith(f"{owner}/") for one in found
+    )
+
+
+def _holder(path: str) -> str:
+    return path.rpartition("/")[0]

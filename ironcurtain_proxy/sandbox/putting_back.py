@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.sandbox.steering import Item, opened
+from ironcurtain_proxy.sandbox.control_files import ControlFile, opened
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -34,19 +34,24 @@ class RemovedFiles:
     _known: dict[bytes, str] = field(default_factory=dict, init=False)
     """The places of kept files, by content."""
 
-    def take(self, path: str) -> str:
+    def take(self, path: str, beside: str = "") -> str:
         """Move a file or directory away; gives where it is now, or an empty text if it is gone.
+
+        Args:
+            path: the file or directory.
+            beside: the directory where it may stay if it cannot be moved to ours; empty: its own.
 
         Raises:
             OSError: it cannot be moved.
         """
         parent, _, name = path.rpartition("/")
-        with opened(parent or "/") as place:
-            # A rename in the same directory works on every file system, and in one step: nothing
+        beside = beside or parent
+        with opened(parent or "/") as source, opened(beside or "/") as place:
+            # A rename on the same file system works on each, and in one step: nothing
             # changes between the look and the move.
             aside = f"put-back-{os.urandom(4).hex()}-{_cut(name)}.sample"
             try:
-                os.rename(name, aside, src_dir_fd=place, dst_dir_fd=place)
+                os.rename(name, aside, src_dir_fd=source, dst_dir_fd=place)
             except FileNotFoundError:
                 return ""
             content = _content(aside, place)
@@ -58,7 +63,7 @@ class RemovedFiles:
                 return before
             kept = self._keep(name, aside, place, content)
             if kept is None:
-                return f"{parent}/{aside}"
+                return f"{beside}/{aside}"
             if digest is not None:
                 self._known[digest] = kept
             return kept
@@ -131,7 +136,7 @@ def let_in(directory: str) -> None:
             os.close(found)
 
 
-def restore(path: str, item: Item) -> None:
+def restore(path: str, item: ControlFile) -> None:
     """Restore a file, byte for byte.
 
     Raises:
@@ -142,8 +147,8 @@ def restore(path: str, item: Item) -> None:
     if content is None:
         return
     with opened(parent) as place:
-        if content.startswith(b"-> "):
-            os.symlink(os.fsdecode(content.removeprefix(b"-> ")), name, dir_fd=place)
+        if item.is_link:
+            os.symlink(os.fsdecode(content), name, dir_fd=place)
             return
         new = f".{name}.{os.urandom(4).hex()}"
         file = os.open(new, _NEW, 0o600, dir_fd=place)

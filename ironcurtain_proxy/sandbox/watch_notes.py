@@ -23,8 +23,8 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.private_files import make_private_directory
-from ironcurtain_proxy.sandbox.known_places import KnownPlace, inode_of, joined
-from ironcurtain_proxy.sandbox.steering import Item, SteeringKind, SteeringPlace
+from ironcurtain_proxy.sandbox.control_files import ControlFile, inode_of
+from ironcurtain_proxy.sandbox.lookout import ControlLookout
 
 NAME: Final = "watches"
 """The directory of notes in the state directory."""
@@ -42,20 +42,22 @@ _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class _NotedPlace(Struct, frozen=True):
-    path: bytes
-    kind: SteeringKind
-    items: tuple[tuple[bytes, Item], ...]
-    closed: tuple[tuple[bytes, int], ...]
-    """The names and inode numbers of what sandboxes closed, without devices, whose numbers change.
-    """
+class _NotedFile(Struct, frozen=True):
+    anchor: bytes
+    """The directory that it belongs to; empty: the path is absolute."""
+    inner: bytes
+    file: ControlFile
 
 
 class _Content(Struct, frozen=True):
     began: float
     """Seconds since the epoch. What changed before is the user's."""
     roots: tuple[bytes, ...]
-    places: tuple[_NotedPlace, ...]
+    files: tuple[_NotedFile, ...]
+    settled: tuple[bytes, ...]
+    closed: tuple[tuple[bytes, int], ...]
+    """The paths and inode numbers of what sandboxes closed, without devices, whose numbers change.
+    """
 
 
 class WatchNote(Struct, eq=False):
@@ -65,15 +67,12 @@ class WatchNote(Struct, eq=False):
     _file: int
 
     @classmethod
-    def write(
-        cls, directory: Path, roots: Sequence[str], places: Sequence[KnownPlace]
-    ) -> "WatchNote":
+    def write(cls, directory: Path, lookout: ControlLookout) -> "WatchNote":
         """Write the note, before any server starts.
 
         Args:
             directory: the directory of all notes.
-            roots: where servers may write.
-            places: with their state.
+            lookout: has begun, and closed what it closes.
 
         Raises:
             OSError: it cannot be written.
@@ -85,7 +84,7 @@ class WatchNote(Struct, eq=False):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The kernel's clock gives all times that this one is compared with.
-            text = _text(os.fstat(file).st_mtime - _COARSE, roots, places)
+            text = _text(os.fstat(file).st_mtime - _COARSE, lookout)
             with os.fdopen(os.dup(file), "wb") as writer:
                 writer.write(text)
             # A note is whole and locked from the moment it has its name.
@@ -120,25 +119,27 @@ class AbandonedNote(Struct, frozen=True):
     began: float
     until: float
     """The last second since the epoch in which the proxy can have lived."""
-    noted: tuple[_NotedPlace, ...]
-    is_readable: bool = True
+    content: _Content | None
+    """None: it cannot be read."""
 
-    def places(self) -> Iterator[KnownPlace]:
-        """The noted places that exist, with the state of then."""
-        for one in self.noted:
-            path = os.fsdecode(one.path)
-            inode = inode_of(path)
-            if inode is not None:
-                yield KnownPlace(
-                    place=SteeringPlace(path, one.kind),
-                    items={os.fsdecode(name): item for name, item in one.items},
-                    inode=inode,
-                    from_start=True,
-                    accepted=True,
-                    closed=dict(_still_closed(path, one.closed)),
-                )
+    def resume(self, lookout: ControlLookout) -> None:
+        """Begin a watch with the noted state of what still exists."""
+        if self.content is not None:
+            for one in self.content.files:
+                anchor = os.fsdecode(one.anchor)
+                inode = inode_of(anchor) if anchor else (0, 0)
+                if inode is not None:
+                    lookout.known[inode, os.fsdecode(one.inner)] = one.file
+                    if anchor:
+                        lookout.places[inode] = anchor
+            lookout.settled.update(map(os.fsdecode, self.content.settled))
+            for text, number in self.content.closed:
+                inode = inode_of(path := os.fsdecode(text))
+                if inode is not None and inode[1] == number:
+                    lookout.closed_files[path] = inode
+        lookout.resume()
 
-    def is_of_the_user(self, path: str, _item: Item) -> bool:
+    def is_of_the_user(self, path: str, _file: ControlFile) -> bool:
         """Whether a file has changed last when no server of the killed proxy ran."""
         try:
             changed = os.lstat(path).st_ctime
@@ -147,32 +148,23 @@ class AbandonedNote(Struct, frozen=True):
         return not self.began <= changed <= self.until
 
 
-def _text(began: float, roots: Sequence[str], places: Sequence[KnownPlace]) -> bytes:
-    noted = tuple(map(_noted, places))
-    text = msgspec.msgpack.encode(_Content(began, tuple(map(os.fsencode, roots)), noted))
+def _text(began: float, lookout: ControlLookout) -> bytes:
+    files = [
+        _NotedFile(os.fsencode(lookout.places.get(inode, "")), os.fsencode(inner), file)
+        for (inode, inner), file in lookout.known.items()
+    ]
+    closed = [(os.fsencode(path), inode[1]) for path, inode in lookout.closed_files.items()]
+    content = _Content(
+        began,
+        tuple(map(os.fsencode, lookout.roots)),
+        tuple(files),
+        tuple(map(os.fsencode, sorted(lookout.settled))),
+        tuple(closed),
+    )
+    text = msgspec.msgpack.encode(content)
     if len(text) > _LARGEST:
         raise ValueError("there is too much that steers git or an agent")
     return text
-
-
-def _noted(known: KnownPlace) -> _NotedPlace:
-    return _NotedPlace(
-        path=os.fsencode(known.place.path),
-        kind=known.place.kind,
-        items=tuple([(os.fsencode(name), item) for name, item in known.items.items()]),
-        closed=tuple([(os.fsencode(name), inode) for name, (_, inode) in known.closed.items()]),
-    )
-
-
-def _still_closed(
-    path: str, closed: Sequence[tuple[bytes, int]]
-) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The parts that the sandboxes had closed and that are still the same files, with inodes."""
-    for text, number in closed:
-        name = os.fsdecode(text)
-        inode = inode_of(joined(path, name))
-        if inode is not None and inode[1] == number:
-            yield name, inode
 
 
 @contextmanager
@@ -194,7 +186,7 @@ def abandoned(directory: Path, roots: Sequence[str]) -> Iterator[tuple[Abandoned
                 continue
             locks.callback(os.close, file)
             note = _read(path, file)
-            if any(map(_overlap, _pairs(note.roots, roots))) or not note.is_readable:
+            if any(map(_overlap, _pairs(note.roots, roots))) or note.content is None:
                 found.append(note)
             else:
                 left.append(path)
@@ -233,9 +225,9 @@ def _read(path: str, file: int) -> AbandonedNote:
         with os.fdopen(os.dup(file), "rb") as reader:
             content = msgspec.msgpack.decode(reader.read(_LARGEST + 1), type=_Content)
     except (OSError, ValueError, RecursionError):
-        return AbandonedNote(path, (), 0.0, until, (), is_readable=False)
+        return AbandonedNote(path, (), 0.0, until, None)
     roots = tuple([root for one in content.roots if _is_there(root := os.fsdecode(one))])
-    return AbandonedNote(path, roots, content.began, until, content.places)
+    return AbandonedNote(path, roots, content.began, until, content)
 
 
 def _is_there(root: str) -> bool:

@@ -4,9 +4,10 @@ Implements `ports.Lookout` with `sandbox.lookout`, in threads.
 """
 
 import logging
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,12 +16,11 @@ import anyio.to_thread
 
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.sandbox.control_files import ControlFile
 from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.lookout import MOST_DIRECTORIES, SteeringLookout
-from ironcurtain_proxy.sandbox.private_tmp import PLACES
+from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
-from ironcurtain_proxy.sandbox.steering import Item
 from ironcurtain_proxy.sandbox.watch_notes import (
     BEAT,
     NAME,
@@ -48,13 +48,15 @@ _LOOKS: Final = 5
 """The most looks at what a killed proxy left."""
 _QUIET: Final = 0.2
 """Seconds between two looks that no call asks for."""
+_UNASKED: Final = 2.0
+"""Seconds until a look that neither a call nor an event asks for."""
 
 
 @dataclass(slots=True)
 class Watchman:
     """Checks after each call, and between calls after each event."""
 
-    lookout: SteeringLookout
+    lookout: ControlLookout
     note: WatchNote | None = None
     """For the next start, if this proxy is killed."""
     _said: set[str] = field(default_factory=set, init=False)
@@ -68,12 +70,11 @@ class Watchman:
         """Whether everything is watched."""
         return not self.lookout.unseen
 
-    async def look(self) -> tuple[PutBack, ...]:
-        """The files restored since the last check. Never fails."""
+    async def look(self, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
+        """Return the files restored since the last check. Never fails."""
         found, self._late = self._late, []
         for one in (self, *self._opened):
-            if not one.lookout.is_quiet():
-                found += await one.find(later=False)
+            found += await one.find(later=False, approved=approved)
         self._say(tuple(found))
         return tuple(found)
 
@@ -95,11 +96,10 @@ class Watchman:
             for one in watched
             if not any(one != other and one.is_within(other) for other in watched)
         ]
-        lookout = SteeringLookout(
+        lookout = ControlLookout(
             tuple(outermost),
             main.keeper,
-            Inotify(),
-            elsewhere=(*main.roots, *main.elsewhere),
+            _listening(),
             closed_names=places,
         )
         lookout.begin()
@@ -117,18 +117,28 @@ class Watchman:
         self._late += watch.end()
 
     async def run(self) -> None:
-        """Check until cancelled."""
+        """Check until cancelled: after each event, and from time to time.
+
+        A write through a memory mapping, or under another name, causes no event.
+        """
         beaten = anyio.current_time()
+        pause = _QUIET
         while True:
-            with anyio.move_on_after(BEAT) as waiting:
-                await anyio.wait_readable(self.lookout.inotify.descriptor)
+            with anyio.move_on_after(max(_UNASKED, pause)):
+                inotify = self.lookout.inotify
+                if inotify is None:
+                    await anyio.sleep_forever()
+                else:
+                    await anyio.wait_readable(inotify.descriptor)
+                    inotify.names()
             if self.note is not None and anyio.current_time() - beaten >= BEAT:
                 self.note.beat()
                 beaten = anyio.current_time()
-            if waiting.cancelled_caught:
-                continue
+            begun = anyio.current_time()
             self._say(await self.find(later=True))
-            await anyio.sleep(_QUIET)
+            # A look at a large workspace takes a twentieth of the time at most.
+            pause = max(_QUIET, 20 * (anyio.current_time() - begun))
+            await anyio.sleep(pause)
 
     def end(self) -> tuple[PutBack, ...]:
         """Check once more after the servers' end: processes of a call may write until then."""
@@ -143,9 +153,11 @@ class Watchman:
             self.note.drop()
         return found
 
-    async def find(self, *, later: bool) -> tuple[PutBack, ...]:
+    async def find(self, *, later: bool, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
         """Check this place alone; `later`: the next check reports the findings again."""
-        look = self.lookout.look_for_later if later else self.lookout.look
+        look = self.lookout.look_for_later
+        if not later:
+            look = partial(self.lookout.look, approved=approved)
         try:
             return await anyio.to_thread.run_sync(look)
         except (OSError, ValueError) as error:
@@ -193,17 +205,10 @@ def looked_after(
                 lookout.close()
                 lookout = _begun(roots, state_dir)
     except OSError as error:
-        _LOGGER.warning(
-            "files that steer git are not looked after: %s (sysctl fs.inotify.max_user_instances)",
-            error.strerror,
-        )
+        _LOGGER.warning("files that steer git are not looked after: %s", error.strerror)
         return None, confined
     if lookout.unseen:
-        _LOGGER.warning(
-            "%s (of %d at most): hooks and settings that appear there are not found",
-            lookout.unseen,
-            MOST_DIRECTORIES,
-        )
+        _LOGGER.warning("%s: hooks and settings that appear there are not found", lookout.unseen)
     closed = lookout.closed()
     return Watchman(lookout, _noted(notes, lookout)), {
         name: replace(one, profile=one.profile.without_writing(closed))
@@ -211,7 +216,7 @@ def looked_after(
     }
 
 
-def _begun(roots: tuple[str, ...], state_dir: Path) -> SteeringLookout:
+def _begun(roots: tuple[str, ...], state_dir: Path) -> ControlLookout:
     """A watch that takes all present files for the user's own.
 
     Raises:
@@ -225,21 +230,26 @@ def _begun(roots: tuple[str, ...], state_dir: Path) -> SteeringLookout:
 def _watch(
     roots: tuple[str, ...],
     state_dir: Path,
-    is_known: Callable[[str, Item], bool] = lambda _path, _item: False,
-) -> SteeringLookout:
-    return SteeringLookout(
+    is_known: Callable[[str, ControlFile], bool] = lambda _path, _file: False,
+) -> ControlLookout:
+    return ControlLookout(
         roots,
         RemovedFiles(state_dir / "put-back"),
-        Inotify(),
-        # Outside the sandbox, a path in a server's private `/tmp` leads to the `/tmp` of all.
-        elsewhere=(os.path.realpath(state_dir), *PLACES),
+        _listening(),
         is_known=is_known,
     )
 
 
-def _noted(notes: Path, lookout: SteeringLookout) -> WatchNote | None:
+def _listening() -> Inotify | None:
+    """Return a queue of events; None: there are no more, and the time alone says when to look."""
+    with suppress(OSError):
+        return Inotify()
+    return None
+
+
+def _noted(notes: Path, lookout: ControlLookout) -> WatchNote | None:
     try:
-        return WatchNote.write(notes, lookout.roots, lookout.places())
+        return WatchNote.write(notes, lookout)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         _LOGGER.warning(
@@ -254,7 +264,7 @@ def _late(note: AbandonedNote, state_dir: Path) -> tuple[PutBack, ...]:
     """Put back what the servers of a killed proxy left. Returns what it was."""
     lookout = _watch(note.roots, state_dir, note.is_of_the_user)
     try:
-        lookout.resume(note.places())
+        note.resume(lookout)
         return lookout.look()
     finally:
         lookout.close()
@@ -262,7 +272,7 @@ def _late(note: AbandonedNote, state_dir: Path) -> tuple[PutBack, ...]:
 
 def _say_late(notes: Sequence[AbandonedNote], found: Sequence[tuple[PutBack, ...]]) -> bool:
     """Report the files that were put back. Returns whether there were any."""
-    if not all(one.is_readable for one in notes):
+    if not all(one.content is not None for one in notes):
         _LOGGER.warning("%s", _TORN)
     late = [one for each in found for one in each]
     if late:

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.sandbox.lookout import SteeringLookout
-from ironcurtain_proxy.sandbox.private_tmp import PLACES
+from ironcurtain_proxy.sandbox.control_files import ControlFile
+from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
-from ironcurtain_proxy.sandbox.steering import Item
 from ironcurtain_proxy.snapshots.timeline.entry import Tree
 
-_LINK: Final = b"-> "
 _NOT_SEEN: Final = "hooks and settings that the rollback brings back are not looked after"
 
 
@@ -36,10 +34,9 @@ def looking_after(
         starts: the workspace as it was when sessions began.
     """
     try:
-        lookout = SteeringLookout(
+        lookout = ControlLookout(
             (str(workspace),),
             RemovedFiles(state / "put-back"),
-            elsewhere=(os.path.realpath(state), *PLACES),
             is_known=lambda path, item: _was_there(path, item, str(workspace), starts),
         )
     except OSError as error:
@@ -57,12 +54,12 @@ def looking_after(
         lookout.close()
 
 
-def _was_there(path: str, item: Item, workspace: str, starts: Collection[Tree]) -> bool:
+def _was_there(path: str, item: ControlFile, workspace: str, starts: Collection[Tree]) -> bool:
     if item.content is None:
         return False
     content = item.content
-    if content.startswith(_LINK):
-        kind, said = "link", os.fsdecode(content.removeprefix(_LINK))
+    if item.is_link:
+        kind, said = "link", os.fsdecode(content)
     else:
         kind, said = "file", hashlib.sha256(content).hexdigest()
     found = [tree.get(path.removeprefix(f"{workspace}/")) for tree in starts]

@@ -79,7 +79,7 @@ PLANTED: Final = {
     "a repository with a hook": {"later/.git/hooks/post-commit": HOOK},
     "a repository far below": {"a/b/c/d/.git/config": EVIL},
     "an agent's settings": {"sub/.claude/settings.json": "{}"},
-    "more of an agent's settings": {".claude/settings.local.json": "{}"},
+    "more of an agent's settings": {"more/.claude/settings.local.json": "{}"},
     "a tool of an agent": {"sub/.opencode/tools/x.ts": "evil()"},
     "a hook of an agent": {".github/hooks/x.json": "{}"},
     "another repository by name": {"pointer/.git": "gitdir: ../elsewhere\n"},
@@ -162,13 +162,14 @@ def test_what_the_user_does_to_a_closed_hook_directory_stays(cell: Cell) -> None
 
 def test_settings_that_the_user_writes_meanwhile_are_kept_where_the_record_says(cell: Cell) -> None:
     installation, agent = cell
-    file = installation.workspace / ".claude/settings.local.json"
+    file = installation.workspace / "mine/.claude/settings.local.json"
+    file.parent.mkdir(parents=True)
     mine = '{"permissions": {"allow": ["Bash(make)"]}}'
     file.write_text(mine)
     done(agent.call("pids"))
     assert not file.exists()
     kept = Path(str(at(installation.outcomes()[-1], "putBack", 0)).rpartition(" ")[2])
-    assert kept.read_text() == mine
+    assert (kept / "settings.local.json").read_text() == mine
     assert kept.parent.parts[-2:] == (".ironcurtain", "put-back")
     warned = Path(installation.root / "stderr-0.txt").read_text()
     assert warned.count("move your own to their place before you start the proxy") == 1

@@ -107,7 +107,7 @@ class FakeContainment:
 class Look:
     found: tuple[PutBack, ...] = ()
 
-    async def look(self) -> tuple[PutBack, ...]:
+    async def look(self, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
         return self.found
 
 

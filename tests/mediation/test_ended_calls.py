@@ -1,5 +1,6 @@
 """Whatever ends a call on its way: it is recorded, and who approved it is told."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import anyio
@@ -119,7 +120,7 @@ class Watch:
     def __init__(self) -> None:
         self.found: tuple[PutBack, ...] = ()
 
-    async def look(self) -> tuple[PutBack, ...]:
+    async def look(self, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
         await checkpoint()
         found, self.found = self.found, ()
         return found

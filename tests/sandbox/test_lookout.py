@@ -3,7 +3,6 @@
 The server's part is played by this process: the kernel tells of its writes in the same way.
 """
 
-import errno
 import os
 import subprocess
 import tempfile
@@ -13,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.sandbox import lookout as module
-from ironcurtain_proxy.sandbox.inotify import Inotify
-from ironcurtain_proxy.sandbox.lookout import SteeringLookout
+from ironcurtain_proxy.sandbox import survey
+from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 
 EVIL = "[core]\n\tfsmonitor = ./evil\n"
@@ -29,13 +27,11 @@ class Watched:
     top: Path
     elsewhere: Path
     state: Path
-    lookout: SteeringLookout = field(init=False)
+    lookout: ControlLookout = field(init=False)
 
     def begin(self) -> tuple[str, ...]:
         """As at the start of a session; gives what sandboxes are to close."""
-        self.lookout = SteeringLookout(
-            (str(self.top),), RemovedFiles(self.state), elsewhere=(str(self.elsewhere),)
-        )
+        self.lookout = ControlLookout((str(self.top),), RemovedFiles(self.state))
         self.lookout.begin()
         return self.lookout.closed()
 
@@ -141,14 +137,14 @@ def test_a_module_with_a_long_name_that_is_made_slowly_is_found(w: Watched) -> N
     w.look()
     w.put(".git/modules/a/b/HEAD")
     hook = w.put(".git/modules/a/b/hooks/post-checkout")
-    assert len(w.look()) == 1
+    assert w.look() != []
     assert not hook.exists()
 
 
 def test_a_workspace_that_becomes_too_large_is_said(
     w: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_DIRECTORIES", 10)
+    monkeypatch.setattr(survey, "MOST_DIRECTORIES", 10)
     w.begin()
     for number in range(20):
         w.put(f"d{number}/x")
@@ -157,29 +153,85 @@ def test_a_workspace_that_becomes_too_large_is_said(
     assert w.look() == []
 
 
-def test_a_directory_that_cannot_be_read_is_named(
-    w: Watched, monkeypatch: pytest.MonkeyPatch
+def test_a_directory_of_another_user_that_is_closed_to_us_is_no_hindrance(
+    as_nobody: Watched,
 ) -> None:
-    # Root reads every directory.
-    def refuse(self: Inotify, directory: str, *, contents: bool = False) -> bool:
-        self.error = errno.EACCES
-        return not directory.endswith("/closed") and add(self, directory, contents=contents)
-
-    add = Inotify.add
-    monkeypatch.setattr(Inotify, "add", refuse)
+    if os.getuid() != 0:
+        pytest.skip("only root makes a directory of another user")
+    w = as_nobody
+    os.seteuid(0)
+    w.put("theirs/x").parent.chmod(0o700)
+    os.seteuid(NOBODY)
     w.begin()
-    w.put("closed/x")
-    (said,) = w.look()
-    assert f"{w.top}/closed cannot be watched: permission denied" in said
-    assert "too many" not in said
-
-
-def test_a_directory_that_became_a_link_is_not_missed(w: Watched) -> None:
-    w.begin()
-    assert w.lookout.inotify.add(str(w.put("d/x").parent))
-    (w.top / "swap").symlink_to("d")
-    list(w.lookout._search([f"{w.top}/swap"]))
     assert not w.lookout.unseen
+    assert w.look() == []
+
+
+def test_more_entries_of_a_directory_than_are_taken_away_singly_take_it_with_them(
+    w: Watched,
+) -> None:
+    repository(w)
+    mine = w.put(".git/hooks/pre-commit", "mine")
+    w.put("settings/.claude/settings.json", "mine")
+    w.begin()
+    w.lookout.closed_files.clear()
+    for number in range(3000):
+        w.put(f".git/hooks/a{number}.sample")
+        w.put(f".git/hooks/b{number}")
+    for number in range(100):
+        w.put(f"settings/.claude/c{number}")
+    assert len(w.look()) == 2
+    assert {one.name for one in mine.parent.iterdir()} == {"pre-commit"}
+    assert mine.read_text() == "mine"
+    assert [one.name for one in (w.top / "settings/.claude").iterdir()] == ["settings.json"]
+    assert w.look() == []
+
+
+def test_directories_nested_without_end_are_taken_away(w: Watched) -> None:
+    w.begin()
+    here = os.open(w.top, os.O_RDONLY)
+    for _ in range(300):
+        os.mkdir("d" * 20, dir_fd=here)
+        inner = os.open("d" * 20, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.mkdir(".claude", dir_fd=here)
+    os.close(here)
+    assert len(w.look()) == 1
+    assert w.look() == []
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_second_name_of_an_accepted_configuration_is_ended(w: Watched, is_closed: bool) -> None:
+    text = "[core]\n\tbare = false\n"
+    repository(w)
+    config = w.put(".git/config", text)
+    w.begin()
+    if not is_closed:
+        # As the user's own git writes it: another file, over which no sandbox has a mount.
+        w.put(".git/new", text).rename(config)
+        assert w.look() == []
+    else:
+        w.lookout.closed_files.clear()
+    (w.top / "node_modules").mkdir()
+    (w.top / "node_modules/c").hardlink_to(config)
+    assert len(w.look()) == 1
+    w.put("node_modules/c", EVIL)
+    assert w.look() == []
+    assert config.read_text() == text
+
+
+def test_every_accepted_configuration_is_read_at_every_look(w: Watched) -> None:
+    w.begin()
+    for number in range(100):
+        repository(w, f"r{number}/.git")
+        w.put(f"r{number}/.git/config", "[core]\n\tbare = false\n")
+    assert w.look() == []
+    stamp = (w.top / "r7/.git/config").stat()
+    w.put("r7/.git/config", EVIL)
+    os.utime(w.top / "r7/.git/config", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert len(w.look()) == 1
+    assert EVIL not in (w.top / "r7/.git/config").read_text()
 
 
 # --- what there is at the start
@@ -289,23 +341,30 @@ def test_a_module_that_is_closed_to_us_is_taken_away(as_nobody: Watched) -> None
     w.put(".git/modules/a/b/hooks/post-checkout")
     (w.top / ".git/modules/a").chmod(0o311)
     w.look()
-    assert not (w.top / ".git/modules/a").exists()
+    assert not any(one.is_file() for one in (w.top / ".git/modules/a").rglob("*"))
 
 
 @pytest.mark.parametrize(
     "name", [".mcp.json", "deep/.mcp.json", ".cursor/mcp.json", ".VSCode/MCP.json"]
 )
 def test_a_file_that_names_servers_to_start_is_taken_away(w: Watched, name: str) -> None:
-    w.put("moved/.vscode/launch.json")
     w.begin()
     file = w.put(name)
     assert len(w.look()) == 1
     assert not file.exists()
-    w.put(".vscode/launch.json")
-    (w.top / "moved").rename(w.top / "m")
+
+
+def test_what_was_there_moves_with_the_directory_that_holds_it(w: Watched) -> None:
+    repository(w, "a/.git")
+    w.put("a/.git/hooks/pre-commit")
+    w.put("a/.vscode/tasks.json")
+    w.put("a/.mcp.json")
+    w.begin()
+    (w.top / "a").rename(w.top / "b")
     assert w.look() == []
+    assert (w.top / "b/.git/hooks/pre-commit").exists()
 
 
 def test_a_file_that_names_servers_and_was_there_is_closed_and_restored(w: Watched) -> None:
-    mine = [w.put(".mcp.json", "mine"), w.put(".cursor/mcp.json", "mine")]
+    mine = [w.put(".mcp.json", "mine"), w.put(".cursor/mcp.json", "mine").parent]
     assert set(map(str, mine)) <= set(w.begin())

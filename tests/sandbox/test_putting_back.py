@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.sandbox import putting_back
+from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
-from ironcurtain_proxy.sandbox.steering import SteeringKind, SteeringPlace, items_of, place_of
 
 SETTINGS = '{"permissions": {"allow": ["Bash(make)"]}}'
 
@@ -36,8 +36,11 @@ def settings(place: Path, text: str = SETTINGS) -> Path:
     return file
 
 
-def steering(place: Path, kind: SteeringKind) -> set[str]:
-    return set(items_of(SteeringPlace(str(place), kind)))
+def looked_at(top: Path, keeper: RemovedFiles) -> ControlLookout:
+    """A watch that began before anything was there."""
+    lookout = ControlLookout((str(top),), keeper)
+    lookout.begin()
+    return lookout
 
 
 def test_what_is_taken_is_kept_for_this_user_alone(tmp_path: Path, keeper: RemovedFiles) -> None:
@@ -67,7 +70,6 @@ def test_beyond_the_most_that_is_kept_nothing_is_lost_and_nothing_steers(
     kept = [Path(keeper.take(str(settings(tmp_path, text)))) for text in texts]
     assert [file.read_text() for file in kept] == texts
     assert len(list(keeper.directory.iterdir())) == 2
-    assert steering(tmp_path / ".claude", "claude") == set()
 
 
 def test_a_file_on_another_file_system_is_kept_too(elsewhere: Path, keeper: RemovedFiles) -> None:
@@ -88,7 +90,6 @@ def test_what_cannot_leave_its_file_system_steers_nothing_under_its_new_name(
     kept = Path(keeper.take(str(thing)))
     assert (kept / "within").read_text() == "x"
     assert kept.parent == thing.parent
-    assert steering(repository, "git") == set()
 
 
 def test_what_cannot_be_kept_is_left_beside(tmp_path: Path) -> None:
@@ -96,7 +97,6 @@ def test_what_cannot_be_kept_is_left_beside(tmp_path: Path) -> None:
     file = settings(tmp_path)
     kept = Path(RemovedFiles(tmp_path / "a file/put-back").take(str(file)))
     assert (kept.parent, kept.read_text()) == (file.parent, SETTINGS)
-    assert steering(file.parent, "claude") == set()
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
@@ -123,11 +123,23 @@ def test_what_is_gone_is_nowhere(tmp_path: Path, keeper: RemovedFiles) -> None:
     assert keeper.take(str(tmp_path / "nothing")) == ""
 
 
-def test_a_projects_layer_of_policy_steers_us(tmp_path: Path) -> None:
-    directory = tmp_path / ".ironcurtain"
-    directory.mkdir()
+def test_what_is_left_beside_is_not_found_again(tmp_path: Path) -> None:
+    """It lies outside of what is a control place as a whole."""
+    (tmp_path / "a file").write_text("")
+    top = tmp_path / "w"
+    settings(top, "mine")
+    lookout = looked_at(top, RemovedFiles(tmp_path / "a file/put-back"))
+    (top / ".claude/agents.md").write_text("evil")
+    assert len(lookout.look()) == 1
+    assert lookout.look() == ()
+    assert [one.name for one in (top / ".claude").iterdir()] == ["settings.local.json"]
+    assert len([*top.glob("put-back-*")]) == 1
+
+
+def test_a_projects_layer_of_policy_steers_us(tmp_path: Path, keeper: RemovedFiles) -> None:
+    lookout = looked_at(tmp_path / "w", keeper)
+    directory = tmp_path / "w/.ironcurtain"
+    directory.mkdir(parents=True)
     (directory / "policy.yaml").write_text("deny time: '*'")
-    (directory / "notes.txt").write_text("x")
-    place = place_of(str(tmp_path), ".ironcurtain")
-    assert place is not None
-    assert set(items_of(place)) == {"policy.yaml"}
+    assert len(lookout.look()) == 1
+    assert not directory.exists()

@@ -242,7 +242,7 @@ def test_a_torn_note_is_said_and_removed(m: Machine, text: bytes) -> None:
     assert len(m.notes()) == 1
 
 
-@pytest.mark.parametrize("text", [b"git", b"roots"])
+@pytest.mark.parametrize("text", [b"files", b"roots"])
 def test_a_note_with_a_text_that_is_not_utf8_is_said_and_removed(m: Machine, text: bytes) -> None:
     proxy = m.start()
     assert proxy.note is not None
@@ -390,7 +390,7 @@ def test_names_in_any_bytes_are_noted(m: Machine) -> None:
     odd = os.fsdecode(b"\xff\xfe")
     m.put(f"{odd}/.claude/settings.json", "{}")
     m.kill(m.start())
-    new = m.put(f"{odd}/.claude/settings.local.json", "{}")
+    new = m.put(f"{odd}/.mcp.json", "{}")
     m.start()
     assert not new.exists()
     assert (m.top / odd / ".claude/settings.json").exists()

@@ -1,0 +1,270 @@
+"""A complete survey of the control places below some directories, at the cost of what changed.
+
+Every directory is looked at each time, and listed again if its stamp is another one. Whoever makes,
+renames or removes an entry changes the directory's time of change, which only the kernel sets. So
+no event is needed, and none can be lost. Of what stays in a directory the caller reads the files.
+
+A bound that is reached is reported (`too_many`, `refused`): it never means that nothing is there.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.control_places.rules import (
+    control_of,
+    looks_like_repository,
+    may_be_control,
+)
+from ironcurtain_proxy.sandbox.control_files import FileKind, Found, Inode
+from ironcurtain_proxy.sandbox.leads import Leads
+
+MOST_DIRECTORIES: Final = 60_000
+"""A look at each takes some microseconds."""
+_DEEPEST: Final = 200
+"""Levels of directories. Beyond it a path can be longer than the kernel takes."""
+_COARSE_NS: Final = 2_000_000_000
+"""A directory that changed no longer ago is listed again: a file system rounds times."""
+_READABLE: Final = stat.S_IRUSR | stat.S_IXUSR
+_ALWAYS: Final = frozenset({"alternates", "http-alternates"})
+
+_Stamp: TypeAlias = tuple[int, int, int]
+
+
+@dataclass(slots=True, frozen=True)
+class _Context:
+    """What a directory is a part of."""
+
+    anchor: str = ""
+    inode: Inode = (0, 0)
+    kind: FileKind | None = None
+    """Of every file below the anchor; None: the rules say it for each."""
+    repository: str = ""
+    """The directory of git that holds it; empty: none does."""
+
+
+_PLAIN: Final = _Context()
+
+
+@dataclass(slots=True)
+class _Directory:
+    """A listed directory."""
+
+    path: str
+    stamp: _Stamp
+    given: _Context
+    """The context by what is above it."""
+    is_sure: bool
+    """Whether it cannot have changed since, within the grain of its times."""
+    context: _Context = _PLAIN
+    found: list[Found] = field(default_factory=list)
+    inner: list[tuple[str, _Context]] = field(default_factory=list)
+    """The directories in it, by their paths."""
+
+    def is_still(self, stamp: _Stamp, given: _Context) -> bool:
+        """Return whether it holds the same entries, and is a part of the same."""
+        return self.is_sure and (self.stamp, self.given) == (stamp, given)
+
+
+@dataclass(slots=True, frozen=True)
+class _Judge:
+    """The judgement on the entries of one directory, the cheapest question first."""
+
+    rules: Callable[..., FileKind | None]
+    parts: tuple[str, ...]
+    context: _Context
+    is_searched: bool
+    """Whether each entry is asked about, as in a repository's own directory."""
+    led: Collection[str]
+    is_on_the_way: Callable[[str], bool]
+
+    def kind_of(self, entry: "os.DirEntry[str]", *, is_directory: bool) -> FileKind | None:
+        """Return what an entry is, or None if it is data."""
+        name, is_link = entry.name, entry.is_symlink()
+        if name in self.led or (is_link and self.is_on_the_way(entry.path)):
+            return "led-to"
+        if self.context.kind is not None:
+            return self.context.kind
+        is_asked = self.is_searched or name in _ALWAYS or (is_link and self.context.repository)
+        if is_asked or may_be_control(self.parts[-1] if self.parts else "", name):
+            return self.rules((*self.parts, name), is_directory=is_directory, is_link=is_link)
+        return None
+
+
+@dataclass(slots=True)
+class Survey:
+    """The control places below some directories."""
+
+    roots: tuple[str, ...]
+    leads: Leads
+    let_in: Callable[[str], None]
+    """Makes a directory readable that a server closed to us."""
+    on_directory: Callable[[str, bool], None]
+    """Is told each directory that is listed, and whether its files are control places."""
+    closed_names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Of a directory, the names that no server can change."""
+    settled: set[str] = field(default_factory=set)
+    """Hidden names that were there before any server ran, in lower case."""
+    learns: bool = False
+    """Whether each hidden name that comes counts as settled."""
+    too_many: bool = field(default=False, init=False)
+    """Whether there were more directories than are looked at, the last time."""
+    refused: list[str] = field(default_factory=list, init=False)
+    """Directories that cannot be looked into, the last time."""
+    _listed: dict[str, _Directory] = field(default_factory=dict, init=False)
+    _repositories: set[tuple[str, ...]] = field(default_factory=set, init=False)
+
+    def walk(self) -> list[Found]:
+        """Return all control places that exist."""
+        self.too_many, self.refused = False, []
+        before, self._listed = self._listed, {}
+        found: list[Found] = []
+        now = time.time_ns()
+        waiting = [(root, _PLAIN) for root in self.roots]
+        while waiting:
+            path, context = waiting.pop()
+            if len(self._listed) >= MOST_DIRECTORIES:
+                self.too_many = True
+                break
+            listed = self._look_at(path, context, before.get(path), now)
+            if listed is not None:
+                self._listed[path] = listed
+                found += listed.found
+                waiting += listed.inner
+        return found
+
+    def repositories(self) -> list[str]:
+        """Return the directories of git that were found the last time."""
+        return [path for path, one in self._listed.items() if one.context.repository == path]
+
+    def forget(self) -> None:
+        """List every directory again the next time."""
+        self._listed = {}
+
+    def _look_at(
+        self, path: str, context: _Context, before: _Directory | None, now: int
+    ) -> _Directory | None:
+        try:
+            status = os.lstat(path)
+            if not stat.S_ISDIR(status.st_mode):
+                return None
+            stamp = (status.st_dev, status.st_ino, status.st_ctime_ns)
+            if before is not None and before.is_still(stamp, context):
+                return before
+            if path.count("/") > _DEEPEST:
+                self.refused.append(path)
+                return None
+            is_ours = status.st_uid == os.geteuid()
+            if is_ours and status.st_mode & _READABLE != _READABLE and not self.learns:
+                self.let_in(path)
+            is_sure = abs(now - status.st_ctime_ns) > _COARSE_NS
+            return self._list(_Directory(path, stamp, context, is_sure))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            # What is another user's, and closed to us, is closed to our servers.
+            if os.geteuid() in {0, _owner(path)}:
+                self.refused.append(path)
+            return None
+
+    def _list(self, listed: _Directory) -> _Directory:
+        path = listed.path
+        with os.scandir(path) as scanned:
+            entries = [*scanned]
+        parts = self._parts(path)
+        context = listed.context = self._context(listed, parts, {one.name for one in entries})
+        self.on_directory(path, bool(context.anchor))
+        # Of what lies alone in a plain directory, the directory is the anchor.
+        of = context if context.anchor else _Context(path, listed.stamp[:2])
+        is_data = bool(context.repository) and self._is_data(parts)
+        judge = _Judge(
+            rules=self._kind,
+            parts=parts,
+            context=context,
+            is_searched=bool(context.repository) and not is_data,
+            led=self.leads.names_in(path),
+            is_on_the_way=self.leads.is_on_the_way,
+        )
+        closed = self.closed_names.get(path, frozenset())
+        for entry in entries:
+            if entry.name in closed:
+                continue
+            is_directory = entry.is_dir(follow_symlinks=False)
+            kind = judge.kind_of(entry, is_directory=is_directory)
+            if is_directory and kind != "hidden":
+                listed.inner.append((entry.path, _inner(entry, kind, context)))
+            elif kind is not None:
+                listed.found.append(Found(entry.path, kind, of.anchor, of.inode, _is_whole(of)))
+        return listed
+
+    def _parts(self, path: str) -> tuple[str, ...]:
+        """Return the components of a path below the root that holds it."""
+        root = next(one for one in self.roots if path == one or path.startswith(f"{one}/"))
+        return tuple([one for one in path[len(root) :].split("/") if one])
+
+    def _context(
+        self, listed: _Directory, parts: tuple[str, ...], names: Collection[str]
+    ) -> _Context:
+        """Return what a directory is a part of, now that its entries are known."""
+        context = listed.given
+        self._repositories.discard(parts)
+        # Below `.claude` and its like everything is judged as its own, whatever it looks like.
+        if context.kind is None and looks_like_repository(names):
+            self._repositories.add(parts)
+            if context.repository != listed.path:
+                return _Context(listed.path, listed.stamp[:2], repository=listed.path)
+        return context
+
+    def _kind(
+        self, parts: tuple[str, ...], *, is_directory: bool, is_link: bool
+    ) -> FileKind | None:
+        place = control_of(
+            parts,
+            is_directory=is_directory,
+            is_link=is_link,
+            is_repository=self._repositories.__contains__,
+            is_settled=self._is_settled,
+        )
+        return None if place is None else place.kind
+
+    def _is_data(self, parts: tuple[str, ...]) -> bool:
+        """Return whether a directory of a repository holds data alone, links excepted."""
+        kind = self._kind((*parts, "?"), is_directory=False, is_link=False)
+        return parts not in self._repositories and kind is None
+
+    def _is_settled(self, parts: tuple[str, ...]) -> bool:
+        name = parts[-1].lower()
+        if self.learns:
+            self.settled.add(name)
+        return name in self.settled
+
+
+def _inner(entry: "os.DirEntry[str]", kind: FileKind | None, context: _Context) -> _Context:
+    """Return the context of a directory in a directory, by its name."""
+    if context.kind is not None:
+        return context
+    if entry.name.lower() == ".git":
+        return _Context(entry.path, _inode(entry), repository=entry.path)
+    if kind in {"acted-on", "led-to"}:
+        return _Context(entry.path, _inode(entry), kind)
+    return context
+
+
+def _owner(path: str) -> int | None:
+    with suppress(OSError):
+        return os.lstat(path).st_uid
+    return None
+
+
+def _is_whole(context: _Context) -> bool:
+    """Return whether a directory holds no other files, as a bare repository may."""
+    return context.kind is not None or "/.git" in context.repository.lower()
+
+
+def _inode(entry: "os.DirEntry[str]") -> Inode:
+    status = entry.stat(follow_symlinks=False)
+    return status.st_dev, status.st_ino
