@@ -85,7 +85,7 @@ def _shape(message: "dict[str, Json]", size: int) -> ParsedMessage:
     if message.get("jsonrpc") != "2.0":
         wrong = 'no "jsonrpc": "2.0"'
     elif "id" in message and request_id is None:
-        wrong = "id must be a string or an integer"
+        wrong = "id must be a string or a number"
     elif "method" not in message and ("result" in message or "error" in message):
         return GivenAnswer(message)
     elif isinstance(method, str) and (params is None or isinstance(params, dict)):

@@ -27,7 +27,7 @@ from ironcurtain_proxy.agent.messages import (
 from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, answer_to
 from ironcurtain_proxy.agent.replies import is_as_given, result_of
 from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
-from ironcurtain_proxy.jsonrpc.codec import message_id
+from ironcurtain_proxy.jsonrpc.codec import encode, message_id
 from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 from ironcurtain_proxy.model.asked import fault_of
 from ironcurtain_proxy.model.decision import Ground
@@ -316,8 +316,21 @@ def _error(code: int, message: str) -> ServerAnswer:
 
 
 def _as_given(error: "Mapping[str, Json]") -> ServerAnswer:
-    """A server's JSON-RPC error, passed on; anything else becomes an internal error."""
+    """A server's JSON-RPC error, passed on. What is no such error keeps its text."""
     code, message = error.get("code"), error.get("message")
-    if not isinstance(code, int) or isinstance(code, bool) or not isinstance(message, str):
-        return _error(INTERNAL_ERROR, "malformed error from the server")
-    return {"error": error}
+    is_code = isinstance(code, int) and not isinstance(code, bool)
+    if is_code and isinstance(message, str):
+        return {"error": error}
+    said = message if isinstance(message, str) else _words_of(message)
+    odd = {} if is_code or code is None else {"data": {"code": code, "data": error.get("data")}}
+    return {"error": {**error, "code": code if is_code else INTERNAL_ERROR, "message": said, **odd}}
+
+
+def _words_of(message: "Json") -> str:
+    """The text of an error that is not given as a text."""
+    if message is None:
+        return "the server answered with an error, and without words"
+    try:
+        return encode({"": message})[len('{"":') : -len("}\n")].decode("utf-8", "replace")
+    except ValueError:
+        return "the server answered with an error that cannot be written"

@@ -20,7 +20,7 @@ from ironcurtain_proxy.agent.messages import (
 )
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.answers import Answers
-from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, encode_text
+from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, encode_text, escaped
 from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import LineReader
 
@@ -114,12 +114,13 @@ class AgentTransport:
             self.post({"jsonrpc": "2.0", "id": request_id, **answer})
             return
         head = b'{"jsonrpc":"2.0","id":%b,"result":' % _written_id(request_id)
+        text = escaped(result.text)
         try:
-            if len(result.text) < _LARGEST_AT_ONCE:
-                self._out.write(b"%b%b}\n" % (head, result.text))
+            if len(text) < _LARGEST_AT_ONCE:
+                self._out.write(b"%b%b}\n" % (head, text))
             else:
                 # Not copied into the message.
-                self._out.write_parts(head, result.text, b"}\n")
+                self._out.write_parts(head, text, b"}\n")
         except BrokenPipeError:
             return
 
@@ -217,7 +218,7 @@ class AgentTransport:
 
 
 def _written_id(request_id: MessageId) -> bytes:
-    return b"%d" % request_id if isinstance(request_id, int) else encode_text(request_id)
+    return encode_text(request_id) if isinstance(request_id, str) else repr(request_id).encode()
 
 
 def _encoded(message: Mapping[str, object]) -> bytes:

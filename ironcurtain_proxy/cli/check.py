@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from ironcurtain_proxy.cli.arguments import add_config, add_json
-from ironcurtain_proxy.cli.check_operations import lint_live_operations
+from ironcurtain_proxy.cli.check_operations import lint_live_catalogue, lint_live_operations
 from ironcurtain_proxy.cli.output import counted, encodable, say
 from ironcurtain_proxy.config.policy.engine_file import gather_engine
 from ironcurtain_proxy.config.policy.lint import lint_rules
@@ -101,6 +101,7 @@ def run(options: argparse.Namespace) -> int:
 
         live = list_live_tools(settings, loaded.policy, options.seconds)
         lint_live(loaded.annotations, live, settings.servers, report)
+        lint_live_catalogue(settings, live, report)
         lint_live_operations(loaded, settings, live, report)
     held = None if settings is None or report.has_errors else _held(settings, loaded)
     show = _json if options.json else _text

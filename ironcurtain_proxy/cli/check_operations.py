@@ -1,4 +1,4 @@
-"""Prompts and resources of running servers, compared with annotations and policy. Not a command."""
+"""What running servers offer, compared with annotations, policy and clients. Not a command."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,13 +10,52 @@ from ironcurtain_proxy.config.policy.lint_annotations import LiveTools
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.facts.catalogue import SEPARATOR
+from ironcurtain_proxy.facts.schema import compile_schema
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.decision import Deny
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
 
+_MOST_NAME: Final = 64
+"""Characters of a tool's name for the models of OpenAI and Anthropic."""
+
+_MOST_TOOLS: Final = 128
+"""The most tools that VS Code and the models of OpenAI take."""
+
+_MOST_SAID: Final = 5
+"""The most parts of one schema that are named."""
+
 _MOST_ASKED: Final = 1_000
 """The most resources of one server that are decided."""
+
+
+def lint_live_catalogue(settings: Settings, live: LiveTools, report: Report) -> None:
+    """Report schemas that are checked in part, and what clients or models will not take."""
+    has_prefix = settings.server_in_names or len(settings.servers) > 1
+    for tool in live.definitions:
+        place = f"{tool.server}/{tool.name}"
+        left_out = compile_schema(tool.input_schema).left_out
+        if left_out:
+            several = "; ".join([shown(one) for one in left_out[:_MOST_SAID]])
+            more = f"; and {len(left_out) - _MOST_SAID} more" if left_out[_MOST_SAID:] else ""
+            report.warning(
+                place, (), f"calls are not held to these parts of its input schema: {several}{more}"
+            )
+        name = f"{tool.server}{SEPARATOR}{tool.name}" if has_prefix else tool.name
+        if len(name) > _MOST_NAME:
+            message = (
+                f"agents see it as {shown(name)}, which has {len(name)} characters: several "
+                f"clients and models refuse all tools if one name has more than {_MOST_NAME}"
+            )
+            cure = ". Give the server a shorter name" if has_prefix else ""
+            report.warning(place, (), f"{message}{cure}")
+    if len(live.definitions) > _MOST_TOOLS:
+        message = (
+            f"{len(live.definitions)} tools together: several clients take at most {_MOST_TOOLS}. "
+            "Leave servers out with `serverFilter`, or serve some of them to another client"
+        )
+        report.warning("tools", (), message)
 
 
 def lint_live_operations(

@@ -22,7 +22,8 @@ from ironcurtain_proxy.facts.paths import PathReader
 from ironcurtain_proxy.facts.schema import SchemaChecker
 from ironcurtain_proxy.facts.server_questions import facts_of_question
 from ironcurtain_proxy.facts.spelling import Speller
-from ironcurtain_proxy.facts.unknown_tools import as_unknown, guessed
+from ironcurtain_proxy.facts.unknown_tools import as_unknown, guessed, widened
+from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.asked import on_the_wire, operation_of
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Ground
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -80,12 +81,24 @@ class Kernel:
             schema = cast("Json", annotation.input_schema)
             problem = self.schemas.problem(annotation, schema, arguments)
             if problem is not None:
-                return unresolvable(problem)
+                return self._gather_wider(annotation, arguments) or unresolvable(problem)
         return self.facts.read(annotation, arguments, self.remotes)
 
     def _gather_unknown(self, server: str, tool: str, arguments: Arguments) -> Gathered:
         annotation = guessed(server, tool, arguments)
         gathered = self.strict.read(annotation, arguments, self.remotes)
+        return as_unknown(gathered) if isinstance(gathered, Facts) else gathered
+
+    def _gather_wider(self, annotation: ToolAnnotation, arguments: Arguments) -> Gathered | None:
+        """The facts of a call with arguments that nobody described; None: they are the fault."""
+        asks = self.engine.loaded.policy.unknown_tools == "ask"
+        wider = widened(annotation, arguments) if asks else None
+        if wider is None or self.schemas is None:
+            return None
+        schema = cast("Json", annotation.input_schema)
+        if self.schemas.problem(wider, schema, arguments) is not None:
+            return None
+        gathered = self.strict.read(wider, arguments, self.remotes)
         return as_unknown(gathered) if isinstance(gathered, Facts) else gathered
 
     def gather_operation(self, operation: Operation) -> Gathered:

@@ -31,9 +31,11 @@ from ironcurtain_proxy.jsonrpc.codec import (
     MessageId,
     answer_id,
     decode,
+    decode_repaired,
     encode,
     encode_result,
     message_id,
+    odd_number,
     recover_id,
 )
 from ironcurtain_proxy.jsonrpc.guessed_digests import GuessedDigest, guess_digest
@@ -213,6 +215,7 @@ class Connection:
             DownstreamError: no answer, none within `seconds`, or none that can be read.
         """
         request_id, answer = self._answers.expect(seconds)
+        printed = self._dropped.lines_printed
         try:
             self._write({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
         except DownstreamError:
@@ -222,8 +225,9 @@ class Connection:
             return await answer
         except TimeoutError:
             self._cancel(request_id, method, "the deadline has passed")
+            said = self._dropped.printed if self._dropped.lines_printed > printed else ""
             raise CallTimedOutError(
-                f'server "{self._server}" did not answer within {seconds:g} s'
+                f'server "{self._server}" did not answer within {seconds:g} s{said}'
             ) from None
         except anyio.get_cancelled_exc_class():
             self._answers.forget(request_id)
@@ -283,15 +287,25 @@ class Connection:
         await self._listeners.capacity.wait(len(line))
         guess = guess_digest(line)
         message = decode(line)
+        if isinstance(message, Malformed) and (repaired := decode_repaired(line)) is not None:
+            message, done = repaired
+            self._dropped.note(f"a line {done}")
         if isinstance(message, Malformed):
-            self._dropped.note(f"dropped a line that is {message.reason}", line)
-            self._fail(message.id, "sent an answer that cannot be read")
-            for request_id in message.answered:
-                self._fail(request_id, "sent its answer in a batch, which is not supported")
+            self._take_malformed(message, line)
         elif "method" in message:
             await self._take_from_server(message, len(line))
         else:
             self._settle(message, len(line), guess)
+
+    def _take_malformed(self, message: Malformed, line: bytes) -> None:
+        number = None if message.is_json else odd_number(line)
+        self._dropped.note(f"dropped a line that is {number or message.reason}", line)
+        if message.id is None and not message.answered:
+            self._dropped.note_printed(line)
+        why = f": {number or message.reason}"
+        self._fail(answer_id(message.id), f"sent an answer that cannot be read{why}")
+        for request_id in message.answered:
+            self._fail(request_id, "sent its answer in a batch, which is not supported")
 
     def _take_oversize(self, line: Oversize) -> None:
         self._dropped.note(f"dropped a line of {line.size} bytes", line.head)
@@ -299,7 +313,7 @@ class Connection:
         if found is None and b'"method"' not in line.head:
             # With one call under way it is most likely the answer to that.
             found = self._answers.only
-        self._fail(found, f"sent an answer larger than {self._max_message} bytes")
+        self._fail(answer_id(found), f"sent an answer larger than {self._max_message} bytes")
 
     def _fail(self, request_id: MessageId | None, how: str) -> None:
         if isinstance(request_id, int):
@@ -320,11 +334,13 @@ class Connection:
             digest = None if guess is None or written is None else guess.of(written)
             answer = ToolResult(result=result, written=written, digest=digest)
             self._answers.settle(request_id, capacity.note(answer, size))
-        elif isinstance(error, dict) and result is None:
-            self._answers.settle(request_id, capacity.note(ToolResult(error=error), size))
+        elif error is not None and result is None:
+            said = error if isinstance(error, dict) else {"message": error}
+            self._answers.settle(request_id, capacity.note(ToolResult(error=said), size))
         else:
             self._dropped.note("an answer has neither a result nor an error")
-            self._fail(request_id, "sent an answer that cannot be read")
+            wrong = "its result is no object" if error is None else "it has a result and an error"
+            self._fail(request_id, f"sent an answer that cannot be read: {wrong}")
 
     async def _take_from_server(self, message: dict[str, Json], size: int) -> None:
         params, method = message.get("params"), message["method"]

@@ -87,7 +87,8 @@ async def list_tools(
     Args:
         server: Its name.
         ask: Gets one page.
-        drop: Called for invalid entries, and for a second tool of one name.
+        drop: Called for invalid entries, for a second tool of one name, and for a page that was
+            there before, which ends the list.
         hide: Called for tools that are hidden for their names.
 
     Raises:
@@ -102,7 +103,8 @@ async def list_tools(
         if not cursor:
             return found.tools
         if cursor in cursors:
-            raise DownstreamError(f'server "{server}" sends the same page of tools again and again')
+            drop(f"a page of tools names one that came before; {len(found.tools)} tools are kept")
+            return found.tools
         cursors.add(cursor)
         params = {"cursor": cursor}
     raise DownstreamError(f'server "{server}" sends more than {MAX_PAGES} pages of tools')

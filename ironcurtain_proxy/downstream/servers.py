@@ -49,6 +49,9 @@ from ironcurtain_proxy.sandbox.twin import opening_for
 
 _LOGGER: Final = logging.getLogger(__name__)
 
+_MOST_REASON: Final = 300
+"""Characters of the reason, for the agent, why a server does not start."""
+
 
 class DownstreamServers:
     """Implements `ports.Servers`.
@@ -156,8 +159,12 @@ class DownstreamServers:
             case "starting":
                 return f'The server "{server}" is still starting: call again in a few seconds.'
             case "failed":
-                # The reason is for the operator, who has it in `status` and on stderr.
-                return f'The server "{server}" did not start, and is tried again.'
+                # The server's last words are for the operator, in `status` and on stderr.
+                why = supervisor.why_failed.removeprefix(f'server "{server}" ')[:_MOST_REASON]
+                return (
+                    f'The server "{server}" did not start, and is tried again. '
+                    f"The reason, for the user: it {why}."
+                )
             case "ready" | "restarting" | "stopped":
                 return ""
             case unexpected:

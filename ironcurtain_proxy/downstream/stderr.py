@@ -5,6 +5,7 @@ calls.
 """
 
 import os
+import re
 import threading
 from typing import Final
 
@@ -16,18 +17,25 @@ _CHUNK: Final = 1 << 16
 _LONGEST_LINE: Final = 1 << 14
 """Bytes after which a line is split: a server may never write a newline."""
 
-_LONGEST_WORDS: Final = 200
-"""Characters of a server's last line that are repeated to the operator."""
+_KEPT: Final = 8192
+"""Bytes of the end of the output in which the most telling line is looked for."""
 
-
-_LOOKED_AT: Final = 50
-"""The last lines of a piece of output that are searched for an error: a server may print without
-end."""
-_TELLING: Final = (
-    *(b"Error:", b"rror: ", b"Exception:", b"ERROR", b"atal", b"panic:", b"annot ", b"ould not "),
-    *(b"ailed to ", b"o such ", b"ot found", b"issing ", b"equired"),
+_NAMES_ERROR: Final = re.compile(
+    rb"\s*(?:Uncaught |Caused by: |thread '[^']*' )?"
+    rb"(?:[\w.]*(?:Error|Exception)\b[^:]{0,40}:|(?:fatal|panic|error|failed)\w*[:! ]"
+    rb"|panicked|cannot )",
+    re.IGNORECASE,
 )
-"""Parts of lines that say what went wrong."""
+"""Lines such as `Error: ENOENT: …`, `ModuleNotFoundError: …` and `fatal: …`."""
+
+_SPEAKS_OF_ERROR: Final = re.compile(
+    rb"\b(?:errors?|cannot|can't|could not|failed|denied|refused|not found|missing|required"
+    rb"|E[A-Z]{4,})\b",
+    re.IGNORECASE,
+)
+
+_LONGEST_WORDS: Final = 200
+"""Characters of a server's line that are repeated to the operator."""
 
 
 class StderrDrain:
@@ -42,8 +50,7 @@ class StderrDrain:
         self._log = log
         self._line = b""
         self._ration = ration
-        self._last = b""
-        self._telling = b""
+        self._tail = b""
         self._thread = threading.Thread(target=self._run, name=f"stderr of {server}", daemon=True)
         self._thread.start()
 
@@ -53,12 +60,18 @@ class StderrDrain:
 
     @property
     def last_words(self) -> str:
-        """The last line that tells an error, else the last one; masked, printable and short.
+        """The line that tells most, masked, printable and short; empty if there is none.
 
-        Empty if there is none. After its error, Node.js prints where it stood and its version.
+        The last line that names an error, else the last that is not blank: Node.js ends with its
+        version, and others with advice.
         """
-        line = self._telling or self._last
-        text = printable(line.decode("utf-8", "backslashreplace")).replace("\t", " ").strip()
+        lines = [line for line in self._tail.split(b"\n") if line.strip()]
+        telling = [line for line in lines if _NAMES_ERROR.match(line)]
+        telling = telling or [line for line in lines if _SPEAKS_OF_ERROR.search(line)]
+        best = (telling or lines or [b""])[-1]
+        text = (
+            printable(best.strip().decode("utf-8", "backslashreplace")).replace("\t", " ").strip()
+        )
         return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}…"
 
     def _run(self) -> None:
@@ -90,14 +103,7 @@ class StderrDrain:
             self._line = b""
 
     def _write(self, data: bytes) -> None:
-        said = data.rstrip()
-        if said:
-            self._last = said[said.rfind(b"\n") + 1 :][:_LONGEST_LINE]
-            for line in reversed(said.splitlines()[-_LOOKED_AT:]):
-                # A line of a stack says only where.
-                if not line.lstrip().startswith(b"at ") and any(one in line for one in _TELLING):
-                    self._telling = line[:_LONGEST_LINE]
-                    break
+        self._tail = (self._tail + data[-_KEPT:] + b"\n")[-_KEPT:]
         if not self._log.is_open:
             return
         is_kept, note = self._ration.admit(len(data), data.count(b"\n") + 1)

@@ -136,14 +136,22 @@ class Supervisor:
 
     def status(self) -> ServerStatus:
         """The state of the server."""
+        error = self._error
+        if self._state == "starting" and not error and self._dropped.printed:
+            error = f'server "{self.spec.name}" has not answered yet{self._dropped.printed}'
         return ServerStatus(
             state=self._state,
-            error=self._error,
+            error=error,
             tools=len(self.tools),
             starts=self._starts,
             pid=None if self._started is None else self._started.pid,
             sandboxed=self.is_sandboxed,
         )
+
+    @property
+    def why_failed(self) -> str:
+        """The reason why the server does not start, without its own last words."""
+        return self._why if self._state == "failed" else ""
 
     def only_reads(self, tool: str) -> bool:
         """Whether the server marks its tool as read-only. Untrusted."""
@@ -230,6 +238,7 @@ class Supervisor:
     async def _live(self) -> None:
         """Run one process from its start to its end."""
         self._last_words = ""
+        self._dropped.forget_printed()
         try:
             why = await self._serve(self.start_process())
         except (DownstreamError, OSError) as error:
@@ -275,6 +284,9 @@ class Supervisor:
         """The last output of a process, and the file with the rest, for the operator."""
         words = started.last_words
         said = f'; it said last: "{words}"' if words else ""
+        if self._ready_since == math.inf:
+            # Else the reason is another one: it has spoken MCP.
+            said = f"{self._dropped.printed}{said}"
         return f"{said} (log: {self._log.path})" if self._log.is_open else said
 
     def _disconnect(self) -> None:

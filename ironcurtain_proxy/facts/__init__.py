@@ -1,7 +1,7 @@
 """The facts of an untrusted call, or the reason why it has none.
 
 - `resolver`: the way of a call through the other modules.
-- `catalogue`, `live_catalogue`, `schema`, `schema_cost`: tools and their schemas.
+- `catalogue`, `live_catalogue`, `schema`, `schema_reading`, `schema_cost`: tools and their schemas.
 - `arguments`, `facts`, `paths`, `spelling`, `mounts`, `urls`: paths and URLs in arguments.
 - `deep`, `unknown_tools`: members of objects, and texts that are read by their form.
 - `operations`, `server_questions`, `naming`: operations other than tool calls, and the

@@ -31,7 +31,7 @@ WORKING_DIRECTORY_ARGUMENTS: Final = (
 )
 """Arguments that name the directory of a command."""
 
-_NOT_A_STRING: Final = Refusal("must be a string or a list of strings, all the way down")
+NOT_A_STRING: Final = Refusal("must be a string or a list of strings, all the way down")
 
 
 class PlannedArgument(Struct, frozen=True):
@@ -129,7 +129,7 @@ def strings_of(value: Json, reading: ArgumentReading) -> tuple[str, ...] | Refus
     """The strings of an argument, in order: itself, or the items of a list.
 
     An item that is no string could name anything and would be sent all the same. A top-level
-    value that is no string is for the schema to refuse; to the rules it names nothing.
+    value that is no string names nothing to the rules; `is_no_text` finds those that are refused.
     """
     if isinstance(value, str):
         return (value,)
@@ -142,7 +142,19 @@ def strings_of(value: Json, reading: ArgumentReading) -> tuple[str, ...] | Refus
     # strings that a rule allowed, it would ride along.
     if reading == "text" and not strings:
         return ()
-    return _NOT_A_STRING
+    return NOT_A_STRING
+
+
+def is_no_text(value: Json, reading: ArgumentReading) -> bool:
+    """Return whether a value stands for a text, and is none.
+
+    Servers convert it: an object in the place of a path or a name could hold any, and a number in
+    the place of a path is a file. A schema need not refuse it. A switch is neither.
+    """
+    if isinstance(value, dict):
+        return reading not in {"text", "anything", "deep"}
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and reading in {"path", "url", "uri", "sql"}
 
 
 def _planned(name: str, spec: RoleSpec, roles: tuple[ArgumentRole, ...]) -> PlannedArgument:

@@ -8,10 +8,12 @@ import os
 from typing import Final
 
 from ironcurtain_proxy.facts.arguments import (
+    NOT_A_STRING,
     WORKING_DIRECTORY_ARGUMENTS,
     ArgumentReading,
     PlannedArgument,
     ToolPlan,
+    is_no_text,
     plan_for,
     reading_of,
     strings_of,
@@ -237,6 +239,8 @@ class FactReader:
     def _argument(
         self, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[Value, ...], Json] | Refusal:
+        if self._plain_urls_only and is_no_text(value, argument.reading):
+            return NOT_A_STRING
         try:
             return self._read_argument(argument, value)
         except _UNREADABLE:

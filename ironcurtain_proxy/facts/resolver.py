@@ -43,7 +43,7 @@ from ironcurtain_proxy.facts.operations import (
 from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.facts.schema import SchemaChecker
 from ironcurtain_proxy.facts.server_questions import facts_of_question
-from ironcurtain_proxy.facts.unknown_tools import as_unknown, guessed
+from ironcurtain_proxy.facts.unknown_tools import as_unknown, guessed, widened
 from ironcurtain_proxy.model.annotation import Annotations, ToolAnnotation
 from ironcurtain_proxy.model.crossing import meta_of
 from ironcurtain_proxy.model.grounds import HELD_ADVICE, HELD_RULE
@@ -78,6 +78,10 @@ def none_sought(_server: str) -> None:
     """Secrets are not sought."""
 
 
+def _nothing_said(_tool: str, _left_out: tuple[str, ...]) -> None:
+    pass
+
+
 def _no_command(_server: str, _tool: str) -> str | None:
     return None
 
@@ -100,6 +104,8 @@ class ToolSource(Struct, frozen=True, kw_only=True):
     """Servers, by the policy's names, whose calls are passed on unread."""
     operations: OperationSource = field(default_factory=OperationSource)
     """The knowledge about prompts and resources."""
+    left_out: Callable[[str, tuple[str, ...]], None] = _nothing_said
+    """Gets a tool, and what is left out of the check of its arguments."""
 
 
 class _CarriedOut(Protocol):
@@ -135,7 +141,7 @@ class Resolver:
         self._tools = tools
         self._facts = facts
         self._mounts = mounts
-        self._schemas = SchemaChecker()
+        self._schemas = SchemaChecker(tools.left_out)
         self._deadline = deadline
         self._contexts = ServerContexts()
         self._repositories = Repositories()
@@ -228,7 +234,7 @@ class Resolver:
             arguments = self._contexts.completed(call.server, arguments) or arguments
         problem = self._schemas.problem(annotation, tool.definition.input_schema, arguments)
         if problem is not None:
-            return unresolvable(problem)
+            return await self._gather_wider(call, annotation, tool) or unresolvable(problem)
         if needs_directory and arguments is call.arguments:
             return unresolvable(NO_WORKING_DIRECTORY, "git-path-enrichment-failed")
         gathered = self._read_at_once(call, annotation, arguments)
@@ -239,6 +245,17 @@ class Resolver:
             if context and isinstance(gathered, Facts)
             else gathered
         )
+
+    async def _gather_wider(
+        self, call: Operation, annotation: ToolAnnotation, tool: CataloguedTool
+    ) -> Gathered | None:
+        """The facts of a call with arguments that nobody described; None: they are the fault."""
+        wider = widened(annotation, call.arguments) if self._tools.asks_about_unknown else None
+        schema = tool.definition.input_schema
+        if wider is None or self._schemas.problem(wider, schema, call.arguments) is not None:
+            return None
+        gathered = await self._read(call, wider, call.arguments)
+        return as_unknown(gathered) if isinstance(gathered, Facts) else gathered
 
     async def _guess(self, call: Operation, tool: CataloguedTool) -> Gathered:
         """The facts of a tool without annotation, by the form of each text in its arguments."""

@@ -1,45 +1,64 @@
 """The validation of arguments against the input schema of their tool.
 
-A schema is untrusted: `$ref`s that leave it are not followed, patterns run in linear time, and a
-schema that cannot be compiled denies its tool.
+A schema is untrusted: `$ref`s that leave it are not followed, and patterns run in linear time. It
+is no reason to deny a tool: what of it cannot be used is left out of the check, and said once. The
+roles of arguments hold without it.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import orjson
-from jsonschema_rs import RegexOptions, ValidationError, Validator, validator_for
+from jsonschema_rs import ValidationError, Validator, validator_for
 from msgspec import Struct
 
 from ironcurtain_proxy.facts.schema_cost import TooCostlyError, refuse_costly
+from ironcurtain_proxy.facts.schema_reading import (
+    PATTERNS,
+    SchemaReading,
+    UnreadableSchemaError,
+    plain_schema,
+)
 from ironcurtain_proxy.model.annotation import ToolAnnotation
+from ironcurtain_proxy.model.input_schema import declared_arguments
 from ironcurtain_proxy.model.json import Arguments, Json
 
 _MASK: Final = "the value"
 _MAX_COMPILED: Final = 10_000
 _MAX_MESSAGE: Final = 300
 _MAX_NAME: Final = 60
-_PATTERNS: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 
 
-class _Compiled(Struct, frozen=True):
-    """A compiled schema, or the reason why it cannot be compiled."""
+class CompiledSchema(Struct, frozen=True):
+    """A compiled schema."""
 
     source: Json
     """The source object, kept so that no other object can get its identity."""
-    validator: Validator | None
-    closed: dict[str, Json]
-    """The compiled schema."""
-    problem: str = ""
+    validator: Validator
+    properties: Mapping[str, Json]
+    """The arguments in the compiled schema."""
+    names: frozenset[str] | None
+    """The names of all arguments; `None` means that others are taken, too."""
+    left_out: tuple[str, ...] = ()
+    """What is not checked, each with its place and the reason."""
+
+
+def _say_nothing(_tool: str, _left_out: tuple[str, ...]) -> None:
+    """Keep what is left out to oneself."""
 
 
 class SchemaChecker:
     """Validates calls; each schema is compiled once."""
 
-    def __init__(self) -> None:
-        """Begin without compiled schemas."""
-        self._compiled: dict[int, _Compiled] = {}
+    def __init__(self, say: Callable[[str, tuple[str, ...]], None] = _say_nothing) -> None:
+        """Begin without compiled schemas.
+
+        Args:
+            say: gets a tool, as `server/tool`, and what is left out of the check of its arguments.
+        """
+        self._compiled: dict[int, CompiledSchema] = {}
+        self._say = say
 
     def problem(self, annotation: ToolAnnotation, schema: Json, arguments: Arguments) -> str | None:
         """The fault of the arguments, in one sentence, or None.
@@ -50,74 +69,86 @@ class SchemaChecker:
             schema: the tool's live input schema; None if its server sent none.
             arguments: as the agent sent them.
         """
-        compiled = self._compiled.get(id(schema)) or self._compile(schema)
-        validator = compiled.validator
-        if validator is None:
-            return compiled.problem
+        compiled = self._compiled.get(id(schema)) or self._compile(annotation, schema)
         given = arguments if isinstance(arguments, dict) else dict(arguments)
         try:
-            fits = validator.is_valid(given)
+            fits = compiled.validator.is_valid(given)
         except (ValueError, RecursionError):
             # It cannot read them; `_first_problem` names the argument.
             fits = False
         if not fits:
-            return _first_problem(validator, compiled.closed, given)
+            return _first_problem(compiled, given)
         if not annotation.arguments.keys() >= given.keys():
             return _not_annotated(annotation, given)
         return None
 
-    def _compile(self, schema: Json) -> _Compiled:
+    def _compile(self, annotation: ToolAnnotation, schema: Json) -> CompiledSchema:
         # Servers may send new lists for ever; schemas in use are soon compiled again.
         if len(self._compiled) >= _MAX_COMPILED:
             self._compiled.clear()
-        compiled = self._compiled[id(schema)] = _compile(schema)
+        compiled = self._compiled[id(schema)] = compile_schema(schema)
+        if compiled.left_out:
+            self._say(f"{annotation.server}/{annotation.tool}", compiled.left_out)
         return compiled
 
 
-def _compile(schema: Json) -> _Compiled:
-    closed = _closed({} if schema is None else schema)
-    if closed is None:
-        return _Compiled(schema, None, {}, "The tool's input schema is no object.")
-    try:
-        refuse_costly(closed)
-        validator = validator_for(closed, mask=_MASK, pattern_options=_PATTERNS, offline=True)
-    except TooCostlyError as error:
-        return _Compiled(schema, None, {}, f"The tool's input schema cannot be used: {error}.")
-    except (ValueError, RecursionError) as error:
-        reason = error.message if isinstance(error, ValidationError) else str(error)
-        return _Compiled(
-            schema, None, {}, f"The tool's input schema cannot be used: {_short(reason)}."
-        )
-    return _Compiled(schema, validator, closed)
-
-
-def _closed(schema: Json) -> dict[str, Json] | None:
-    """The schema without additional properties, unless it says whether it allows them."""
+def compile_schema(schema: Json) -> CompiledSchema:
+    """Compile an input schema, whatever it is. What cannot be used of it is left out."""
+    if schema is None or schema is True:
+        return _compiled(schema, {}, ())
     if not isinstance(schema, Mapping):
-        return None
-    copy = dict(schema)
-    if isinstance(copy.get("properties"), dict) and copy.get("additionalProperties") is None:
-        copy["additionalProperties"] = False
-    return copy
+        return _compiled(schema, {}, ("/: it is no object",))
+    reading = SchemaReading(schema)
+    try:
+        found = reading.usable()
+        refuse_costly(found)
+        return _compiled(schema, found, tuple(reading.left_out))
+    except (UnreadableSchemaError, TooCostlyError) as error:
+        why = str(error)
+    except (ValueError, RecursionError) as error:
+        why = error.message if isinstance(error, ValidationError) else str(error)
+    left_out = (f"/: all but the types of its arguments: {_short(why)}",)
+    return _compiled(schema, plain_schema(schema), left_out)
 
 
-def _first_problem(
-    validator: Validator, schema: Mapping[str, Json], arguments: dict[str, Json]
-) -> str:
+def _compiled(schema: Json, found: dict[str, Json], left_out: tuple[str, ...]) -> CompiledSchema:
+    """Compile what can be used, without other arguments than the declared ones.
+
+    Raises:
+        ValueError: it cannot be compiled.
+        RecursionError: it is nested too deeply.
+    """
+    declared = declared_arguments({} if schema is None else schema)
+    own = found.get("properties")
+    properties = own if isinstance(own, dict) else {}
+    names = None if declared.is_open else frozenset(declared.names)
+    if names is not None and names == properties.keys():
+        found["additionalProperties"] = False
+    elif names is not None:
+        # `additionalProperties` would refuse those that another part declares.
+        found.pop("additionalProperties", None)
+        closed: Json = {"propertyNames": {"enum": [*sorted(names)]}}
+        parts = found.get("allOf")
+        found["allOf"] = [*(parts if isinstance(parts, list) else ()), closed]
+    elif "patternProperties" not in found and found.get("additionalProperties") is False:
+        del found["additionalProperties"]
+    validator = validator_for(found, mask=_MASK, pattern_options=PATTERNS, offline=True)
+    return CompiledSchema(schema, validator, properties, names, left_out)
+
+
+def _first_problem(compiled: CompiledSchema, arguments: dict[str, Json]) -> str:
     """One problem, the original's messages before the library's."""
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        unknown = [name for name in arguments if name not in properties]
-        closed = schema.get("additionalProperties") is False
-        if unknown and closed and "patternProperties" not in schema:
-            return _unknown(unknown, schema)
+    known = compiled.names
+    if known is not None and (unknown := [name for name in arguments if name not in known]):
+        valid = _quoted(sorted(known))
+        return f"Unknown argument(s): {_quoted(unknown)}. Valid parameters are: {valid}"
     for name, value in arguments.items():
-        expected = _type_of(properties, name)
+        expected = _type_of(compiled.properties, name)
         if expected is not None and not _has_type(value, expected):
             article = "an" if expected[:1] in "aeiou" else "a"
             return f'Argument "{_name(name)}" must be {article} {expected} (got {_word(value)}).'
     try:
-        validator.validate(arguments)
+        compiled.validator.validate(arguments)
     except ValidationError as error:
         place = "".join(f"/{_name(str(part))}" for part in error.instance_path)
         return f"Invalid arguments{place and ' at ' + place}: {_short(error.message)}."
@@ -135,12 +166,6 @@ def _cannot_be_written(name: str, value: Json) -> bool:
     return False
 
 
-def _unknown(names: list[str], schema: Mapping[str, Json]) -> str:
-    properties = schema.get("properties")
-    known = sorted(properties) if isinstance(properties, dict) else []
-    return f"Unknown argument(s): {_quoted(names)}. Valid parameters are: {_quoted(known)}"
-
-
 def _not_annotated(annotation: ToolAnnotation, arguments: Arguments) -> str:
     names = [name for name in arguments if name not in annotation.arguments]
     return (
@@ -150,8 +175,8 @@ def _not_annotated(annotation: ToolAnnotation, arguments: Arguments) -> str:
     )
 
 
-def _type_of(properties: Json, name: str) -> str | None:
-    entry = properties.get(name) if isinstance(properties, dict) else None
+def _type_of(properties: Mapping[str, Json], name: str) -> str | None:
+    entry = properties.get(name)
     expected = entry.get("type") if isinstance(entry, dict) else None
     return expected if isinstance(expected, str) else None
 

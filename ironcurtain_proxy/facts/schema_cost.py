@@ -8,6 +8,7 @@ expanded references are too large, or if it refers to itself without going deepe
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from ironcurtain_proxy.model.input_schema import resolved
 from ironcurtain_proxy.model.json import Json
 
 MAX_STEPS: Final = 20_000
@@ -79,7 +80,7 @@ class _Counter:
     def _follow(self, reference: str, on_the_way: frozenset[str], depth: int) -> None:
         if reference in on_the_way:
             raise TooCostlyError("it refers to itself")
-        target = _resolve(self._root, reference)
+        target = resolved(self._root, reference)
         if target is not None:
             self.count(target, on_the_way | {reference}, depth + 1)
 
@@ -99,19 +100,3 @@ def _is_schema(node: Mapping[str, Json]) -> bool:
 
 
 _KEYWORDS: Final = frozenset({"type", "anyOf", "oneOf", "allOf", "not", "if", "enum", "const"})
-
-
-def _resolve(root: Json, reference: str) -> Json:
-    """The target of a reference within the document; None: missing, or outside of it."""
-    if not reference.startswith("#"):
-        return None
-    node = root
-    for part in reference[1:].split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict):
-            node = node.get(name)
-        elif isinstance(node, list) and name.isdecimal() and int(name) < len(node):
-            node = node[int(name)]
-        else:
-            return None
-    return node

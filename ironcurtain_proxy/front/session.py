@@ -48,13 +48,13 @@ _TOO_LARGE: Final = {"code": INTERNAL_ERROR, "message": "the answer is too large
 
 
 class _Envelope(Struct):
-    id: int | str | None = None
+    id: int | str | float | None = None
     method: str | None = None
     params: Raw = Raw()
 
 
 class _Progress(Struct):
-    progressToken: int | str | None = None  # noqa: N815  as on the wire
+    progressToken: int | str | float | None = None  # noqa: N815  as on the wire
 
 
 _envelope: Final = Decoder(_Envelope).decode

@@ -9,6 +9,7 @@ results with a very long text, for which orjson asks the system for eight times 
 import json  # noqa: TID251  exact big integers, which orjson cannot keep
 import re
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Final, TypeAlias
 
 import orjson
@@ -17,14 +18,33 @@ from msgspec.json import Decoder, Encoder
 
 from ironcurtain_proxy.model.json import Json
 
-MessageId: TypeAlias = int | str
-"""A JSON-RPC id that can be answered: no null, fraction or container."""
+MessageId: TypeAlias = int | str | float
+"""A JSON-RPC id that can be answered: no null and no container. A fraction is bad manners only."""
 
 _read: Final = Decoder().decode
 _write_long: Final = Encoder().encode
 
 LONG_TEXT: Final = 4 << 20
 """Characters of one text from which on msgspec writes it in half of orjson's time."""
+
+_MARK: Final = b"\xef\xbb\xbf"
+"""The byte order mark in UTF-8."""
+
+_HALVES: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+"""Escapes in order, so that a doubled backslash begins none; the group is half of a pair."""
+
+_LINE_ENDS: Final = (
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+    ("\x85".encode(), b"\\u0085"),
+)
+
+_MOST_DIGITS: Final = 4000
+_MOST_OF_ID: Final = 18
+_SHOWN: Final = 24
 
 _EDGE: Final = 4096
 """Bytes at each end of an invalid line that are searched for its id."""
@@ -64,6 +84,59 @@ def decode(line: bytes) -> dict[str, Json] | Malformed:
     return Malformed("not a JSON object", is_json=True, answered=answered)
 
 
+def decode_repaired(line: bytes) -> tuple[dict[str, Json], str] | None:
+    """Read a line with a fault that concerns the characters of a text alone.
+
+    Half of a surrogate pair, or a byte that is not UTF-8, becomes U+FFFD: servers cut texts at any
+    place, and files hold anything. A byte order mark before the line is left out.
+
+    Returns:
+        The message, and what was done, as a phrase; or None: something else is wrong with it.
+    """
+    text = line.removeprefix(_MARK)
+    done = "began with a byte order mark" if text is not line else ""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        text = text.decode("utf-8", "replace").encode()
+        done = "held bytes that are not UTF-8"
+    whole = _HALVES.sub(_whole, text)
+    message = decode(whole)
+    if isinstance(message, Malformed):
+        return None
+    return message, done or "held half a surrogate pair"
+
+
+def odd_number(line: bytes) -> str | None:
+    """Return where a line holds a number that JSON cannot express, in words, or None.
+
+    Python writes `NaN` and `Infinity`; some write more digits than any number has.
+    """
+    try:
+        message: object = json.loads(
+            line.decode("utf-8", "replace"),
+            strict=False,
+            parse_constant=_OddNumber,
+            parse_float=lambda text: float(text) if isfinite(float(text)) else _OddNumber(text),
+            parse_int=lambda text: int(text) if len(text) < _MOST_DIGITS else _OddNumber(text),
+        )
+    except (ValueError, RecursionError):
+        return None
+    waiting: list[tuple[str, object]] = [("", message)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, _OddNumber):
+            said = (
+                value.text if len(value.text) <= _SHOWN else f"a number of {len(value.text)} digits"
+            )
+            return f"{place or 'it'} is {said}, which JSON cannot express"
+        if isinstance(value, list):
+            waiting += [(f"{place}[{n}]", one) for n, one in enumerate(value)][::-1]
+        elif isinstance(value, dict):
+            waiting += [(_below(place, key), one) for key, one in value.items()][::-1]
+    return None
+
+
 def encode_value(value: Mapping[str, Json], *, has_long_text: bool = False) -> bytes | None:
     """Encode an object without blanks and newline; None: only `encode` can write it.
 
@@ -97,9 +170,23 @@ def encode(message: Mapping[str, object]) -> bytes:
         ValueError: JSON cannot express it, or it is nested some hundreds of levels deep.
     """
     try:
-        return orjson.dumps(message, _plain, orjson.OPT_APPEND_NEWLINE)
+        return escaped(orjson.dumps(message, _plain, orjson.OPT_APPEND_NEWLINE))
     except TypeError:
         return _encode_slowly(message)
+
+
+def escaped(line: bytes) -> bytes:
+    """Return JSON with the characters escaped at which some readers end a line.
+
+    U+2028, U+2029 and U+0085 may stand in a text. Python's `splitlines` and others end a line
+    there, and lose the message.
+    """
+    if line.isascii():
+        return line
+    for raw, escape in _LINE_ENDS:
+        if raw in line:
+            line = line.replace(raw, escape)
+    return line
 
 
 def encode_text(text: str) -> bytes:
@@ -126,12 +213,35 @@ def message_id(value: object) -> MessageId | None:
     """The value if it is a valid id, else None."""
     if isinstance(value, str):
         return value
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def answer_id(value: object) -> MessageId | None:
-    """The id that an answer names. 13.0 is 13: some languages know no other numbers than floats."""
+    """The id that an answer of a server names; ours are whole numbers.
+
+    13.0 is 13: some languages know no other numbers than floats. So is "13": some servers know no
+    other ids than texts.
+    """
+    if isinstance(value, str):
+        is_ours = value.isascii() and value.isdecimal() and len(value) <= _MOST_OF_ID
+        return int(value) if is_ours and not value.startswith("0") else value
     return int(value) if isinstance(value, float) and value.is_integer() else message_id(value)
+
+
+class _OddNumber(Struct):
+    """A number that JSON cannot express."""
+
+    text: str
+
+
+def _whole(escape: re.Match[bytes]) -> bytes:
+    return escape[0] if escape[1] is None else b"\\ufffd"
+
+
+def _below(place: str, key: str) -> str:
+    # The key is a server's text, and goes to people and models.
+    known = key if re.fullmatch(r"[A-Za-z_][\w-]{0,60}", key, re.ASCII) else "…"
+    return f"{place}.{known}" if place else known
 
 
 def _answered(messages: list[object]) -> Iterator[MessageId]:

@@ -6,7 +6,8 @@
   `argument_capability`, `judgement`, `decision`, `grounds`, `authorized`.
 - A question: `escalation`, `question`, `grant`, `family`.
 - Statements for a database: `sql`.
-- A server: `server`; over HTTP `remote`, and the `addresses` that it may have.
+- A server: `server`; its tools' `input_schema`; over HTTP `remote`, and the `addresses` that it may
+  have.
 - What a server is held to: `pinning`.
 - The rest: `audit`, `timeline`, `walls`, `opening`; `steering`, names of files that steer clients.
 - What crosses: `asked`, requests taken apart; `crossing`, the parameters that reach a server;

@@ -1,7 +1,9 @@
 """The resolver of facts, joined from the settings."""
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from ironcurtain_proxy.audit.arguments import secrets_in
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
@@ -20,9 +22,18 @@ from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.family import DiskLookups
 from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.wiring.confinement import machine_of
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+def _say_left_out(tool: str, left_out: tuple[str, ...]) -> None:
+    """Tell the operator what of a tool's input schema its calls are not held to."""
+    _LOGGER.warning("%s: calls are not held to parts of its input schema: %s", tool,
+                    "; ".join([visible(one) for one in left_out[:5]]))  # fmt: skip
 
 
 def _sought(command: ParsedCommand, place: Place) -> DiskLookups:
@@ -91,6 +102,7 @@ def resolver_for(
                 },
                 shown={name: one.shown for name, one in private.items()},
             ),
+            left_out=_say_left_out,
             asks_about_unknown=loaded.policy.unknown_tools == "ask",
             trusted=loaded.policy.trusted_servers,
             operations=OperationSource(

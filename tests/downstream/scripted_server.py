@@ -3,9 +3,9 @@
     scripted_server.py '{"how": "it misbehaves"}'
 
 Every call names what is to happen; the JSON argument says how the server as a whole behaves:
-`deaf` (never answers initialize), `stubborn` (outlives SIGTERM and the end of its input), `pages`
-(of tools) or `circle` (of pages), `children` (that outlive it), `die_once` (a file: exits at the
-first start), `capabilities`,
+`deaf` (never answers initialize), `prints` (a text, first of all), `stubborn` (outlives SIGTERM and
+the end of its input), `pages` (of tools) or `circle` (of pages), `children` (that outlive it),
+`die_once` (a file: exits at the first start), `capabilities`,
 `restless` (its tools change whenever they are listed),
 `version` (that it answers) or `only` (that it takes).
 """
@@ -193,7 +193,7 @@ def page(request: object, params: Object) -> None:
     send(id=request, result={"tools": listed, **more})
 
 
-def take(message: Object) -> None:
+def take(message: Object) -> None:  # noqa: C901  a table of what it does
     request, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     match method:
         case "initialize" if params.get("protocolVersion") != BEHAVIOUR.get(  # type: ignore[attr-defined]
@@ -225,6 +225,8 @@ def take(message: Object) -> None:
             send(id=request, result={})
         case None if request == "q":
             answer(ASKED["q"], json.dumps(message))
+        case None if isinstance(request, float):
+            CANCELLED.append(message)
         case _:
             pass
 
@@ -254,6 +256,7 @@ def main() -> None:
         import signal
 
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    write(str(BEHAVIOUR.get("prints", "")).encode())
     for line in os.fdopen(0, "rb"):
         take({**json.loads(line)})
     while BEHAVIOUR.get("stubborn"):

@@ -56,12 +56,41 @@ async def test_all_pages_of_tools_are_listed_as_they_came() -> None:
     assert tools["one"][0].raw == {"name": "echo", "inputSchema": {"type": "object"}, "x": 1.0}
 
 
-async def test_a_server_whose_pages_go_in_circles_is_left_out_and_said_so() -> None:
-    async with running(scripted("one", {"circle": True}), scripted("two")) as servers:
-        assert (await servers.tools())["one"] == ()
-        assert servers.status()["one"].state == "failed"
-        assert "again and again" in servers.status()["one"].error
-        assert await text_of(servers, "echo", {"text": "hi"}, "two") == "hi"
+async def test_a_server_whose_pages_go_in_circles_keeps_its_tools(tmp_path: Path) -> None:
+    log = tmp_path / "session.log"
+    options = dataclasses.replace(OPTIONS, session_log=log)
+    async with running(scripted("one", {"circle": True}), options=options) as servers:
+        assert "echo" in [tool.name for tool in (await servers.tools())["one"]]
+        assert await text_of(servers, "echo", {"text": "hi"}) == "hi"
+    assert "names one that came before" in log.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("Server listens on port 3000\n", 'it printed "Server listens on port 3000"'),
+        ("Content-Length: 52\r\n\r\n", "which frames messages for editors"),
+        ('"hello"\n', 'it printed ""hello""'),
+        ("key hunter2hunter2\n", 'it printed "key ***'),
+    ],
+)
+async def test_what_a_server_prints_instead_of_messages_is_said(printed: str, said: str) -> None:
+    babble = scripted("one", {"deaf": True, "prints": printed}, credentials={"K": "hunter2hunter2"})
+    early = dataclasses.replace(OPTIONS, start_deadline=0.5)
+    async with running(babble, options=early) as servers:
+        with anyio.fail_after(20):
+            await until(lambda: said in servers.status()["one"].error)
+    late = dataclasses.replace(OPTIONS, initialize_timeout=0.5)
+    async with running(babble, options=late) as servers:
+        assert "did not answer within 0.5 s" in servers.status()["one"].error
+        assert said in servers.status()["one"].error
+
+
+async def test_what_is_printed_during_a_call_is_said_when_its_time_is_over() -> None:
+    options = dataclasses.replace(OPTIONS, call_timeout=0.5)
+    async with running(options=options) as servers:
+        with pytest.raises(DownstreamError, match='it printed "oops"'):
+            await servers.forward(a_call("raw", {"bytes": "oops\n"}))
 
 
 async def test_a_fast_call_does_not_wait_for_a_slow_one_on_the_same_server() -> None:
@@ -165,7 +194,7 @@ async def test_a_crash_fails_the_call_at_once_and_the_server_comes_back_with_its
         pytest.param('{"half":\n', id="half an object"),
         pytest.param("[]\n1\nnull\n", id="JSON that is no message"),
         pytest.param('{"jsonrpc":"2.0"}\n{"id":[1],"method":"ping"}\n', id="odd envelopes"),
-        pytest.param('{"id":99,"result":{}}\n{"id":"ID","result":{}}\n', id="unknown ids"),
+        pytest.param('{"id":99,"result":{}}\n{"id":"IDx","result":{}}\n', id="unknown ids"),
         pytest.param('{"method":"notifications/progress","params":[]}\n', id="odd params"),
         pytest.param('{"method":5}\n{"method":{}}\n{"id":{},"result":1}\n', id="odd members"),
     ],
@@ -181,8 +210,6 @@ async def test_garbage_between_messages_is_dropped(garbage: str) -> None:
     "answer",
     [
         pytest.param('{"id":ID,"result":{"x":NaN}}\n', id="NaN"),
-        pytest.param('{"id":ID,"result":{"x":"\xff"}}\n', id="invalid UTF-8"),
-        pytest.param('{"id":ID,"result":{"x":"\\ud800"}}\n', id="a lone surrogate"),
         pytest.param('{"id":ID,"result":{"x":\n', id="cut off"),
         pytest.param('{"id":ID,"result":[]}\n', id="a result that is no object"),
         pytest.param('{"id":ID}\n', id="neither result nor error"),
@@ -299,7 +326,8 @@ async def test_a_call_waits_longer_than_a_list_and_hears_why_its_server_is_missi
     gone = dataclasses.replace(scripted("gone"), command="no-such-command-here")
     options = DownstreamOptions(start_deadline=0.0)
     async with running(scripted(), gone, options=options) as servers:
-        assert "did not start, and is tried again" in await servers.until_started("gone")
+        said = await servers.until_started("gone")
+        assert "did not start, and is tried again. The reason, for the user: it " in said
         assert await servers.until_started("one") == ""
         assert await text_of(servers, "echo", {"text": "on"}) == "on"
 

@@ -196,6 +196,45 @@ async def test_a_server_that_ends_says_its_last_words_and_where_the_log_is(tmp_p
     )
 
 
+NODE = b"""node:internal/fs/utils:356
+    throw err;
+    ^
+
+Error: ENOENT: no such file or directory, mkdir '/home/u/.desk'
+    at Object.mkdirSync (node:fs:1364:3) {
+  errno: -2,
+  code: 'ENOENT'
+}
+
+Node.js v22.23.3
+"""
+PYTHON = b"""Traceback (most recent call last):
+  File "/x.py", line 1, in <module>
+    raise ValueError("first: Error: no")
+ModuleNotFoundError: No module named 'mcp'
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        (NODE, "Error: ENOENT: no such file or directory, mkdir '/home/u/.desk'"),
+        (PYTHON, "ModuleNotFoundError: No module named 'mcp'"),
+        (b"Cannot find the database\nUsage: x\n", "Cannot find the database"),
+        (b"fatal: not a git repository\nbye\n", "fatal: not a git repository"),
+        (b"Error: old\nError: new\nNode.js v22\n", "Error: new"),
+        (b"API key is required\nsee https://x\n", "API key is required"),
+        (b"thread 'main' panicked at src/main.rs:1:\nnote: run with RUST_BACKTRACE=1\n",
+         "thread 'main' panicked at src/main.rs:1:"),
+        (b"no words of trouble\nonly these\n", "only these"),
+    ],
+)  # fmt: skip
+def test_last_words_name_the_error_rather_than_what_came_after_it(
+    printed: bytes, words: str
+) -> None:
+    test_last_words_are_the_last_line_that_says_something(printed, words)
+
+
 @pytest.mark.parametrize(
     ("printed", "words"),
     [

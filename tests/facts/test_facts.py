@@ -115,11 +115,25 @@ def test_objects_in_an_argument_without_a_role_are_nobodys_concern(tree: Tree) -
     assert texts(facts, 1) == ["b"]
 
 
-@pytest.mark.parametrize("value", [None, 3, True, {"path": "/etc"}, []])
+@pytest.mark.parametrize("value", [None, True, []])
 def test_a_top_level_value_that_is_no_string_names_nothing(tree: Tree, value: Json) -> None:
     facts = gather(tree, READ, path=value)
     assert facts.request.arguments[0].values == ()
     assert facts.arguments == {"path": value}
+
+
+@pytest.mark.parametrize("value", [3, 0.5, {"path": "/etc"}, {}])
+@pytest.mark.parametrize("role", ["read-path", "fetch-url", "resource-uri", "sql"])
+def test_what_a_server_could_convert_to_a_text_is_refused(
+    tree: Tree, role: ArgumentRole, value: Json
+) -> None:
+    assert "must be a string" in refusal(tree, annotation(path=(role,)), path=value)
+
+
+def test_the_number_of_a_thing_names_it_no_less_than_a_text(tree: Tree) -> None:
+    by_number = annotation(path=("identifier",))
+    assert gather(tree, by_number, path=3).request.arguments[0].values == ()
+    assert "must be a string" in refusal(tree, by_number, path={"x": "y"})
 
 
 def test_a_missing_argument_keeps_its_place_among_the_roles(tree: Tree) -> None:

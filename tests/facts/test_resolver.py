@@ -72,11 +72,11 @@ def resolver_of(
     *,
     deadline: float = 5.0,
     asks: bool = False,
+    schema: Json = PATH_SCHEMA,
 ) -> Resolver:
     definitions = {
         server: [
-            ToolDefinition(server, tool, {"name": tool, "inputSchema": PATH_SCHEMA})
-            for tool in tools
+            ToolDefinition(server, tool, {"name": tool, "inputSchema": schema}) for tool in tools
         ]
         for server, tools in LISTED.items()
     }
@@ -142,6 +142,23 @@ async def test_a_tool_without_annotation_is_read_by_its_looks_where_the_operator
     assert rule(await resolver.gather(call("files", "extra", path=5, more=1))) == (
         "invalid-arguments"
     )
+
+
+async def test_an_argument_that_nobody_described_is_asked_about_where_unknown_tools_are(
+    tree: Tree,
+) -> None:
+    """The server takes any argument; the one that is described keeps its role."""
+    given: dict[str, Json] = {"path": "a.txt", "odd": "../out/secret.txt"}
+    denied = await resolver_of(tree.reader(), schema={}).gather(call("files", "read", **given))
+    assert rule(denied) == "invalid-arguments"
+    facts = await resolver_of(tree.reader(), schema={}, asks=True).gather(
+        call("files", "read", **given)
+    )
+    assert isinstance(facts, Facts)
+    assert not facts.request.annotated
+    found = {fact.roles: [one.text for one in fact.values] for fact in facts.request.arguments}
+    assert found["read-path",] == [tree.path("work/a.txt")]
+    assert found["read-path", "write-path"] == [tree.path("out/secret.txt")]
 
 
 async def test_arguments_are_held_to_the_live_schema(resolver: Resolver) -> None:

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode, encode_value, recover_id
+from ironcurtain_proxy.jsonrpc.codec import (
+    Malformed,
+    decode,
+    decode_repaired,
+    encode,
+    encode_value,
+    recover_id,
+)
 from ironcurtain_proxy.model.json import Json
 
 # Numbers around every edge that a parser could trip over.
@@ -95,7 +102,7 @@ def test_a_batch_keeps_the_ids_of_its_answers() -> None:
     line = (
         b'[{"id":1,"result":{}},{"id":2.0,"error":{}},{"id":3,"method":"x"},{"id":0.5,"result":1}]'
     )
-    assert decode(line) == Malformed("not a JSON object", is_json=True, answered=(1, 2))
+    assert decode(line) == Malformed("not a JSON object", is_json=True, answered=(1, 2, 0.5))
 
 
 def test_of_two_equal_keys_the_last_counts() -> None:
@@ -104,6 +111,29 @@ def test_of_two_equal_keys_the_last_counts() -> None:
         "n": 12345678901234567890123,
         "id": 2,
     }
+
+
+@pytest.mark.parametrize("raw", ["\u2028", "\u2029", "\x85"])
+def test_no_text_holds_a_character_that_ends_a_line_for_some(raw: str) -> None:
+    message = {"a": f"x{raw}y\u2026", raw: [raw]}
+    line = encode(message)
+    assert len(line.decode().splitlines()) == 1
+    assert json.loads(line) == message
+
+
+@given(st.text(alphabet='\\"ud83e/\u00e9\ud800\udc00x', max_size=12))
+def test_a_repaired_line_is_the_line_but_for_halves(text: str) -> None:
+    """The standard library reads halves; all else must be as it reads it."""
+    line = json.dumps({"a": text}).encode()
+    found = decode_repaired(line)
+    assert found is not None
+    kept = json.loads(line)["a"].encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    assert found[0]["a"].replace("\ufffd", "") == kept.replace("\ufffd", "")  # type: ignore[union-attr]
+
+
+def test_what_is_no_fault_of_a_text_is_not_repaired() -> None:
+    assert decode_repaired(b'{"a":"\xff","b":NaN}') is None
+    assert decode_repaired(b"\xef\xbb\xbfhello") is None
 
 
 def test_what_cannot_be_json_is_refused_not_changed() -> None:

@@ -24,6 +24,7 @@ from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.jsonrpc.answers import Answers
 from ironcurtain_proxy.jsonrpc.batch import Batch
+from ironcurtain_proxy.jsonrpc.codec import MessageId
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
@@ -75,7 +76,7 @@ class Session:
         self.answers = Answers[ToolResult]()
         self.asked: list[int] = []
         self.sent: set[str] = set()
-        self.told: list[int | str] = []
+        self.told: list[MessageId] = []
         self.wrong: list[str] = []
         self.room = RequestCapacity()
         self.requests = Requests(self._tell, self.room)
@@ -111,7 +112,7 @@ class Session:
         ended = [one["arguments"] for one in self.records() if one.get("phase") != "intent"]
         return sum(isinstance(one, dict) and one["n"] == wanted["n"] for one in ended)
 
-    def _tell(self, request_id: int | str, _answer: ServerAnswer) -> None:
+    def _tell(self, request_id: MessageId, _answer: ServerAnswer) -> None:
         assert isinstance(request_id, int)
         self.told.append(request_id)
 

@@ -28,6 +28,7 @@ from ironcurtain_proxy.config.annotating.words import (
 )
 from ironcurtain_proxy.config.packs.pack import Pack
 from ironcurtain_proxy.model.annotation import Roles
+from ironcurtain_proxy.model.input_schema import declared_arguments
 from ironcurtain_proxy.model.json import Json
 
 WORKING_DIRECTORIES: Final = frozenset(
@@ -94,7 +95,7 @@ def packed(
     found: list[ReadTool] = []
     for tool in tools:
         known = pack.tools.get(str(tool.get("name")))
-        live = properties_of(tool.get("inputSchema")) or {}
+        live = declared_arguments(tool.get("inputSchema") or {}).names
         arguments = known.get("args") if known is not None else None
         if known is None or not isinstance(arguments, dict) or not live.keys() <= arguments.keys():
             found.append(_tool(tool, None, None))
@@ -178,10 +179,11 @@ def _tool(tool: Mapping[str, Json], known: KnownTool | None, server: str | None)
 
 
 def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) -> ReadTool:
-    properties = properties_of(schema)
-    if properties is None:
+    declared = declared_arguments(schema)
+    properties = declared.names
+    if not declared.is_list:
         why = "its input schema does not list its arguments"
-        return ReadTool(name=name, kind="unknown", arguments={}, schema=schema, why=why)
+        return _proposed(propose(tool), schema, why)
     command = runs(tool, properties)
     if command is not None:
         return _runner(name, schema, properties, command.argument if command.is_shell else None)

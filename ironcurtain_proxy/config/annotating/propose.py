@@ -24,6 +24,7 @@ from ironcurtain_proxy.config.annotating.words import (
     words_of,
 )
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
+from ironcurtain_proxy.model.input_schema import declared_arguments, resolved
 from ironcurtain_proxy.model.json import Json
 
 _MOST_DEPTH: Final = 12
@@ -127,8 +128,7 @@ def propose(tool: Mapping[str, Json], *, is_github: bool = False) -> ProposedToo
     text = f"{tool.get('title', '')} {tool.get('description', '')}"[:_MOST_TEXT]
     schema = tool.get("inputSchema")
     root = schema if isinstance(schema, Mapping) else {}
-    top = _resolved(root, root)
-    properties = _properties(top)
+    properties = declared_arguments(dict(root)).names
     words = _acting(words_of(name))
     found = runs(tool, properties)
     about = ArgumentContext(
@@ -228,11 +228,7 @@ def _resolved(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[s
     """A schema with its internal references resolved, up to a few steps."""
     for _ in range(8):
         said = schema.get("$ref")
-        if not isinstance(said, str) or not said.startswith("#/"):
-            return schema
-        found: object = dict(root)
-        for part in said[2:].split("/"):
-            found = found.get(part) if isinstance(found, Mapping) else None
+        found = resolved(dict(root), said) if isinstance(said, str) else None
         if not isinstance(found, Mapping):
             return schema
         schema = {**found, **{key: one for key, one in schema.items() if key != "$ref"}}
@@ -248,14 +244,6 @@ def _forms(schema: Mapping[str, Json], root: Mapping[str, Json]) -> list[Json]:
         for one in several[:50] if isinstance(several, list) else ():
             inner = _resolved(one, root) if isinstance(one, Mapping) else {}
             found.append({**outer, **inner})
-    return found
-
-
-def _properties(schema: Mapping[str, Json]) -> Mapping[str, Json]:
-    found: dict[str, Json] = {}
-    for one in _variants(schema):
-        inner = one.get("properties")
-        found.update(inner if isinstance(inner, Mapping) else {})
     return found
 
 

@@ -7,6 +7,7 @@ from ironcurtain_proxy.model.json import Json
 
 NO_TEXT: Final = frozenset({"boolean", "number", "integer", "null"})
 """The types of values that name nothing."""
+_TYPES: Final = NO_TEXT | {"string", "array", "object"}
 _MOST_DEPTH: Final = 8
 
 
@@ -14,10 +15,12 @@ def types_of(schema: Mapping[str, Json], depth: int = _MOST_DEPTH) -> frozenset[
     """The JSON types that a value may have; none if the schema names none or nests too deeply."""
     if depth == 0:
         return frozenset()
-    found: set[str] = set()
-    said = schema.get("type")
-    found.update([said] if isinstance(said, str) else [])
-    found.update([one for one in said if isinstance(one, str)] if isinstance(said, list) else [])
+    said = schema.get("type", [])
+    names = said if isinstance(said, list) else [said]
+    found = {one.lower() for one in names if isinstance(one, str)}
+    if any(not isinstance(one, str) for one in names) or not found <= _TYPES:
+        # The check of calls leaves such a type out, so that any value fits.
+        return frozenset()
     for word in ("anyOf", "oneOf"):
         inner = schema.get(word)
         for one in inner if isinstance(inner, list) else ():

@@ -11,6 +11,7 @@ from ironcurtain_proxy.config.annotating.words import words_of
 from ironcurtain_proxy.config.reading.document import DocumentPlace
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation
+from ironcurtain_proxy.model.input_schema import declared_arguments
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 
@@ -98,8 +99,7 @@ def of_same_verb(tool: str, known: Iterable[str]) -> list[str]:
 
 
 def _compare(annotation: ToolAnnotation, schema: Json, place: str, report: Report) -> None:
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    live = properties if isinstance(properties, dict) else {}
+    live = {} if schema is None else declared_arguments(schema).names
     for name in live:
         if name not in annotation.arguments:
             message = f"argument {shown(name)} is not annotated: calls that use it are denied"

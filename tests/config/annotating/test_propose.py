@@ -6,7 +6,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.config.annotating.described import described
+from ironcurtain_proxy.config.annotating.known import roles_in
 from ironcurtain_proxy.config.annotating.proposal import ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.model.annotation import ToolEffect
@@ -53,6 +55,48 @@ def test_names_formats_and_types_tell_the_role(
     name: str, argument: str, schema: Json, wanted: set[str]
 ) -> None:
     assert roles(tool(name, **{argument: schema}), argument) == wanted
+
+
+@pytest.mark.parametrize(
+    "kind", ["string", "str", "any", "STRING", ["string", "integer"], ["integer", "int"], None, 5]
+)
+def test_no_type_that_a_check_may_leave_out_takes_a_role_away(kind: Json) -> None:
+    assert "read-path" in roles(tool("read_file", path={"type": kind}), "path")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": [{"properties": {"path": text()}}, {"properties": {"limit": {}}}]},
+        {"anyOf": [{"properties": {"path": text()}}, {"properties": {"limit": {}}}]},
+        {
+            "oneOf": [
+                {"properties": {"path": {"type": "integer"}}},
+                {"properties": {"path": text()}},
+            ]
+        },
+        {
+            "oneOf": [
+                {"properties": {"path": text()}},
+                {"properties": {"path": {"type": "integer"}}},
+            ]
+        },
+        {"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"properties": {"path": text()}}}},
+        {"$ref": "#/definitions/a", "definitions": {"a": {"properties": {"path": text()}}}},
+        {
+            "properties": {},
+            "additionalProperties": {},
+            "if": {},
+            "then": {"properties": {"path": text()}},
+        },
+        {"properties": {"path": text()}, "patternProperties": {"^x-": {}}},
+    ],
+)
+def test_arguments_of_every_part_of_a_schema_have_roles_from_init_on(schema: Json) -> None:
+    raw: dict[str, Json] = {"name": "read_file", "inputSchema": schema}
+    assert "read-path" in roles(propose(raw), "path")
+    (read,) = annotate("s", [raw]).tools
+    assert "read-path" in roles_in(read.arguments["path"])
 
 
 def test_a_query_is_sql_where_the_tool_speaks_of_sql_alone() -> None:
