@@ -297,7 +297,8 @@ def _reading_phrase(family: Family, place: str) -> str:
     named = [one.removeprefix("--repo=") for one in family.kept]
     place = _plain(named[0]) if named else place
     program = family.spelled(family.program[:-1])
-    return f"`{_plain(program)}` {ONLY_READS} {place}{_reach_phrase(family)}"
+    quoted = f"`{_plain(program)}` " if program else ""
+    return f"{quoted}{ONLY_READS} {place}{_reach_phrase(family)}"
 
 
 def _place_phrase(

@@ -1,5 +1,10 @@
-"""Commands that write or delete where no snapshot holds it, or change the machine itself."""
+"""Commands that work outside the workspace.
 
+They write or delete where no snapshot holds it, change the machine itself, or read files of the
+user's that a file tool would ask about.
+"""
+
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -7,7 +12,7 @@ from ironcurtain_proxy.model.command import Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_privileged
-from ironcurtain_proxy.shell.places import may_write, path_of
+from ironcurtain_proxy.shell.places import is_within, may_write, path_of
 
 _WRITERS: Final = words(
     """
@@ -22,7 +27,7 @@ _PRUNES: Final = words("gc prune repack")
 
 
 def why_beyond(command: SimpleCommand, place: Place) -> str | None:
-    """The reason why a command cannot be taken back; None: nothing says so."""
+    """Return the reason why a command works outside the workspace; None: nothing says so."""
     privileged = why_privileged(command)
     if privileged is not None:
         return privileged
@@ -31,10 +36,50 @@ def why_beyond(command: SimpleCommand, place: Place) -> str | None:
     name = name_of(command)
     if name == "git" and _PRUNES & set(sub_commands(command.words[1:])[:1]):
         return "git removes objects for good"
-    if name not in _WRITERS:
-        return None
-    reasons = (_why_not_here(name, word, place) for word in _operands(command))
-    return next((reason for reason in reasons if reason is not None), None)
+    if name in _WRITERS:
+        reasons = (_why_not_here(name, word, place) for word in _operands(command))
+        found = next((reason for reason in reasons if reason is not None), None)
+        if found is not None:
+            return found
+    if name not in _READ_NOTHING_SHOWN and not _is_symbolic_link(command):
+        words = (*command.words[1:], *(one.target for one in command.redirections))
+        if any(_is_someones(word, place) for word in words):
+            return ELSEWHERE
+    return None
+
+
+ELSEWHERE: Final = "it reads files outside the workspace"
+_READ_NOTHING_SHOWN: Final = words("cd pushd popd source . export mkdir test [ [[")
+"""Programs that show nothing of what they are given."""
+_HOMES: Final = ("/home", "/root", "/Users", "/Volumes", "/mnt", "/media", "/srv")
+
+
+def _is_someones(word: Word, place: Place) -> bool:
+    """Return whether a word names a file of the user's outside the workspace.
+
+    A file tool asks about it, too. Files of the system are no secret.
+    """
+    for text in (word.prefix, word.prefix.partition("=")[2]):
+        if text.startswith(("/", "~/", "../")):
+            path = path_of(Word(text), place)
+            homes = _HOMES if place.home is None else (*_HOMES, place.home)
+            if (
+                path is not None
+                and any(is_within(path, home) and path != home for home in homes)
+                and not may_write(path, place)
+            ):
+                return True
+    return False
+
+
+def _is_symbolic_link(command: SimpleCommand) -> bool:
+    """Return whether a command makes a link, whose target is neither written nor read."""
+    options = [word.text or "" for word in command.words[1:] if word.prefix.startswith("-")]
+    known = all(one == "--symbolic" or _LINK.fullmatch(one) for one in options)
+    return name_of(command) == "ln" and known and any("s" in one for one in options)
+
+
+_LINK: Final = re.compile(r"-[sfnrv]+")
 
 
 def paths_beyond(command: SimpleCommand, place: Place) -> Iterator[str]:
@@ -52,7 +97,13 @@ def paths_beyond(command: SimpleCommand, place: Place) -> Iterator[str]:
 
 def _operands(command: SimpleCommand) -> list[Word]:
     operands = [word for word in command.words[1:] if not word.prefix.startswith("-")]
-    return operands[-1:] if name_of(command) == "cp" else operands
+    if _is_symbolic_link(command):
+        # `ln -s TARGET` makes a link of the target's name.
+        return operands[1:][-1:]
+    is_copy = name_of(command) == "cp" and not any(
+        re.match(r"-\w*t|--t", word.prefix) for word in command.words[1:]
+    )
+    return operands[-1:] if is_copy else operands
 
 
 def _leaves(one: Redirection, place: Place) -> bool:

@@ -7,7 +7,8 @@ effect of the whole is the worst of its parts:
     reads    every part is known to only read                          (`reads`)
     local    no part is known to need anything outside the sandbox
     unknown  the text cannot be parsed as a command
-    beyond   a part writes or deletes where the sandbox cannot hold it, or changes the machine
+    beyond   a part writes or deletes where the sandbox cannot hold it, changes the machine, or
+             reads files of the user's outside the workspace
     outward  a part is known to reach a host, a registry, a cluster    (`outward`)
 
 Only `reads` is proved by the tables. `local` and `unknown` are safe only because a sandbox holds
@@ -22,7 +23,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.beyond import why_beyond
+from ironcurtain_proxy.shell.beyond import ELSEWHERE, why_beyond
 from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.grammar import grammar_of, read_options
 from ironcurtain_proxy.shell.outward import name_of, why_outward
@@ -172,7 +173,7 @@ def _part(
         if reason is None:
             return
     outside = why_outward(command)
-    beyond = why_beyond(command, place)
+    beyond = why_beyond(command, place) or _why_elsewhere(command, place, variables.shown)
     if outside is not None:
         if may_lead_elsewhere(command):
             outside = (
@@ -252,6 +253,18 @@ def _up_to_operand(words: Sequence[Word]) -> Sequence[Word]:
 def _trusted_name(word: Word) -> str | None:
     directory, slash, name = (word.text or "").rpartition("/")
     return name if name and (not slash or directory in _TRUSTED) else None
+
+
+def _why_elsewhere(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
+    return ELSEWHERE if only_reads_elsewhere(command, place, variables) else None
+
+
+def only_reads_elsewhere(
+    command: SimpleCommand, place: Place, variables: frozenset[str] = SHOWN_VARIABLES
+) -> bool:
+    """Return whether a command would only read if its files lay in the workspace."""
+    anywhere = replace(place, workspace="/", strays=())
+    return _why_not_read(command, anywhere, variables) is None
 
 
 def _why_not_read(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:

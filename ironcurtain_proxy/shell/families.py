@@ -24,7 +24,7 @@ from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.family import ONLY_READS, DiskLookups, Family
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.disturbances import Disturbance, disturbances
-from ironcurtain_proxy.shell.effects import Part, effect_of
+from ironcurtain_proxy.shell.effects import Part, effect_of, only_reads_elsewhere
 from ironcurtain_proxy.shell.family_options import reduced
 from ironcurtain_proxy.shell.family_table import (
     LAUNCHERS,
@@ -45,6 +45,7 @@ from ironcurtain_proxy.shell.places import (
     is_of_project,
     is_protected_name,
     is_within,
+    may_write,
     path_of,
 )
 from ironcurtain_proxy.shell.quiet import is_quiet
@@ -206,7 +207,11 @@ def covers(
 
 
 def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
-    """The family of one part; None if a word in it is only known when it runs."""
+    """Return the family of one part; None if a word in it is only known when it runs."""
+    return _reading_of_files(part) or _family_of(part, parts)
+
+
+def _family_of(part: Part, parts: Sequence[Part]) -> Family | None:
     command, place = part.command, part.place
     around = _redirected(command, place)
     if around is None:
@@ -288,6 +293,37 @@ def _reading_elsewhere(words: Sequence[Word], place: Place) -> Family | None:
     # Where there is no such repository, an approval holds for the identical command alone.
     is_unclear = place.meanings is not None and place.meaning_of(found) is None
     return None if is_unclear else found
+
+
+def _reading_of_files(part: Part) -> Family | None:
+    """Return the family of all commands that only read files of the same directory elsewhere.
+
+    None: the part does more, or names files of several directories.
+    """
+    place = part.place
+    if part.effect != "beyond" or not only_reads_elsewhere(part.command, place):
+        return None
+    redirected = [one.target for one in part.command.redirections]
+    words = [word for word in part.command.words[1:] if not word.prefix.startswith("-")]
+    found: set[str] = set()
+    for word in (*words, *redirected):
+        path = path_of(word, place)
+        if path is None or is_inside(path, place) or may_write(path, place):
+            continue
+        # A name without a slash may be a pattern, or a file of the directory that it runs in.
+        is_name = "/" not in word.prefix and not word.prefix.startswith(("~", ".."))
+        found.add(place.directory or "" if is_name else _directory_of(path, place))
+    return Family(program=(ONLY_READS,), directory=found.pop()) if len(found) == 1 else None
+
+
+def _directory_of(path: str, place: Place) -> str:
+    """Return the directory of a file, by its ending, or the path itself."""
+    above, _, name = path.rpartition("/")
+    is_wide = place.home is None or is_within(place.home, above or "/") or above.count("/") < _DEEP
+    return path if is_wide or "." not in name.lstrip(".") else above
+
+
+_DEEP: Final = 2
 
 
 def _of_kind(task: Task, kept: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -96,8 +96,10 @@ def _numbers(reading: ParsedOptions) -> str | None:
 
 
 def _ps(reading: ParsedOptions) -> str | None:
+    # Among options `e` may mean the environment, as it does in `ps -xe`.
     plain = all(word.text in {"aux", "ax", "au", "x", "auxww"} for word in reading.operands)
-    return None if plain else "it may show the environment of processes"
+    alone = not reading.operands or not reading.options
+    return None if plain and alone else "it may show the environment of processes"
 
 
 def _names(reading: ParsedOptions) -> str | None:

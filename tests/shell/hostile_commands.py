@@ -235,4 +235,8 @@ MORE_THAN_READING: Final = (
     "awk '/[/]/{print}/' f",
     "nm -C @opts",
     "strings --bytes=4 @x",
+    "ps -xe",
+    "ps -x -e",
+    "ps aux -e",
+    "file -p a",
 )

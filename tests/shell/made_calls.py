@@ -137,10 +137,12 @@ def made(entry: Entry, draw: random.Random) -> str:
     )
 
 
-def reading_calls(entry: Entry, draw: random.Random, place: Place, most: int) -> Iterator[str]:
+def reading_calls(
+    entry: Entry, draw: random.Random, place: Place, most: int, tries: int = 80
+) -> Iterator[str]:
     """Give made-up calls that are judged to only read, each once."""
     seen: set[str] = set()
-    for _ in range(most * 80):
+    for _ in range(most * tries):
         command = made(entry, draw)
         if command not in seen and effect_of(parse_command(command), place).effect == "reads":
             seen.add(command)

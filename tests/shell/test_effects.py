@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.effects import effect_of, worst
+from ironcurtain_proxy.shell.families import covers, families_of
 from ironcurtain_proxy.shell.parse import parse_command
 from tests.shell.hostile_commands import MORE_THAN_READING
 from tests.shell.places import PROJECT
@@ -109,6 +110,19 @@ def test_git_only_reads_where_its_repository_is_known(command: str) -> None:
         ("rm -rf .git", "beyond"),
         ("rm -rf /home/u/project", "beyond"),
         ("echo x > /etc/motd", "beyond"),
+        ("cat ~/taxes/a.txt", "beyond"),
+        ("cat ../other/a.txt | head", "beyond"),
+        ("wc < ~/a/b.txt", "beyond"),
+        ("cd ~/other && cat a.txt", "beyond"),
+        ("cp ~/taxes/a.txt .", "beyond"),
+        ("tar cf x.tar /home/u/taxes", "beyond"),
+        ("python3 x.py --in=/home/u/taxes/a.txt", "beyond"),
+        ("cp -t /etc a", "beyond"),
+        ("ln -s /usr/lib/x name", "local"),
+        ("ln -s ~/other name", "local"),
+        ("ln -s ~/other", "local"),
+        ("ln -sfn x ~/name", "beyond"),
+        ("ln ~/other name", "beyond"),
         ("sudo ls", "beyond"),
         ("git gc --prune=now", "beyond"),
         ("echo 'unclosed", "unknown"),
@@ -129,6 +143,22 @@ def test_any_text_has_an_effect(text: str) -> None:
     assert effect_of(parse_command(text), PROJECT).effect in {
         "reads", "local", "unknown", "beyond", "outward",
     }  # fmt: skip
+
+
+def test_one_approval_covers_the_reading_of_a_directory_elsewhere() -> None:
+    granted = families_of(parse_command("cat ~/taxes/a.txt | head"), PROJECT) or ()
+    assert [family.is_general for family in granted] == [True]
+    for command in ("wc -l ~/taxes/b.txt", "cd ~/taxes && grep -n x c.txt", "ls ~/taxes"):
+        assert covers(granted, parse_command(command), PROJECT)
+    for command in (
+        "cat ~/mail/a.txt", "cat ~/taxes/.env", "cat ~/taxes/sub/a.txt",
+        "cd ~/taxes && cat sub/a.txt", "cat ~/a.txt",
+        "cp ~/taxes/a.txt .", "cat ~/taxes/a.txt > x", "cat ~/taxes/a.txt ~/mail/b.txt",
+    ):  # fmt: skip
+        assert not covers(granted, parse_command(command), PROJECT)
+    home = families_of(parse_command("cat ~/notes.txt"), PROJECT) or ()
+    for command in ("cat ~/letters.txt", "ls ~", "ls ~/notes.txt.d"):
+        assert not covers(home, parse_command(command), PROJECT)
 
 
 CORPUS: Final = Path(__file__).parents[3] / "shared/corpora/shell-commands.jsonl"
