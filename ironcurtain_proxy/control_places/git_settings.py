@@ -45,7 +45,7 @@ _HARMLESS_IF_NEW: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
     ("remote", "url"): _URL,
     ("remote", "fetch"): _REFERENCES,
     ("remote", "tagopt"): _WORD,
-    ("branch", "remote"): _WORD,
+    ("branch", "remote"): re.compile(rf"\.|{_WORD.pattern}"),
     ("branch", "merge"): _WORD,
     ("submodule", "url"): _URL,
     ("submodule", "active"): _FLAG,

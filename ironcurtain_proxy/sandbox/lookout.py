@@ -256,8 +256,7 @@ class ControlLookout:
 
     def _may_be_unfinished(self, one: Found) -> bool:
         """Return whether programs make such a file for a moment, and take it away themselves."""
-        name = one.path.rpartition("/")[2]
-        is_named = name in CONFIGURATIONS or name == "commondir"
+        is_named = one.inner in CONFIGURATIONS or one.inner == "commondir"
         return one.kind == "hidden" or (one.kind == "configuration" and not is_named)
 
     def _is_plain(self, one: Found, before: ControlFile | None, now: bytes) -> bool:
@@ -338,7 +337,7 @@ class ControlLookout:
             own = [inner for inode, inner in self._own if inode == one.inode]
             is_own = any(inner.partition("/")[0] == state for inner in own)
             return None if is_own else f"{one.anchor}/{state}"
-        if one.inode in self._accepted or one.kind == "pointer":
+        if one.inode in self._accepted or (one.kind == "pointer" and not one.is_whole):
             return None
         if one.is_whole and one.anchor not in self.roots:
             return one.anchor
@@ -372,6 +371,9 @@ class ControlLookout:
             kept = self.keeper.take(path, beside)
             if before is not None:
                 restore(path, before)
+        except (FileNotFoundError, NotADirectoryError):
+            # It went with what held it.
+            return False
         except OSError as error:
             reason = (error.strerror or "unknown").lower()
             if path not in self._stuck:
