@@ -37,6 +37,7 @@ from ironcurtain_proxy.approval.settlements import by_containment, is_by_itself
 from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
+from ironcurtain_proxy.mediation.judge import BLOCKED, Attempts
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import CONTAINMENT
 from ironcurtain_proxy.model.json import Json
@@ -87,9 +88,7 @@ class Containing:
     """The log already says what to configure for files that are not held."""
     _points: dict[str, _Marked] = field(default_factory=dict, init=False)
     """The points of calls in progress."""
-    _tried: dict[str, str] = field(default_factory=dict, init=False)
-    """The host that a call tried to reach, or a word for it, by the call's fingerprint."""
-
+    attempts: Attempts = field(default_factory=Attempts)
     _shown: dict[str, str] = field(default_factory=dict, init=False)
     """The host that a question showed, by its call in progress."""
 
@@ -128,8 +127,9 @@ class Containing:
     def approved(self, case: Case, facts: Facts) -> SandboxOpening | None:
         """The access beyond the sandbox that was approved for a call about to be forwarded."""
         settlement = case.settlement
-        if settlement is None or settlement.decided_by == CONTAINMENT:
-            # A decision of the policy alone opens no sandbox.
+        if settlement is None:
+            return self._opened_before(case, facts)
+        if settlement.decided_by == CONTAINMENT:
             return None
         hosts = [*hosts_of(facts)]
         if settlement.names_hosts:
@@ -137,13 +137,32 @@ class Containing:
         if case.question and not is_by_itself(settlement.decided_by):
             # The host that the sandbox blocked was shown in the question. Grants, models and the
             # engine look at the command alone and have not seen it.
-            hosts.append(self._shown.get(case.call.request_id, ""))
+            shown = self._shown.get(case.call.request_id, "")
+            hosts.append(shown)
+            if shown and case.judged.decision.ground.rule == BLOCKED:
+                self.attempts.open(case.call.server, shown)
         paths = () if is_by_itself(settlement.decided_by) else written_outside(facts)
         found = self._opening(case, facts, hosts, paths)
         if not isinstance(found, SandboxOpening):
             return None
         case.note_instead("opened", list(found.words()))
         return replace(found, for_later=settlement.decided_by.startswith("grant:"))
+
+    def _opened_before(self, case: Case, facts: Facts) -> SandboxOpening | None:
+        """The access of a call that the policy allows: the hosts that a person has opened to such.
+
+        Nothing else that the call names: a decision of the policy alone opens no sandbox.
+        """
+        opened = self.attempts.opened.get(case.call.server)
+        found = self._opening(case, facts, [*opened], ()) if opened else None
+        if not opened or not isinstance(found, SandboxOpening):
+            return None
+        hosts = tuple([host for host in found.hosts if host in opened])
+        if not hosts:
+            return None
+        only = SandboxOpening(hosts=hosts, for_later=True)
+        case.note_instead("opened", list(only.words()))
+        return only
 
     def told(self, case: Case, facts: Facts) -> tuple[tuple[str, str], ...]:
         """The explanation for the reviewer of why a call is not contained."""
@@ -154,7 +173,7 @@ class Containing:
         return (*said, *([("The sandbox stopped it on its way to", host)] if host else []))
 
     def _tried_host(self, case: Case) -> str:
-        return self._tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
+        return self.attempts.tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
 
     async def before(self, case: Case, facts: Facts, *, must_have_point: bool) -> bool:
         """Make the point of a call about to be forwarded. False: its consent no longer holds."""
@@ -187,8 +206,9 @@ class Containing:
 
     def note_attempt(self, case: Case, host: str) -> None:
         """Note the host that the sandbox kept a call from."""
-        if len(self._tried) < _MOST_TRIED:
-            self._tried[self.world.facts.fingerprint(case.call, case.arguments)] = host
+        case.note_instead("blocked", f"host {host}")
+        if len(self.attempts.tried) < _MOST_TRIED:
+            self.attempts.tried[self.world.facts.fingerprint(case.call, case.arguments)] = host
 
     def can_be_repeated(self, case: Case, facts: Facts, result: ToolResult) -> bool:
         """Whether a call was done, stayed on this machine, and has its point."""
@@ -228,7 +248,7 @@ class Containing:
         ended = on.ended()
         if ended is not None:
             return f"containment has ended: {ended}"
-        if len(self._tried) >= _MOST_TRIED:
+        if len(self.attempts.tried) >= _MOST_TRIED:
             return "too many calls have tried to leave the sandbox"
         workspace = self.policy.workspace
         if not on.is_same_workspace():

@@ -4,8 +4,12 @@ Mediator and `explain` share it, so that an explanation always shows what `serve
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
 from ironcurtain_proxy.approval.secrets import with_secrets
@@ -14,13 +18,36 @@ from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.completions import unasked
 from ironcurtain_proxy.decision.prior_consent import prior_consent_of
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
-from ironcurtain_proxy.model.decision import Deny, Escalate, effect_of
+from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground, effect_of
+from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, Operation
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
 from ironcurtain_proxy.ports import FactGatherer, ToolFinder
+
+BLOCKED: Final = "sandbox-host"
+"""The rule of a question about an allowed call that the sandbox kept from a host."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The hosts that calls of one session were kept from, and those opened for allowed calls."""
+
+    tried: dict[str, str] = field(default_factory=dict)
+    """The host that a call tried to reach, or a word for it, by the call's fingerprint."""
+    opened: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By server, the hosts that a person has opened to the calls that the policy allows."""
+
+    def asked_host(self, server: str, fingerprint: str) -> str:
+        """The host that an allowed call is to be asked about; empty: none."""
+        host = self.tried.get(fingerprint, "")
+        return "" if host in self.opened.get(server, ()) else host
+
+    def open(self, server: str, host: str) -> None:
+        """Let the calls of a server that the policy allows reach a host from now on."""
+        self.opened.setdefault(server, {})[host] = None
 
 
 def judge(
@@ -68,6 +95,7 @@ class Judge(Struct, frozen=True, kw_only=True):
     facts: FactGatherer
     in_force: PolicyInForce
     overlay: Overlay
+    attempts: Attempts = msgspec.field(default_factory=Attempts)
 
     def has_changed(self, version: str) -> bool:
         """Whether another policy is in force than the one of this version."""
@@ -80,7 +108,29 @@ class Judge(Struct, frozen=True, kw_only=True):
             names = self.tools.names(call.server, call.tool)
             return NamedTool(call.server, call.tool, names)
 
-        return judge(gathered, self.in_force.policy, self.overlay, tool, call.method)
+        judged = judge(gathered, self.in_force.policy, self.overlay, tool, call.method)
+        if not self.attempts.tried or not isinstance(gathered, Facts):
+            return judged
+        return self._with_blocked_host(call, gathered, judged)
+
+    def _with_blocked_host(self, call: Operation, facts: Facts, judged: Judgement) -> Judgement:
+        """The judgement of a call that the sandbox kept from a host when it was made before.
+
+        What the policy allows and the sandbox forbids would fail again and again unasked.
+        """
+        if not isinstance(judged.decision, Allow) or call.method != TOOL_CALL:
+            return judged
+        fingerprint = self.facts.fingerprint(call, facts.arguments)
+        host = self.attempts.asked_host(call.server, fingerprint)
+        if not host:
+            return judged
+        ground = Ground(
+            BLOCKED,
+            f"The server's sandbox keeps this call from {host}. An approval opens {host} to all "
+            "calls of this server that the policy allows, until the session ends",
+        )
+        reason = OriginReason(origin="policy", ground=ground)
+        return replace(judged, decision=Escalate(ground), reasons=(*judged.reasons, reason))
 
     def shadow(self, call: Operation, gathered: Gathered, judged: Judgement) -> Json:
         """The different decision of the candidate policy, for the record; None: there is none."""

@@ -249,7 +249,8 @@ class Mediator(Struct, frozen=True, kw_only=True):
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, UNKNOWN if isinstance(error, Exception) else _GONE)
             raise
-        if result.refused_host:
+        if result.refused_host and (result.has_failed or not isinstance(decision, Allow)):
+            # What the policy allows may have reached out beside its work, and succeeded.
             self.containing.note_attempt(case, result.refused_host)
         if self.containing.can_be_repeated(case, facts, result):
             self.breaker.forgive(self.world.facts.canonical(case.call, case.arguments))

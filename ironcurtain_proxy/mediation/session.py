@@ -14,7 +14,7 @@ from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import EscalatedCalls
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.journal import Journal
-from ironcurtain_proxy.mediation.judge import Judge
+from ironcurtain_proxy.mediation.judge import Attempts, Judge
 from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.mediation.outcome import Outcomes
 from ironcurtain_proxy.mediation.plans import Planner
@@ -91,8 +91,13 @@ class Session(Struct, frozen=True, kw_only=True):
             named_meta=terms.named_meta,
             hosts=terms.hosts,
         )
+        attempts = Attempts()
         judge = Judge(
-            tools=world.tools, facts=world.facts, in_force=in_force, overlay=terms.overlay
+            tools=world.tools,
+            facts=world.facts,
+            in_force=in_force,
+            overlay=terms.overlay,
+            attempts=attempts,
         )
         frame = Frame(
             session=terms.session,
@@ -122,7 +127,7 @@ class Session(Struct, frozen=True, kw_only=True):
                 judge=judge,
                 breaker=breaker,
                 escalated=escalated,
-                containing=Containing(world=world, in_force=in_force),
+                containing=Containing(world=world, in_force=in_force, attempts=attempts),
                 changes=PolicyChanges(world=world, journal=journal, judge=judge),
                 outcomes=Outcomes(world=world, journal=journal, results=terms.results),
             ),

@@ -92,6 +92,11 @@ class ToolResult(Struct, frozen=True, weakref=True):
     digest: str | None = None
     """SHA-256 of `written` in hexadecimal; None: it is not known yet."""
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the server says that the call failed."""
+        return self.result is None or self.result.get("isError") is True
+
     def with_result(self, result: Mapping[str, Json], refused_host: str) -> "ToolResult":
         """A copy with another result, whose JSON is not written yet."""
         return ToolResult(result=result, refused_host=refused_host)

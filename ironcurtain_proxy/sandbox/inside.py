@@ -30,6 +30,8 @@ _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _PR_SET_NO_NEW_PRIVS = 38
 _STEP_BYTES = 8
 _CANNOT_RUN, _NOT_FOUND = 126, 127
+_ALONE = b"IRONCURTAIN_INSIDE_"
+"""The prefix of variables that srt, which is a program of Node.js as well, is not to heed."""
 _ENDED_FIRST = 500
 """Half of the memory of the machine is added to what a process seems to use."""
 
@@ -138,14 +140,20 @@ def _refuse(program: bytes) -> bool:
 
 
 def _environment() -> dict[bytes, bytes]:
-    """The environment as received: Python sets LC_CTYPE where there is no locale (PEP 538)."""
+    """The environment as received, with the variables that are meant for the server alone.
+
+    Python sets LC_CTYPE where there is no locale (PEP 538).
+    """
     given = dict(os.environb)
     try:
         with open("/proc/self/environ", "rb") as file:  # noqa: PTH123  as above
             names = {entry.partition(b"=")[0] for entry in file.read().split(b"\0")}
     except OSError:
-        return given
-    return {name: value for name, value in given.items() if name in names}
+        names = {*given}
+    kept = {name: value for name, value in given.items() if name in names}
+    alone = [name for name in kept if name.startswith(_ALONE)]
+    kept.update([(name[len(_ALONE) :], kept.pop(name)) for name in alone])
+    return kept
 
 
 if __name__ == "__main__":

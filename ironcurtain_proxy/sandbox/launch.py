@@ -21,16 +21,14 @@ from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
 from ironcurtain_proxy.sandbox.wrapper import prepare
 
-_DEFAULTS: Final = {
-    "npm_config_update_notifier": "false",
-    "NO_UPDATE_NOTIFIER": "1",
-    "NODE_USE_ENV_PROXY": "1",
-}
-"""Variables of every sandbox. Programs ask the network for their own newest version: `npm test`
-would be a call that tried to leave, and asked about when it is made again. And Node.js heeds the
-variables of the sandbox's proxy only if it is told to."""
+_NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
+"""Programs that ask the network for their own newest version. `npm test` would be a call that tried
+to leave, and asked about when it is made again."""
+_ALONE: Final = "IRONCURTAIN_INSIDE_"
+"""Before the name of a variable that `inside` gives to the server, and that srt does not heed."""
 NODE_PROXY: Final = str(Path(__file__).with_name("node_proxy.cjs"))
 """What Node.js loads first: the same for versions that know no such variable."""
+_OPTIONS: Final = "NODE_OPTIONS"
 _CHANGE_DIRECTORY: Final = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
 """Into the directory of the first word, and run the others. `env -C` is not on every system."""
 
@@ -124,7 +122,6 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     # is shared where it does.
     temporary = own_tmp.places[0] if own_tmp else confinement.temporary or spec.cwd
     own = {} if temporary is None else {"CLAUDE_CODE_TMPDIR": temporary}
-    own |= _by_proxy(confinement.profile, spec)
     if own_tmp is not None and temporary is not None and "npm_config_cache" not in spec.env:
         # The user's own cache is closed, and npm does nothing without one.
         own["npm_config_cache"] = f"{temporary}/npm"
@@ -138,10 +135,14 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
         ),
         sandboxed=True,
         environment={
+            **{name: value for name, value in _NO_NEWS.items() if name not in spec.env},
             **{
-                name: value
-                for name, value in {**_DEFAULTS, **confinement.variables}.items()
-                if name not in spec.env
+                _ALONE + name: value
+                for name, value in {
+                    **confinement.variables,
+                    **_by_proxy(confinement.profile, spec),
+                }.items()
+                if name not in spec.env or name == _OPTIONS
             },
             **own,
             "TMPDIR": directory.path,
@@ -152,14 +153,15 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
 
 
 def _by_proxy(profile: SandboxProfile, spec: ServerSpec) -> Mapping[str, str]:
-    """The variable that makes Node.js go by the sandbox's proxy, whatever its version.
+    """The variables that make Node.js go by the sandbox's proxy, which it heeds only if told to.
 
-    Empty where the profile hides the file.
+    Empty where the profile hides the file that does so for older versions.
     """
     if not profile.may_read(RealPath.from_text(os.path.realpath(NODE_PROXY))):
         return {}
     quoted = NODE_PROXY.replace("\\", "\\\\").replace('"', '\\"')
-    return {"NODE_OPTIONS": f'--require="{quoted}" {spec.env.get("NODE_OPTIONS", "")}'.strip()}
+    options = f'--require="{quoted}" {spec.env.get(_OPTIONS, "")}'.strip()
+    return {"NODE_USE_ENV_PROXY": "1", _OPTIONS: options}
 
 
 def _through(profile: SandboxProfile) -> tuple[str, ...]:

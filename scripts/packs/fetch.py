@@ -49,7 +49,7 @@ def main() -> int:
 
 def fetched(server: Mapping[str, object], scratch: Path) -> dict[str, object]:
     """What one server says: its package, version and tools."""
-    command = _from_npm(server, scratch) if "npm" in server else _from_pypi(server, scratch)
+    command = from_npm(server, scratch) if "npm" in server else from_pypi(server, scratch)
     given = [
         str(word).replace("@scratch", str(scratch)).replace("@vault", str(_vault(scratch)))
         for word in server.get("args", [])  # type: ignore[attr-defined]
@@ -87,7 +87,8 @@ def _vault(scratch: Path) -> Path:
     return vault
 
 
-def _from_npm(server: Mapping[str, object], scratch: Path) -> tuple[list[str], str]:
+def from_npm(server: Mapping[str, object], scratch: Path) -> tuple[list[str], str]:
+    """Install a server of npm. Returns its command and its version."""
     package = str(server["npm"])
     at = scratch / "node_modules" / package / "package.json"
     if not at.exists():
@@ -102,7 +103,8 @@ def _from_npm(server: Mapping[str, object], scratch: Path) -> tuple[list[str], s
     return ["node", str(at.parent / program)], about["version"]
 
 
-def _from_pypi(server: Mapping[str, object], scratch: Path) -> tuple[list[str], str]:
+def from_pypi(server: Mapping[str, object], scratch: Path) -> tuple[list[str], str]:
+    """Install a server of PyPI. Returns its command and its version."""
     package, venv = str(server["pypi"]), scratch / "venv"
     pin = f"=={server['version']}" if server["version"] else ""
     if not (venv / "done").exists():

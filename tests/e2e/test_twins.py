@@ -362,3 +362,53 @@ def test_an_approved_command_writes_the_place_that_it_names_and_no_other(
     said = refused(agent.call("shell", {"command": f"cp {here}/x {installation.home}/new/x"}))
     assert "exists, a reviewer can be asked" in said
     assert person.requests() == []
+
+
+def test_a_host_that_an_allowed_call_lacks_is_asked_about_and_opened_to_the_server(
+    installation: Installation, website: Website
+) -> None:
+    """The policy allows the calls; the server reaches a host that no argument names."""
+    add_hostile(installation, "box")
+    installation.annotations["box"] = {"run": {"code": ["none"]}, "http": {"url": ["none"]}}
+    installation.rules = [rule("go", "allow", server=["box"])]
+    escalations(installation)
+    agent, person = installation.start(), Person(installation)
+    first: Message = {"url": local(website, "first")}
+    assert BLOCKED in refused(agent.call("http", first))
+    assert last(installation)["blocked"] == "host localhost"
+    # The same call is asked about; another one is not, before the host is known to be its lack.
+    call = agent.start_call("http", first)
+    (asked,) = person.until_asked()
+    assert "keeps this call from localhost" in str(asked)
+    person.answer({"decision": "approved"})
+    assert "hello" in done(agent.result(call))
+    assert last(installation)["opened"] == ["host localhost"]
+    # From now on the calls that the policy allows reach it, whatever their arguments.
+    assert "hello" in done(agent.call("http", first))
+    assert "hello" in done(agent.call("http", {"url": local(website, "second")}))
+    code = f"import urllib.request as r; print(r.urlopen('{local(website, 'third')}').read())"
+    assert "hello" in done(agent.call("run", {"code": code}))
+    assert {"/first", "/second", "/third"} <= {*website.visits}
+    # Another host is still closed.
+    assert BLOCKED in refused(agent.call("http", {"url": "http://other.example/"}))
+
+
+def test_a_host_that_a_person_refuses_for_an_allowed_call_stays_closed(
+    installation: Installation, website: Website
+) -> None:
+    add_hostile(installation, "box")
+    installation.annotations["box"] = {"http": {"url": ["none"]}}
+    installation.rules = [rule("go", "allow", server=["box"])]
+    escalations(installation)
+    agent, person = installation.start(), Person(installation)
+    given: Message = {"url": local(website, "never")}
+    assert BLOCKED in refused(agent.call("http", given))
+    for _ in range(2):
+        call = agent.start_call("http", given)
+        person.until_asked()
+        person.answer({"decision": "denied"})
+        refused(agent.result(call))
+        assert installation.last_decision()[1] == "sandbox-host"
+    # Another call of the server is not asked about, and not let out either.
+    assert BLOCKED in refused(agent.call("http", {"url": local(website, "other")}))
+    assert website.visits == []

@@ -97,6 +97,13 @@ def test_a_command_whose_filter_the_kernel_refuses_is_not_started() -> None:
     assert done.returncode == 126
 
 
+def test_a_variable_for_the_command_alone_gets_its_name_there() -> None:
+    given = {"IRONCURTAIN_INSIDE_NODE_OPTIONS": "--x", "NODE_OPTIONS": "--y", "OTHER": "z"}
+    words = [*PROGRAM, "99", "256", "-", "--", "env"]
+    done = subprocess.run(words, env=given, capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.splitlines()) == ["NODE_OPTIONS=--x", "OTHER=z"]
+
+
 def test_the_processes_of_the_command_are_bounded_for_good() -> None:
     shown = "import resource as r; print(r.getrlimit(r.RLIMIT_NPROC))"
     done = run("99", "256", "-", "--", sys.executable, "-c", shown)

@@ -115,8 +115,8 @@ def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
             "TMPDIR": launch.directory.path,
             "NO_UPDATE_NOTIFIER": "1",
             "npm_config_update_notifier": "false",
-            "NODE_USE_ENV_PROXY": "1",
-            "NODE_OPTIONS": f'--require="{NODE_PROXY}"',
+            "IRONCURTAIN_INSIDE_NODE_USE_ENV_PROXY": "1",
+            "IRONCURTAIN_INSIDE_NODE_OPTIONS": f'--require="{NODE_PROXY}"',
         }
     finally:
         launch.close()
