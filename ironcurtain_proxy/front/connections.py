@@ -25,10 +25,12 @@ _LARGEST: Final = 1 << 16
 _SMALL: Final = 1 << 14
 """Bytes of a body that is there before its request is handed on: a turn of the event loop less."""
 _DIGITS: Final = 10
+_LONGEST: Final = 18
+_END: Final = b"\r\n\r\n"
+_INSIDE_END: Final = len(_END) - 1
 _OFFER: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 _NOT_TAKEN_UP: Final = b"\r\nignored:"
-"""In place of an offer, and as long: where a head ends may be unknown yet, and bytes of a body that
-became more would be read as a request."""
+"""In place of an offer."""
 
 
 class JoinedWrites(asyncio.Transport):
@@ -76,6 +78,10 @@ class FrontConnection(HttpToolsProtocol):
     _size = 0
     """Bytes since the last ones that belong to a body: of a head, or of what a body in chunks has
     besides (lengths, extensions, trailers)."""
+    _head = b""
+    """The beginning of a head."""
+    _left: int | None = None
+    """Bytes of the body that are still to come; `None`: it comes in chunks."""
     _is_in_body = False
     _is_content = False
     """Whether the bytes that came last hold a part of a body."""
@@ -89,10 +95,46 @@ class FrontConnection(HttpToolsProtocol):
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; close the connection if a head is too long. Called by the event loop."""
-        if not self._is_in_body:
-            head, end, rest = data.partition(b"\r\n\r\n")
-            data = _OFFER.sub(_NOT_TAKEN_UP, head) + end + rest
+        """Take bytes; close the connection if a head is too long. Called by the event loop.
+
+        The parser gets each head whole, and no byte of another request with it.
+        """
+        at, steps = 0, _INSIDE_END
+        while at < len(data) and not self.transport.is_closing():
+            if not self._is_in_body:
+                at = self._take_head(data, at)
+                continue
+            if self._left is not None:
+                end = min(len(data), at + self._left)
+                self._left -= end - at
+            elif steps:
+                # The end of a body in chunks may have begun in the bytes before these.
+                end, steps = at + 1, steps - 1
+            else:
+                found = data.find(_END, at)
+                end = len(data) if found < 0 else found + len(_END)
+            self._feed(data[at:end])
+            at = end
+
+    def _take_head(self, data: bytes, at: int) -> int:
+        """Take the bytes of a head, and hand it on if it is whole. Returns where it ends."""
+        before = max(0, len(self._head) - _INSIDE_END)
+        room = _LARGEST + len(_END) - len(self._head)
+        taken = self._head + data[at : at + room]
+        found = taken.find(_END, before)
+        if found < 0:
+            self._wait()
+            self._unset_keepalive_if_required()
+            self._head = taken
+            if len(taken) > _LARGEST:
+                self.transport.close()
+            return at + room
+        end = found + len(_END)
+        self._head, length = b"", len(self._head)
+        self._feed(_OFFER.sub(_NOT_TAKEN_UP, taken[:end]))
+        return at + end - length
+
+    def _feed(self, data: bytes) -> None:
         self._is_content = False
         super().data_received(data)
         if self._is_content:
@@ -115,6 +157,10 @@ class FrontConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Stop the timer, unless a small body follows. Called by the parser."""
         self._is_in_body = True
+        said = dict(self.headers)
+        length = said.get(b"content-length", b"")
+        is_counted = b"transfer-encoding" not in said and length.isdigit()
+        self._left = int(length) if is_counted and len(length) <= _LONGEST else None
         super().on_headers_complete()
         # What follows are trailers, which say nothing of the request.
         self.headers = []

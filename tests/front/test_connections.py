@@ -92,6 +92,61 @@ def test_a_head_without_end_is_not_kept(port: int, monkeypatch: pytest.MonkeyPat
     assert sent < 1 << 26
 
 
+@pytest.mark.parametrize("size", [60_000, 66_000, 70_000])
+@pytest.mark.parametrize("piece", [1 << 20, 1000])
+@pytest.mark.parametrize("before", [b"", REQUEST + b"\r\n"])
+def test_a_head_has_64_kibibytes_whole_in_pieces_or_behind_another(
+    size: int, piece: int, before: bytes
+) -> None:
+    head = REQUEST + b"X: " + b"y" * size + b"\r\nConnection: close\r\n\r\n"
+    sent = before + head
+    with serving(echo) as port, connected(port) as connection:
+        with suppress(OSError):  # reset, or broken
+            for at in range(0, len(sent), piece):
+                connection.sendall(sent[at : at + piece])
+        said = until_closed(connection)
+    if size < 1 << 16:
+        assert said.count(b"done") == 1 + bool(before)
+    else:
+        assert said.count(b"done") <= bool(before)
+
+
+def until_closed(connection: socket.socket) -> bytes:
+    said = b""
+    with suppress(OSError):
+        while more := connection.recv(65536):
+            said += more
+    return said
+
+
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n"
+ENDING = REQUEST + b"Connection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 61, 1 << 20])
+@pytest.mark.parametrize(
+    "first",
+    [
+        REQUEST + b"\r\n",
+        REQUEST + b"Content-Length: 8\r\n\r\n\r\n\r\nbody",
+        REQUEST + b"Transfer-Encoding: chunked\r\n\r\n8\r\n\r\n\r\nbody\r\n0\r\n\r\n",
+        REQUEST + b"Transfer-Encoding: chunked\r\n\r\n8\r\n\r\n\r\nbody\r\n0\r\nX: y\r\n\r\n",
+        REQUEST + OFFER + b"Content-Length: 4\r\n\r\nbody",
+    ],
+)
+def test_an_offer_of_another_protocol_is_passed_over_wherever_it_stands(
+    first: bytes, step: int
+) -> None:
+    offering = REQUEST + OFFER + b"Content-Length: 5\r\n\r\nsecond"[:-1]
+    sent = first + offering + ENDING
+    with serving(echo) as port, connected(port) as connection:
+        for at in range(0, len(sent), step):
+            connection.sendall(sent[at : at + step])
+        said = until_closed(connection)
+    assert said.count(b"200 OK") == 3
+    assert b"donesecon" in said
+
+
 @pytest.mark.parametrize(
     ("begin", "piece"),
     [

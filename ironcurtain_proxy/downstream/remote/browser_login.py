@@ -6,6 +6,7 @@ meets the 401 is a greeting, or else a list; once there are tokens, nothing more
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -31,6 +32,8 @@ PATIENCE: Final = 600.0
 """Seconds for a person to log in."""
 _LARGEST: Final = 1 << 20
 _REASON: Final = 300
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+"""The characters of a token in a header (RFC 6749, appendix A)."""
 _NAME: Final = "ironcurtain-proxy"
 _UNAUTHORIZED: Final = 401
 
@@ -125,6 +128,12 @@ class _Tokens:
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
+        for one in (tokens.access_token, tokens.refresh_token):
+            if one is not None and not _TOKEN.fullmatch(one):
+                # It would be kept as a login, and refused with the first request.
+                raise OAuthFlowError(
+                    "the authorization server sent a token with characters that no header can hold"
+                )
         self.given = tokens
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -204,6 +213,19 @@ def _provider(
     endpoint: RemoteEndpoint, tokens: _Tokens, callback: Callback, show: Shower
 ) -> OAuthClientProvider:
     async def open_page(url: str) -> None:
+        found = provider.context.oauth_metadata
+        if found is None:
+            # The SDK would guess the addresses, and a person would log in for nothing.
+            raise OAuthFlowError(
+                "the server names no authorization server whose description can be used"
+            )
+        if "S256" not in (found.code_challenge_methods_supported or ()):
+            # A client must then refuse (MCP, authorization, "PKCE"): whoever catches the code
+            # could use it.
+            raise OAuthFlowError(
+                f"the authorization server {found.issuer} does not say that it checks PKCE "
+                "(S256 in code_challenge_methods_supported): a stolen code would be a login"
+            )
         await refuse_plain(httpx2.Request("GET", url))
         callback.expect(parse_qs(urlsplit(url).query).get("state", [""])[0])
         await show(url)
@@ -216,7 +238,7 @@ def _provider(
             code=fields.get("code", ""), state=fields.get("state"), iss=fields.get("iss")
         )
 
-    return OAuthClientProvider(
+    provider = OAuthClientProvider(
         server_url=endpoint.url,
         client_metadata=OAuthClientMetadata(
             client_name=_NAME, redirect_uris=[AnyUrl(callback.url)], software_id=_NAME
@@ -225,6 +247,7 @@ def _provider(
         redirect_handler=open_page,
         callback_handler=come_back,
     )
+    return provider
 
 
 def _login(endpoint: RemoteEndpoint, provider: OAuthClientProvider, given: OAuthToken) -> Login:

@@ -5,6 +5,7 @@ import errno
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -285,6 +286,75 @@ async def test_an_authorization_server_chooses_no_codec_for_its_refusal() -> Non
     refusing = Site(handler=handler)
     with serving(refusing), pytest.raises(LoginFailedError, match="Registration failed: 400"):
         await log_in("one", endpoint_of(refusing), None, browse)
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        ({"code_challenge_methods_supported": None}, "does not say that it checks PKCE"),
+        ({"code_challenge_methods_supported": []}, "does not say that it checks PKCE"),
+        ({"code_challenge_methods_supported": ["plain"]}, "does not say that it checks PKCE"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "description can be used"),
+        ({"authorization_endpoint": "file:///etc/passwd"}, "description can be used"),
+        ({"token_endpoint": None}, "description can be used"),
+        ({"issuer": "x"}, "description can be used"),
+        (None, "description can be used"),
+    ],
+    ids=["no PKCE", "no methods", "plain", "a script", "a file", "no tokens", "no issuer", "moved"],
+)
+async def test_nobody_logs_in_where_the_login_could_not_be_used(
+    odd: dict[str, object] | None, words: str
+) -> None:
+    pages: list[str] = []
+
+    async def show(url: str) -> None:
+        pages.append(url)
+        raise LoginFailedError("a page was shown")
+
+    site = Site(handler=partial(authorizing, odd, "a"))
+    with serving(site), pytest.raises(LoginFailedError, match=words):
+        await log_in("one", endpoint_of(site), None, show)
+    assert pages == []
+
+
+@pytest.mark.parametrize("token", ["a\r\nX: y", "a b", "caf\xe9", "a\x00", ""])
+async def test_a_token_that_no_header_can_hold_is_no_login(token: str) -> None:
+    async def show(url: str) -> None:
+        asked = httpx2.URL(url).params
+        back = f"{asked['redirect_uri']}?code=c&state={asked['state']}"
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            await client.get(back)
+
+    site = Site(handler=partial(authorizing, {}, token))
+    with serving(site), pytest.raises(LoginFailedError, match="no header can hold"):
+        await log_in("one", endpoint_of(site), None, show)
+
+
+async def authorizing(odd: dict[str, object] | None, token: str, heard: Heard) -> Response:
+    """A server with a login; the description of its authorization server is odd, or moved."""
+    here = f"http://{heard.headers['host']}"
+    match heard.path.split("/")[1:]:
+        case ["mcp"]:
+            return Response(status_code=401)
+        case [".well-known", "oauth-protected-resource", *_]:
+            found = {"resource": f"{here}/mcp", "authorization_servers": [here]}
+            return JSONResponse(found)
+        case [".well-known", *_]:
+            places = ("authorization", "token", "registration")
+            known = {f"{one}_endpoint": f"{here}/{one}" for one in places}
+            methods = {"code_challenge_methods_supported": ["S256"]}
+            kinds = {"response_types_supported": ["code"]}
+            said = {"issuer": here, **known, **methods, **kinds, **(odd or {})}
+            given = {key: one for key, one in said.items() if one is not None}
+            moved = {"location": f"{here}/moved"} if odd is None else {}
+            return JSONResponse(given, status_code=302 if odd is None else 200, headers=moved)
+        case ["registration" | "register"]:
+            client = {"client_id": "c", "redirect_uris": heard.body["redirect_uris"]}
+            return JSONResponse({**client, "token_endpoint_auth_method": "none"}, status_code=201)
+        case ["token"]:
+            return JSONResponse({"access_token": token, "token_type": "Bearer"})
+        case _:
+            return Response(status_code=404)
 
 
 async def test_a_login_that_others_could_have_written_is_not_used(
