@@ -4,7 +4,7 @@ The policy is no port: mediation calls `decision.authorize` directly, so it cann
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeAlias
@@ -215,12 +215,11 @@ class OutcomeListener(Protocol):
 class Lookout(Protocol):
     """Restores files that a server must not change."""
 
-    async def look(self, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
-        """Return the files restored since the last inspection. Never fails.
+    async def look(self) -> tuple[PutBack, ...]:
+        """Return the files restored since the last inspection. Never fails."""
 
-        Args:
-            approved: files that somebody let the call change.
-        """
+    def allowing(self, paths: Collection[str]) -> AbstractContextManager[None]:
+        """Let a call change some files that somebody has seen the paths of."""
 
 
 class Timeline(Protocol):

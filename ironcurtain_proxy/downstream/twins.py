@@ -179,7 +179,9 @@ class Twins:
             if options.watchman is not None and opening.paths:
                 places = left_closed(opening, home)
                 with anyio.CancelScope(shield=True):  # a watch that nobody has would never end
-                    watch = await anyio.to_thread.run_sync(options.watchman.opened, places)
+                    watch = await anyio.to_thread.run_sync(
+                        options.watchman.opened, places, [str(one) for one in opening.paths]
+                    )
         except (ConfigurationError, OSError) as error:
             raise ServerUnavailableError(f"no second instance: {error}") from None
         second = replace(spec, cwd=str(directory)) if own else spec

@@ -18,6 +18,7 @@ restored that could act outside the sandbox, until a person has looked.
 
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -197,12 +198,24 @@ class Containing:
         return self._watch(case, facts, sent)
 
     async def _watch(self, case: Case, facts: Facts, sent: Awaitable[ToolResult]) -> ToolResult:
-        try:
-            return await sent
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._look(case, facts)
-                await self.settle(case)
+        with self._allowing(case, facts):
+            try:
+                return await sent
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._look(case)
+                    await self.settle(case)
+
+    def _allowing(self, case: Case, facts: Facts) -> AbstractContextManager[None]:
+        """Let the call change the files of agents, editors and shells that it names.
+
+        Somebody has seen the path of what a tool writes; what a command writes nobody has seen.
+        """
+        settlement, workspace = case.settlement, self.policy.workspace
+        is_contained = settlement is not None and settlement.decided_by == CONTAINMENT
+        if self.world.lookout is None or is_contained or workspace is None:
+            return nullcontext()
+        return self.world.lookout.allowing([str(one) for one in may_change(facts, workspace)])
 
     def note_attempt(self, case: Case, host: str) -> None:
         """Note the host that the sandbox kept a call from."""
@@ -329,14 +342,10 @@ class Containing:
         case.note(("point", point))
         return None
 
-    async def _look(self, case: Case, facts: Facts) -> None:
+    async def _look(self, case: Case) -> None:
         if self.world.lookout is None:
             return
-        settlement, workspace = case.settlement, self.policy.workspace
-        is_contained = settlement is not None and settlement.decided_by == CONTAINMENT
-        # Somebody has seen the path of what a tool writes; what a command writes nobody has seen.
-        seen = () if is_contained or workspace is None else may_change(facts, workspace)
-        case.clean(await self.world.lookout.look([str(one) for one in seen]))
+        case.clean(await self.world.lookout.look())
         on = self.world.containment
         acting = [one for one in case.put_back if one.acts]
         if on is not None and acting:

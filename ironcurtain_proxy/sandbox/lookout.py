@@ -18,7 +18,7 @@ import os
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -72,6 +72,8 @@ class ControlLookout:
     """Whether a new file is the user's own."""
     unseen: str = ""
     """The first reason why something is not looked after; empty: everything is."""
+    allowed: dict[object, str] = field(default_factory=dict)
+    """Files of agents, editors and shells that calls in progress may change."""
     settled: set[str] = field(default_factory=set)
     """Hidden names that are the user's."""
     closed_files: dict[str, Inode] = field(default_factory=dict)
@@ -153,15 +155,10 @@ class ControlLookout:
                     self.closed_files[path] = inode
         return tuple(closed)
 
-    def look(self, *, is_end: bool = True, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
-        """Restore the accepted state, and report it once.
-
-        Args:
-            is_end: no process of a server runs.
-            approved: files of agents, editors and shells that somebody let be changed.
-        """
+    def look(self) -> tuple[PutBack, ...]:
+        """Restore the accepted state, and report it once. Between calls, and at the end."""
         with self._lock:
-            self._look(is_end=is_end, approved=approved)
+            self._look(is_end=True)
             said, self._unsaid = tuple(self._unsaid), []
             return said
 
@@ -169,20 +166,21 @@ class ControlLookout:
         """Look while calls run, without reporting: the next `look` reports the findings again."""
         with self._lock:
             before = len(self._unsaid)
-            self._look(is_end=False, approved=())
+            self._look(is_end=False)
             return tuple(self._unsaid[before:])
 
-    def _look(self, *, is_end: bool, approved: Collection[str]) -> None:
+    def _look(self, *, is_end: bool) -> None:
         for _ in range(_LOOKS):
             found = self._survey.walk()
             self._bounded(begun=True)
-            if not self._judge(found, is_end=is_end, approved=approved):
+            if not self._judge(found, is_end=is_end):
                 return
         self._miss("what was put back comes again and again")
 
-    def _judge(self, found: list[Found], *, is_end: bool, approved: Collection[str]) -> bool:
+    def _judge(self, found: list[Found], *, is_end: bool) -> bool:
         """Put back what may not stay. Returns whether there was anything new to be put back."""
         held = [path for path, inode in self.closed_files.items() if inode_of(path) == inode]
+        allowed = frozenset([*self.allowed.values()])
         closed, below = frozenset(held), tuple([f"{path}/" for path in held])
         refused: list[tuple[Found, ControlFile]] = []
         new: list[tuple[Found, ControlFile]] = []
@@ -195,7 +193,7 @@ class ControlLookout:
             now = read_control_file(one.path)
             if now is None:
                 continue
-            is_approved = one.path in approved and one.kind in {"acted-on", "hidden"}
+            is_approved = one.path in allowed and one.kind in {"acted-on", "hidden"}
             if is_approved or (is_closed and before is None):
                 self.known[one.key] = now
             elif not self._may_stay(one, before, now, is_end=is_end):

@@ -4,10 +4,9 @@ Implements `ports.Lookout` with `sandbox.lookout`, in threads.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -70,21 +69,36 @@ class Watchman:
         """Whether everything is watched."""
         return not self.lookout.unseen
 
-    async def look(self, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
+    async def look(self) -> tuple[PutBack, ...]:
         """Return the files restored since the last check. Never fails."""
         found, self._late = self._late, []
         for one in (self, *self._opened):
-            found += await one.find(later=False, approved=approved)
+            found += await one.find(later=False)
         self._say(tuple(found))
         return tuple(found)
 
-    def opened(self, places: Mapping[str, frozenset[str]]) -> "Watchman":
+    @contextmanager
+    def allowing(self, paths: Collection[str]) -> Iterator[None]:
+        """Let a call change some files that somebody has seen the paths of."""
+        # Of two calls at a time to the same file each has its own mark.
+        marks = [(one, object()) for one in paths]
+        self.lookout.allowed.update({mark: path for path, mark in marks})
+        try:
+            yield
+        finally:
+            for _, mark in marks:
+                self.lookout.allowed.pop(mark, None)
+
+    def opened(
+        self, places: Mapping[str, frozenset[str]], approved: Collection[str] = ()
+    ) -> "Watchman":
         """Begin to look after what is opened for a second instance, until the watch is ended.
 
         What is there is not closed: a person may have approved that all of it is deleted.
 
         Args:
             places: the directories, and the names in each that stay closed.
+            approved: the paths that a person has approved.
 
         Raises:
             OSError: not all of it can be watched.
@@ -102,6 +116,7 @@ class Watchman:
             _listening(),
             closed_names=places,
         )
+        lookout.allowed.update({one: one for one in approved})
         lookout.begin()
         if lookout.unseen:
             lookout.close()
@@ -153,11 +168,9 @@ class Watchman:
             self.note.drop()
         return found
 
-    async def find(self, *, later: bool, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
+    async def find(self, *, later: bool) -> tuple[PutBack, ...]:
         """Check this place alone; `later`: the next check reports the findings again."""
-        look = self.lookout.look_for_later
-        if not later:
-            look = partial(self.lookout.look, approved=approved)
+        look = self.lookout.look_for_later if later else self.lookout.look
         try:
             return await anyio.to_thread.run_sync(look)
         except (OSError, ValueError) as error:

@@ -1,6 +1,7 @@
 """Contained calls with the world in memory: what is asked, and what becomes of each point."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -107,7 +108,10 @@ class FakeContainment:
 class Look:
     found: tuple[PutBack, ...] = ()
 
-    async def look(self, approved: Collection[str] = ()) -> tuple[PutBack, ...]:
+    def allowing(self, paths: Collection[str]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    async def look(self) -> tuple[PutBack, ...]:
         return self.found
 
 

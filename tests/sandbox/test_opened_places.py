@@ -123,6 +123,22 @@ async def test_what_no_server_can_change_there_is_the_users(o: Opened) -> None:
     assert (o.top / "outside/.claude/settings.json").exists()
 
 
+async def test_a_file_whose_path_somebody_saw_may_be_changed_and_no_other(o: Opened) -> None:
+    o.open("new")
+    seen, hook = o.top / "workspace/.pre-commit-config.yaml", o.top / "workspace/.git/hooks/x"
+    hook.parent.mkdir(parents=True)
+    with o.main.allowing([str(seen), str(hook)]):
+        for path in (seen, hook, seen.with_name(".envrc")):
+            path.write_text("x")
+        await o.main.find(later=True)
+        assert len(await o.look()) == 2
+    assert (seen.exists(), hook.exists()) == (True, False)
+    assert await o.look() == []
+    seen.write_text("y")
+    assert len(await o.look()) == 1
+    assert seen.read_text() == "x"
+
+
 async def test_what_comes_at_the_very_end_is_said_later_and_then_nothing_is_looked_after(
     o: Opened,
 ) -> None:
