@@ -59,7 +59,10 @@ def _is_someones(word: Word, place: Place) -> bool:
 
     A file tool asks about it, too. Files of the system are no secret.
     """
-    for text in (word.prefix, word.prefix.partition("=")[2]):
+    whole = word.prefix
+    if "/" not in whole:
+        return False
+    for text in (whole, whole.partition("=")[2]):
         if text.startswith(("/", "~/", "../")):
             path = path_of(Word(text), place)
             homes = _HOMES if place.home is None else (*_HOMES, place.home)
@@ -74,9 +77,11 @@ def _is_someones(word: Word, place: Place) -> bool:
 
 def _is_symbolic_link(command: SimpleCommand) -> bool:
     """Return whether a command makes a link, whose target is neither written nor read."""
+    if name_of(command) != "ln":
+        return False
     options = [word.text or "" for word in command.words[1:] if word.prefix.startswith("-")]
     known = all(one == "--symbolic" or _LINK.fullmatch(one) for one in options)
-    return name_of(command) == "ln" and known and any("s" in one for one in options)
+    return known and any("s" in one for one in options)
 
 
 _LINK: Final = re.compile(r"-[sfnrv]+")

@@ -73,14 +73,19 @@ def with_constants(found: Sequence[Located]) -> Iterator[SimpleCommand]:
     setting = [one for one in found if one.until]
     for one in found:
         known = {name: d.values for name, d in definitions.items() if d.reaches(one.start)}
-        before = [
-            name
-            for other in setting
-            if other.start < one.start < other.until
-            for name in _defined(other.command)
-        ]
-        command = replace(one.command, set_before=frozenset(before)) if before else one.command
+        command = _behind(one, setting) if setting else one.command
         yield from _variants(command, known)
+
+
+def _behind(one: Located, setting: Sequence[Located]) -> SimpleCommand:
+    """Return a command with the variables that others have set in any case when it runs."""
+    before = [
+        name
+        for other in setting
+        if other.start < one.start < other.until
+        for name in _defined(other.command)
+    ]
+    return replace(one.command, set_before=frozenset(before)) if before else one.command
 
 
 def defines(command: SimpleCommand) -> bool:

@@ -27,6 +27,7 @@ from ironcurtain_proxy.shell.beyond import ELSEWHERE, why_beyond
 from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.grammar import grammar_of, read_options
 from ironcurtain_proxy.shell.outward import name_of, why_outward
+from ironcurtain_proxy.shell.places import OUTSIDE
 from ironcurtain_proxy.shell.readers import CHECKS, VERSIONS, why_not_find, why_not_test
 from ironcurtain_proxy.shell.reads import (
     SHOWN_VARIABLES,
@@ -172,20 +173,25 @@ def _part(
         reason = _around(command, place, variables.shown)
         if reason is None:
             return
+    yield _more_than_reading(command, place, reason, variables.shown)
+
+
+def _more_than_reading(
+    command: SimpleCommand, place: Place, reason: str, shown: frozenset[str]
+) -> Part:
     outside = why_outward(command)
-    beyond = why_beyond(command, place) or _why_elsewhere(command, place, variables.shown)
     if outside is not None:
         if may_lead_elsewhere(command):
-            outside = (
-                f"{outside}, perhaps an unknown host: an option or a variable may lead it there"
-            )
-        yield Part(command=command, effect="outward", reason=outside, place=place)
-    elif beyond is not None:
-        yield Part(command=command, effect="beyond", reason=beyond, place=place)
-    else:
-        shown = name_of(command)
-        text = f"{shown}: {reason}" if shown else reason
-        yield Part(command=command, effect="local", reason=text, place=place)
+            outside += ", perhaps an unknown host: an option or a variable may lead it there"
+        return Part(command=command, effect="outward", reason=outside, place=place)
+    beyond = why_beyond(command, place)
+    if beyond is None and reason in OUTSIDE and only_reads_elsewhere(command, place, shown):
+        beyond = ELSEWHERE
+    if beyond is not None:
+        return Part(command=command, effect="beyond", reason=beyond, place=place)
+    name = name_of(command)
+    text = f"{name}: {reason}" if name else reason
+    return Part(command=command, effect="local", reason=text, place=place)
 
 
 def _in_its_directory(command: SimpleCommand, place: Place) -> tuple[SimpleCommand, Place]:
@@ -253,10 +259,6 @@ def _up_to_operand(words: Sequence[Word]) -> Sequence[Word]:
 def _trusted_name(word: Word) -> str | None:
     directory, slash, name = (word.text or "").rpartition("/")
     return name if name and (not slash or directory in _TRUSTED) else None
-
-
-def _why_elsewhere(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
-    return ELSEWHERE if only_reads_elsewhere(command, place, variables) else None
 
 
 def only_reads_elsewhere(

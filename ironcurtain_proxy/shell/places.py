@@ -11,7 +11,10 @@ from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.steering import STEERING, STEERING_FILES
 from ironcurtain_proxy.shell.secrets import may_match_a_secret, names_a_secret
 
-_SYSTEM: Final = ("/usr", "/opt", "/bin", "/lib", "/lib64", "/tmp", "/var/tmp", "/private/tmp")  # noqa: S108  compared, never opened
+_SYSTEM: Final = (
+    *("/usr", "/opt", "/bin", "/lib", "/lib64", "/nix", "/snap", "/Applications", "/System"),
+    *("/tmp", "/var/tmp", "/private/tmp"),  # noqa: S108  compared, never opened
+)
 _STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _HOOKS: Final = frozenset({".git", ".husky", *STEERING, *STEERING_FILES})
 """Names of files that make programs run, and of directories with such files, at any place."""
@@ -84,6 +87,13 @@ def may_write(path: str, place: Place) -> bool:
 def _depth(path: str, directories: tuple[str, ...]) -> int:
     """The length of the innermost directory that holds a path; 0: none does."""
     return max([len(one) for one in directories if is_within(path, one)], default=0)
+
+
+OUTSIDE: Final = frozenset(
+    {"it names a file outside the workspace", "a link leads out of the workspace",
+     "a link among its files leads out of the workspace", "it names files that are not known"}
+)  # fmt: skip
+"""The reasons of `why_not_read` that say only where a file lies."""
 
 
 def why_not_read(word: Word, place: Place) -> str | None:

@@ -6,6 +6,7 @@ nothing, and what may lead a request elsewhere is an unknown host, which nothing
 is missing here is asked about when the sandbox stops the command on its way there.
 """
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.command import SimpleCommand, Word
 from ironcurtain_proxy.model.vocabulary import words
-from ironcurtain_proxy.shell.family_table import hoisted, task_of
+from ironcurtain_proxy.shell.family_table import Task, hoisted, task_of
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.outward import name_of, sub_commands
 from ironcurtain_proxy.shell.programs import expanded, paths
@@ -78,28 +79,27 @@ class _Reach:
     """The options of a program by what they say about where it connects."""
 
     options: Mapping[str, Option]
-    operands: str
+    operands: str = ""
     """The kind of the operands; empty: as those of a program that is not in the table."""
-    is_lenient: bool
+    is_lenient: bool = True
     """Whether an option that is not stated is harmless unless its name or value says otherwise."""
+    width: int = 1
+    """The words that name the program and its sub-command."""
+
+    def option(self, name: str, task: Task | None) -> Option | None:
+        """Return an option as the table states it, else as the one of families does."""
+        return self.options.get(name) or (None if task is None else task.options.get(name))
 
 
 _OPERANDS: Final = re.compile(r"\((urls|hosts|host|copy)\)")
+_NOT_STATED: Final = _Reach({})
 
 
-def _reach_of(texts: tuple[str, ...]) -> tuple[_Reach, int]:
-    """Return what is known of a command, and how many words name the program and sub-command."""
-    table = paths("reaches")
-    task = task_of(texts)
-    stated = {} if task is None else task.options
-    for length in (2, 1):
-        entry = table.get(texts[:length])
-        if entry is not None:
-            text = expanded(entry)
-            kind = _OPERANDS.search(text)
-            options = {**stated, **grammar_of(text).options}
-            return _Reach(options, kind[1] if kind else "", "(some)" in text), length
-    return _Reach(stated, "", is_lenient=True), 1
+@functools.cache
+def _reach_of(entry: str, width: int) -> _Reach:
+    text = expanded(entry)
+    kind = _OPERANDS.search(text)
+    return _Reach(grammar_of(text).options, kind[1] if kind else "", "(some)" in text, width)
 
 
 def _targets(command: SimpleCommand) -> Iterator[str]:
@@ -115,8 +115,12 @@ def _targets(command: SimpleCommand) -> Iterator[str]:
         path = sub_commands(given[1:])
         if path[:1] in (["push"], ["fetch"], ["pull"]) and "://" not in " ".join(path[1:2]):
             yield f"remote {' '.join(path[1:3]) or 'of the branch'}"
-    reach, width = _reach_of(tuple([word.text or "" for word in given]))
-    yield from _by_grammar(reach, given[width:])
+    texts = tuple([word.text or "" for word in given[:4]])
+    table = paths("reaches")
+    width = 2 if texts[:2] in table else 1
+    entry = table.get(texts[:width])
+    reach = _NOT_STATED if entry is None else _reach_of(entry, width)
+    yield from _by_grammar(reach, task_of(texts), given[reach.width :])
     if name in _CLUSTERS:
         yield from _named([word.text or word.prefix for word in given[1:]])
 
@@ -137,7 +141,7 @@ def _without_settings(given: Sequence[Word]) -> tuple[list[Word], bool]:
     return [given[0], *given[at:]], odd
 
 
-def _by_grammar(reach: _Reach, given: Sequence[Word]) -> Iterator[str]:
+def _by_grammar(reach: _Reach, task: Task | None, given: Sequence[Word]) -> Iterator[str]:
     operands: list[Word] = []
     at = 0
     while at < len(given):
@@ -149,21 +153,21 @@ def _by_grammar(reach: _Reach, given: Sequence[Word]) -> Iterator[str]:
         if not word.prefix.startswith("-") or word.text == "-":
             operands.append(word)
             continue
-        found, takes_next = _of_option(reach, word, given[at : at + 1])
+        found, takes_next = _of_option(reach, task, word, given[at : at + 1])
         yield from found
         at += takes_next
     yield from _of_operands(reach, operands)
 
 
 def _of_option(
-    reach: _Reach, word: Word, following: Sequence[Word]
+    reach: _Reach, task: Task | None, word: Word, following: Sequence[Word]
 ) -> tuple[tuple[str, ...], bool]:
     """Return the targets of an option, and whether the next word is its value."""
     name, equals, value = word.prefix.partition("=")
-    option = reach.options.get(name)
+    option = reach.option(name, task)
     if option is None and not name.startswith("--"):
         for at, letter in enumerate(word.prefix[1:], start=2):
-            option = reach.options.get(f"-{letter}")
+            option = reach.option(f"-{letter}", task)
             if option is None or option.arity != "none":
                 name, equals, value = f"-{letter}", word.prefix[at:], word.prefix[at:]
                 break
