@@ -41,7 +41,7 @@ def why_beyond(command: SimpleCommand, place: Place) -> str | None:
         found = next((reason for reason in reasons if reason is not None), None)
         if found is not None:
             return found
-    if name not in _READ_NOTHING_SHOWN and not _is_symbolic_link(command):
+    if name not in SHOW_NO_CONTENT and not _is_symbolic_link(command):
         words = (*command.words[1:], *(one.target for one in command.redirections))
         if any(_is_someones(word, place) for word in words):
             return ELSEWHERE
@@ -49,8 +49,10 @@ def why_beyond(command: SimpleCommand, place: Place) -> str | None:
 
 
 ELSEWHERE: Final = "it reads files outside the workspace"
-_READ_NOTHING_SHOWN: Final = words("cd pushd popd source . export mkdir test [ [[")
-"""Programs that show nothing of what they are given."""
+SHOW_NO_CONTENT: Final = words(
+    "cd pushd popd source . export mkdir test [ [[ ls stat du readlink realpath namei"
+)
+"""Programs that show no content of the files that they are given, at most names and sizes."""
 _HOMES: Final = ("/home", "/root", "/Users", "/Volumes", "/mnt", "/media", "/srv")
 
 

@@ -23,7 +23,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.beyond import ELSEWHERE, why_beyond
+from ironcurtain_proxy.shell.beyond import ELSEWHERE, SHOW_NO_CONTENT, why_beyond
 from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.grammar import grammar_of, read_options
 from ironcurtain_proxy.shell.outward import name_of, why_outward
@@ -185,7 +185,8 @@ def _more_than_reading(
             outside += ", perhaps an unknown host: an option or a variable may lead it there"
         return Part(command=command, effect="outward", reason=outside, place=place)
     beyond = why_beyond(command, place)
-    if beyond is None and reason in OUTSIDE and only_reads_elsewhere(command, place, shown):
+    is_elsewhere = reason in OUTSIDE and name_of(command) not in SHOW_NO_CONTENT
+    if beyond is None and is_elsewhere and only_reads_elsewhere(command, place, shown):
         beyond = ELSEWHERE
     if beyond is not None:
         return Part(command=command, effect="beyond", reason=beyond, place=place)

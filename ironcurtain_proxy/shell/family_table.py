@@ -174,6 +174,7 @@ def hoisted(words: Sequence[Word]) -> list[Word]:
     return [*rest[:dashes], *moved, *rest[dashes:]]
 
 
+@functools.lru_cache(256)
 def task_of(texts: tuple[str, ...]) -> Task | None:
     """The entry for a command, the longest first; None if the program has none."""
     name = _table_name(texts[0]) if texts else None

@@ -109,6 +109,9 @@ def read_options(
     while at < len(rest):
         word = rest[at]
         at += 1
+        if operands and not known.permutes and word.prefix.startswith("-"):
+            # Also `--`: to some programs it is another operand there.
+            return "an option behind an operand is not understood"
         if word.text == "--":
             operands += rest[at:]
             break
@@ -118,8 +121,6 @@ def read_options(
         if word.text is None or len(word.text) < _SHORT or word.text[0] != "-":
             operands.append(word)
             continue
-        if operands and not known.permutes:
-            return "an option behind an operand is not understood"
         taken = _option(known, word.text, rest[at : at + _PAIR])
         if isinstance(taken, str):
             return taken

@@ -13,7 +13,7 @@ from ironcurtain_proxy.shell.secrets import may_match_a_secret, names_a_secret
 
 _SYSTEM: Final = (
     *("/usr", "/opt", "/bin", "/lib", "/lib64", "/nix", "/snap", "/Applications", "/System"),
-    *("/tmp", "/var/tmp", "/private/tmp"),  # noqa: S108  compared, never opened
+    *("/tmp", "/var/tmp", "/private/tmp", "/var/folders", "/private/var/folders"),  # noqa: S108  compared, never opened
 )
 _STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _HOOKS: Final = frozenset({".git", ".husky", *STEERING, *STEERING_FILES})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.command import SimpleCommand, Word
 from ironcurtain_proxy.model.vocabulary import words
-from ironcurtain_proxy.shell.family_table import Task, hoisted, task_of
+from ironcurtain_proxy.shell.family_table import hoisted, task_of
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.outward import name_of, sub_commands
 from ironcurtain_proxy.shell.programs import expanded, paths
@@ -86,9 +86,11 @@ class _Reach:
     width: int = 1
     """The words that name the program and its sub-command."""
 
-    def option(self, name: str, task: Task | None) -> Option | None:
+    def option(self, name: str, texts: tuple[str, ...]) -> Option | None:
         """Return an option as the table states it, else as the one of families does."""
-        return self.options.get(name) or (None if task is None else task.options.get(name))
+        found = self.options.get(name)
+        task = task_of(texts) if found is None else None
+        return found if task is None else task.options.get(name)
 
 
 _OPERANDS: Final = re.compile(r"\((urls|hosts|host|copy)\)")
@@ -120,7 +122,7 @@ def _targets(command: SimpleCommand) -> Iterator[str]:
     width = 2 if texts[:2] in table else 1
     entry = table.get(texts[:width])
     reach = _NOT_STATED if entry is None else _reach_of(entry, width)
-    yield from _by_grammar(reach, task_of(texts), given[reach.width :])
+    yield from _by_grammar(reach, texts, given[reach.width :])
     if name in _CLUSTERS:
         yield from _named([word.text or word.prefix for word in given[1:]])
 
@@ -141,7 +143,7 @@ def _without_settings(given: Sequence[Word]) -> tuple[list[Word], bool]:
     return [given[0], *given[at:]], odd
 
 
-def _by_grammar(reach: _Reach, task: Task | None, given: Sequence[Word]) -> Iterator[str]:
+def _by_grammar(reach: _Reach, texts: tuple[str, ...], given: Sequence[Word]) -> Iterator[str]:
     operands: list[Word] = []
     at = 0
     while at < len(given):
@@ -153,21 +155,21 @@ def _by_grammar(reach: _Reach, task: Task | None, given: Sequence[Word]) -> Iter
         if not word.prefix.startswith("-") or word.text == "-":
             operands.append(word)
             continue
-        found, takes_next = _of_option(reach, task, word, given[at : at + 1])
+        found, takes_next = _of_option(reach, texts, word, given[at : at + 1])
         yield from found
         at += takes_next
     yield from _of_operands(reach, operands)
 
 
 def _of_option(
-    reach: _Reach, task: Task | None, word: Word, following: Sequence[Word]
+    reach: _Reach, texts: tuple[str, ...], word: Word, following: Sequence[Word]
 ) -> tuple[tuple[str, ...], bool]:
     """Return the targets of an option, and whether the next word is its value."""
     name, equals, value = word.prefix.partition("=")
-    option = reach.option(name, task)
+    option = reach.option(name, texts)
     if option is None and not name.startswith("--"):
         for at, letter in enumerate(word.prefix[1:], start=2):
-            option = reach.option(f"-{letter}", task)
+            option = reach.option(f"-{letter}", texts)
             if option is None or option.arity != "none":
                 name, equals, value = f"-{letter}", word.prefix[at:], word.prefix[at:]
                 break

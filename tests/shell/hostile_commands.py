@@ -239,4 +239,7 @@ MORE_THAN_READING: Final = (
     "ps -x -e",
     "ps aux -e",
     "file -p a",
+    "xxd a --",
+    "xxd -p -- a --",
+    "uniq a --",
 )

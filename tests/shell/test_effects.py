@@ -117,6 +117,8 @@ def test_git_only_reads_where_its_repository_is_known(command: str) -> None:
         ("cp ~/taxes/a.txt .", "beyond"),
         ("tar cf x.tar /home/u/taxes", "beyond"),
         ("python3 x.py --in=/home/u/taxes/a.txt", "beyond"),
+        ("ls -la ~/taxes", "local"),
+        ("stat ~/taxes/a.txt", "local"),
         ("cp -t /etc a", "beyond"),
         ("ln -s /usr/lib/x name", "local"),
         ("ln -s ~/other name", "local"),
@@ -148,7 +150,7 @@ def test_any_text_has_an_effect(text: str) -> None:
 def test_one_approval_covers_the_reading_of_a_directory_elsewhere() -> None:
     granted = families_of(parse_command("cat ~/taxes/a.txt | head"), PROJECT) or ()
     assert [family.is_general for family in granted] == [True]
-    for command in ("wc -l ~/taxes/b.txt", "cd ~/taxes && grep -n x c.txt", "ls ~/taxes"):
+    for command in ("wc -l ~/taxes/b.txt", "cd ~/taxes && grep -n x c.txt"):
         assert covers(granted, parse_command(command), PROJECT)
     for command in (
         "cat ~/mail/a.txt", "cat ~/taxes/.env", "cat ~/taxes/sub/a.txt",
