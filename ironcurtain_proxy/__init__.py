@@ -11,7 +11,8 @@ The life of a call:
 - `review`: open questions and who answers them. `mailbox`: questions and answers as files.
 - `pins`: what servers said of themselves when they were trusted.
 - `downstream`: the servers. `sandbox`: their confinement. `audit`: the log of all calls.
-- `transactions`: a command in a view of its own, whose changes come in by our own hand.
+- `own_shell`: our own shell server. `transactions`: a command in a view of its own, whose changes
+  come in by our own hand.
 - `credentials`: the table of files that hold keys and passwords.
 - `control_places`: paths of a workspace through which a file makes the host run something.
 

@@ -29,6 +29,7 @@ from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
+from ironcurtain_proxy.model.view import NotTaken, ViewChanges
 from ironcurtain_proxy.model.walls import Walls
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
@@ -304,6 +305,33 @@ class Containment(Protocol):
         """Whether the workspace is the same directory as when the servers started."""
 
 
+class PreparedViews(Protocol):
+    """The views of our own shell, whose changes come into the workspace when they are committed."""
+
+    def serves(self, server: str) -> bool:
+        """Return whether the calls of a server have views."""
+
+    async def changes(self, view: str) -> ViewChanges:
+        """Return what is prepared in a view.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+
+    def commit(self, view: str) -> tuple[NotTaken, ...]:
+        """Bring the changes of a view into the workspace. Blocks.
+
+        Returns:
+            What did not come into it after all, because somebody changed it in the last moment.
+
+        Raises:
+            OSError: such as a full disk. The workspace is as it was.
+        """
+
+    async def end(self, view: str) -> None:
+        """Remove a view, committed or not. Never fails."""
+
+
 class Clock(Protocol):
     """The current time."""
 
@@ -388,6 +416,8 @@ class World:
     """The containment of the session; None: it is off."""
     timeline: Timeline | None = None
     """The timeline of the workspace; None: no call can be undone, and none is contained."""
+    views: PreparedViews | None = None
+    """The views of our own shell; None: no server has any."""
     pins: Pins = field(default_factory=NothingPinned)
     client: OperationTarget | None = None
     """The agent's client, which servers' questions are put to; None: there is none to ask."""

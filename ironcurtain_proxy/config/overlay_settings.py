@@ -5,10 +5,11 @@ Sections `security.interceptor`, `capabilities`, `grants` and `composites`.
 
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.approval.modes import (
     APPROVAL_POLICY_ALL,
@@ -25,8 +26,10 @@ from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, Layers
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.config.servers.tool_names import ToolNames
+from ironcurtain_proxy.model.capability import ToolDeclaration
 from ironcurtain_proxy.model.composite import MAX_STEPS, CompositeSpec, CompositeStep
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec
 
 _SECTION: Final = "security.interceptor"
 INTERCEPTOR_KEYS: Final = tuple(
@@ -153,6 +156,25 @@ OVERLAY_KEYS: Final = (
     *INTERCEPTOR_KEYS,
     "composites",
 )
+
+
+def with_own_shell(said: OverlaySettings, servers: Iterable[ServerSpec]) -> OverlaySettings:
+    """Return the settings in which the command of our own shell is known for one.
+
+    What the operator declares of its tool takes the place of this.
+    """
+    own = {
+        f"{spec.name}/run_command": ToolDeclaration(
+            tool_id=f"{spec.name}/run_command", command_argument="command"
+        )
+        for spec in servers
+        if spec.builtin == "shell"
+    }
+    if not own:
+        return said
+    declared_now = {**own, **said.capabilities.declarations}
+    capabilities = structs.replace(said.capabilities, declarations=declared_now)
+    return structs.replace(said, capabilities=capabilities)
 
 
 def read_overlay(layers: Layers, servers: tuple[str, ...]) -> OverlaySettings:

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from ironcurtain_proxy.config.overlay_settings import OVERLAY_KEYS, OverlaySettings, read_overlay
+from ironcurtain_proxy.config.overlay_settings import (
+    OVERLAY_KEYS,
+    OverlaySettings,
+    read_overlay,
+    with_own_shell,
+)
 from ironcurtain_proxy.config.reading.declared import (
     declared,
     keys_of,
@@ -302,7 +307,7 @@ def gather_settings(
         telemetry=TelemetrySettings(**declared(TelemetrySettings, layers.read, "telemetry.")),
         containment=ContainmentSettings(**declared(ContainmentSettings, layers.read, _CONTAINMENT)),
         timeline=TimelineSettings(**declared(TimelineSettings, layers.read, _CONTAINMENT)),
-        overlay=read_overlay(layers, choice.names),
+        overlay=with_own_shell(read_overlay(layers, choice.names), choice.servers),
         auto_confirm=_auto_confirm(layers),
         secrets=environment.secrets,
         inherited=dict(environ),

@@ -45,6 +45,7 @@ from ironcurtain_proxy.sandbox.error_hints import (
     told_of_limits,
 )
 from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.shell_setup import with_report
 from ironcurtain_proxy.sandbox.twin import opening_for
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class DownstreamServers:
     def _open_gates(self) -> None:
         """Open the gates of sandboxes without network."""
         for name, confinement in self._confinements.items():
-            if not confinement.profile.allowed_domains:
+            if not confinement.profile.allowed_domains and confinement.views is None:
                 try:
                     gate = Gate.open()
                 except OSError as error:
@@ -307,8 +308,11 @@ class DownstreamServers:
             result = result.with_result(told_of_limits(result.result, load.last), "")
         if closed_by is None:
             return result
+        refused = ""
+        if closed_by.views is not None:
+            result, refused = with_report(result)
         closed = Closed.to(closed_by.profile, call.request)
-        host = "" if gate is None else gate.asked_since(before)
+        host = refused if gate is None else gate.asked_since(before)
         if host and not closed.hosts:
             closed = replace(closed, hosts=(host,))
         answer = _annotated(result, closed)

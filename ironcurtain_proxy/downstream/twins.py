@@ -34,7 +34,7 @@ from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.twin import left_closed, widened
+from ironcurtain_proxy.sandbox.twin import in_views, left_closed, widened
 from ironcurtain_proxy.sandbox.watchman import Watchman
 
 IDLE: Final = 60.0
@@ -176,8 +176,9 @@ class Twins:
                 temporary=str(directory),
                 home=home,
             )
-            if options.watchman is not None and opening.paths:
-                places = left_closed(opening, home)
+            _, beyond = in_views(first.views, opening)
+            if options.watchman is not None and beyond.paths:
+                places = left_closed(beyond, home)
                 with anyio.CancelScope(shield=True):  # a watch that nobody has would never end
                     watch = await anyio.to_thread.run_sync(
                         options.watchman.opened, places, [str(one) for one in opening.paths]

@@ -10,6 +10,7 @@
 - `escalated`: a call with a question. `question`: the question itself. `refusals`: a call that was
   not approved. `unattended`: a notice that no reviewer can be reached.
 - `containing`: a point of the workspace before a call, and an inspection after it.
+  `committing`: the changes of a command of our own shell come in.
 - `plans`, `own_tools`: announced plans, and the proxy's own tools.
 - `session`: these parts, joined for one session. `rehearsal`: the same judgement for `explain`.
 """

@@ -36,6 +36,7 @@ from ironcurtain_proxy.approval.containment import (
 )
 from ironcurtain_proxy.approval.settlements import by_containment, is_by_itself
 from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
+from ironcurtain_proxy.mediation.committing import commit
 from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.judge import BLOCKED, Attempts
@@ -90,6 +91,12 @@ class Containing:
     _points: dict[str, _Marked] = field(default_factory=dict, init=False)
     """The points of calls in progress."""
     attempts: Attempts = field(default_factory=Attempts)
+    _kept_back: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
+    """The control places that a call was kept from changing, by the call's fingerprint."""
+    _discarded: dict[str, str] = field(default_factory=dict, init=False)
+    """Why the changes of a call were discarded, by the call's fingerprint."""
+    _shown_places: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
+    """The control places that a question showed, by its call in progress."""
     _shown: dict[str, str] = field(default_factory=dict, init=False)
     """The host that a question showed, by its call in progress."""
 
@@ -104,9 +111,9 @@ class Containing:
         case.hold(held=False)
         if on is None:
             return None
-        why = await self._why_asked(on, case, facts) or await self._mark(
-            case, facts, may_drop=False
-        )
+        why = await self._why_asked(on, case, facts)
+        if why is None and not self._has_view(case):
+            why = await self._mark(case, facts, may_drop=False)
         if why is not None:
             case.note_instead(_NOTE, why)
             return None
@@ -144,6 +151,9 @@ class Containing:
                 self.attempts.open(case.call.server, shown)
         paths = () if is_by_itself(settlement.decided_by) else written_outside(facts)
         found = self._opening(case, facts, hosts, paths)
+        if places := self._approved_places(case):
+            opened = found if isinstance(found, SandboxOpening) else SandboxOpening()
+            found = replace(opened, paths=(*opened.paths, *places))
         if not isinstance(found, SandboxOpening):
             return None
         case.note_instead("opened", list(found.words()))
@@ -165,13 +175,31 @@ class Containing:
         case.note_instead("opened", list(only.words()))
         return only
 
+    def _approved_places(self, case: Case) -> tuple[RealPath, ...]:
+        """Return the control places that a reviewer saw in the question of an approved call."""
+        settlement, workspace = case.settlement, self.policy.workspace
+        if settlement is None or workspace is None or is_by_itself(settlement.decided_by):
+            return ()
+        shown = self._shown_places.get(case.call.request_id, ()) if case.question else ()
+        return tuple([RealPath((*workspace.parts, *path.split("/"))) for path in shown])
+
     def told(self, case: Case, facts: Facts) -> tuple[tuple[str, str], ...]:
         """The explanation for the reviewer of why a call is not contained."""
         said = [("Not contained", str(why)) for name, why in case.notes if name == _NOTE]
         hosts = facts.place.every_host()
         said += [("It reaches", ", ".join(hosts))] if hosts else []
         host = self._shown[case.call.request_id] = self._tried_host(case)
-        return (*said, *([("The sandbox stopped it on its way to", host)] if host else []))
+        said += [("The sandbox stopped it on its way to", host)] if host else []
+        places = self._shown_places[case.call.request_id] = self._kept_places(case)
+        said += [("It was kept from changing", _listed(places))] if places else []
+        return tuple(said)
+
+    def _kept_places(self, case: Case) -> tuple[str, ...]:
+        return self._kept_back.get(self.world.facts.fingerprint(case.call, case.arguments), ())
+
+    def _has_view(self, case: Case) -> bool:
+        """Return whether the call changes nothing until its changes are committed."""
+        return self.world.views is not None and self.world.views.serves(case.call.server)
 
     def _tried_host(self, case: Case) -> str:
         return self.attempts.tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
@@ -185,6 +213,9 @@ class Containing:
             # The call waited for its turn; the sandbox or the session may have changed.
             case.unsettle()
             return False
+        if self._has_view(case):
+            # Its point is made when its changes come in.
+            return True
         if self.world.timeline is not None:
             await self._mark(case, facts, may_drop=True)
         # Parts that nobody approved run because they can be taken back.
@@ -193,14 +224,16 @@ class Containing:
 
     def watch(self, case: Case, facts: Facts, sent: Awaitable[ToolResult]) -> Awaitable[ToolResult]:
         """Forward a call, then inspect what it left behind, even if it failed or was withdrawn."""
-        if self.world.lookout is None and case.call.request_id not in self._points:
+        is_watched = self.world.lookout is not None or self._has_view(case)
+        if not is_watched and case.call.request_id not in self._points:
             return sent
         return self._watch(case, facts, sent)
 
     async def _watch(self, case: Case, facts: Facts, sent: Awaitable[ToolResult]) -> ToolResult:
         with self._allowing(case, facts):
             try:
-                return await sent
+                result = await sent
+                return await self._commit(case, result) if result.view else result
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._look(case)
@@ -215,7 +248,21 @@ class Containing:
         is_contained = settlement is not None and settlement.decided_by == CONTAINMENT
         if self.world.lookout is None or is_contained or workspace is None:
             return nullcontext()
-        return self.world.lookout.allowing([str(one) for one in may_change(facts, workspace)])
+        allowed = [*may_change(facts, workspace), *self._approved_places(case)]
+        return self.world.lookout.allowing([str(one) for one in allowed])
+
+    async def _commit(self, case: Case, result: ToolResult) -> ToolResult:
+        """Bring what a command changed in its view into the workspace."""
+        done = await commit(self.world, self.policy.workspace, case, result)
+        fingerprint = self.world.facts.fingerprint(case.call, case.arguments)
+        self._kept_back.pop(fingerprint, None)
+        if done.kept_back and len(self._kept_back) < _MOST_TRIED:
+            self._kept_back[fingerprint] = done.kept_back
+        if done.why_not and len(self._discarded) < _MOST_TRIED:
+            self._discarded[fingerprint] = done.why_not
+        if done.changes:
+            case.note(("changed", _named(done.changes)), ("changes", len(done.changes)))
+        return done.result
 
     def note_attempt(self, case: Case, host: str) -> None:
         """Note the host that the sandbox kept a call from."""
@@ -227,18 +274,19 @@ class Containing:
         """Whether a call was done, stayed on this machine, and has its point."""
         if not case.notes or result.result is None or result.result.get("isError") is True:
             return False
-        has_point = any(name == "point" for name, _ in case.notes)
+        has_point = self._has_view(case) or any(name == "point" for name, _ in case.notes)
         is_contained = case.settlement is not None and case.settlement.decided_by == CONTAINMENT
         return has_point and (is_contained or facts.command is None) and not case.put_back
 
     @property
     def is_idle(self) -> bool:
         """Whether no call in progress has a point or was shown to a reviewer."""
-        return not (self._points or self._shown)
+        return not (self._points or self._shown or self._shown_places)
 
     async def settle(self, case: Case) -> None:
         """Close the point of a call, whether or not it was forwarded. Never fails."""
         self._shown.pop(case.call.request_id, None)
+        self._shown_places.pop(case.call.request_id, None)
         timeline, marked = self.world.timeline, self._points.pop(case.call.request_id, None)
         if timeline is None or marked is None:
             return
@@ -261,8 +309,8 @@ class Containing:
         ended = on.ended()
         if ended is not None:
             return f"containment has ended: {ended}"
-        if len(self.attempts.tried) >= _MOST_TRIED:
-            return "too many calls have tried to leave the sandbox"
+        if (earlier := self._why_of_earlier(case)) is not None:
+            return earlier
         workspace = self.policy.workspace
         if not on.is_same_workspace():
             return "the workspace is another directory than at the start"
@@ -278,9 +326,20 @@ class Containing:
         )
         if workspace is None or why_not_held(about) is not None:
             return why_asked(about)
-        unheld = await self._why_unheld(case, facts, workspace, walls)
+        unheld = None
+        if not self._has_view(case):
+            unheld = await self._why_unheld(case, facts, workspace, walls)
         case.hold(held=unheld is None and facts.command is not None)
         return why_asked(about) or unheld
+
+    def _why_of_earlier(self, case: Case) -> str | None:
+        """Return why earlier calls make this one a reviewer's, or None."""
+        known = (self.attempts.tried, self._kept_back, self._discarded)
+        if any(len(one) >= _MOST_TRIED for one in known):
+            return "too many calls have tried to leave the sandbox"
+        if places := self._kept_places(case):
+            return f"the same call was kept from changing {_listed(places)}"
+        return self._discarded.get(self.world.facts.fingerprint(case.call, case.arguments))
 
     async def _why_unheld(
         self, case: Case, facts: Facts, workspace: RealPath, walls: Walls | None
@@ -360,6 +419,13 @@ def _announced(paths: tuple[RealPath, ...], facts: Facts) -> tuple[RealPath, ...
     if repository is None or roles.isdisjoint({"write-history", "delete-history"}):
         return paths
     return (*paths, repository)
+
+
+def _listed(places: Sequence[str]) -> str:
+    """Return paths for a question or a reason, at most a few of them."""
+    named = [repr(one.encode("utf-8", "backslashreplace").decode()) for one in places[:_MOST_NAMED]]
+    more = f" and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
+    return ", ".join(named) + more
 
 
 def _named(changes: Iterable[Change]) -> list[Json]:

@@ -9,7 +9,8 @@
 - A server: `server`; its tools' `input_schema`; over HTTP `remote`, and the `addresses` that it may
   have.
 - What a server is held to: `pinning`.
-- The rest: `audit`, `timeline`, `walls`, `opening`; `steering`, names of files that steer clients.
+- The rest: `audit`, `timeline`, `view`, `walls`, `opening`; `steering`, names of files that steer
+  clients.
 - What crosses: `asked`, requests taken apart; `crossing`, the parameters that reach a server;
   `asking`, answers that ask for something.
 - `boot_moment`: a moment that no change of the clock moves.

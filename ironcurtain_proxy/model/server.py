@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -9,6 +10,9 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PinMode
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.remote import RemoteEndpoint
+
+BuiltIn: TypeAlias = Literal["shell"]
+"""`shell`: our own shell, whose commands have views of their own."""
 
 
 class ResultRules(Struct, frozen=True, kw_only=True):
@@ -51,6 +55,8 @@ class ServerSpec:
     results: ResultRules = field(default_factory=ResultRules)
     pins: PinMode | None = None
     """The treatment of changed descriptions; None: the setting for all servers holds."""
+    builtin: BuiltIn | None = None
+    """The server of our own that it is; `command` starts it. None: it is somebody else's."""
     remote: RemoteEndpoint | None = None
     """The address over HTTP; `sandbox` is then False. None: the server is started here."""
 
@@ -86,6 +92,8 @@ class ToolResult(Struct, frozen=True, weakref=True):
     """The raw JSON-RPC `error` object."""
     refused_host: str = ""
     """The host that the sandbox blocked, according to the answer; empty: none."""
+    view: str = ""
+    """The view of our own shell whose changes this answer speaks of; empty: none."""
     written: bytes | None = None
     """The compact JSON of the result, written once for the digest and the agent; None: it is not
     written yet."""
@@ -99,4 +107,4 @@ class ToolResult(Struct, frozen=True, weakref=True):
 
     def with_result(self, result: Mapping[str, Json], refused_host: str) -> "ToolResult":
         """A copy with another result, whose JSON is not written yet."""
-        return ToolResult(result=result, refused_host=refused_host)
+        return ToolResult(result=result, refused_host=refused_host, view=self.view)

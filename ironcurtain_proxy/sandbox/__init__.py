@@ -2,6 +2,9 @@
 
 - `limits`: what its processes may use of the machine.
 - `profile`, `settings`, `launch`, `inside`: what a server may touch, and its start in a sandbox.
+- `closure`, `closed_network`: the same walls for one command that reaches nothing, by bubblewrap
+  alone.
+- `shell_setup`: what our own shell is handed, and says beside its answers.
 - `installed`, `replaced_launchers`: the installed program in place of what fetches it.
 - `probe`: whether this machine can confine a server.
 - `wanted`: what a server was refused, from its own words.

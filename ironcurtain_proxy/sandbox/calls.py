@@ -36,6 +36,9 @@ _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000
 _KIND, _DATAGRAM, _RAW = 0xF, 2, 3
 """The kinds of a socket, without its flags. A raw unix socket is one for datagrams."""
+_IPV4, _IPV6, _NETLINK = 2, 10, 16
+"""The families of sockets that a closed network has a use for."""
+_CLONE3, _NEW_USER = 435, 0x10000000
 _RELEASES: Final = 0x02 | 0x08
 """FALLOC_FL_PUNCH_HOLE, FALLOC_FL_COLLAPSE_RANGE: they take blocks from a file, and add none."""
 _RESERVES: Final = (0x40305828, 0x4030582A, 0x40305839)
@@ -57,6 +60,9 @@ class _Machine(Struct, frozen=True, kw_only=True):
     """`add_key`, `request_key`, `keyctl`."""
     pair: int
     """`socketpair`."""
+    socket: int
+    clone: int
+    unshare: int
     allocates: int
     """`fallocate`."""
     controls: int
@@ -74,6 +80,9 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
         attributes=(188, 189, 190, 463),
         keys=(248, 249, 250),
         pair=53,
+        socket=41,
+        clone=56,
+        unshare=272,
         allocates=285,
         controls=16,
     ),
@@ -85,6 +94,9 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
         attributes=(5, 6, 7, 463),
         keys=(217, 218, 219),
         pair=199,
+        socket=198,
+        clone=220,
+        unshare=97,
         allocates=47,
         controls=29,
     ),
@@ -101,6 +113,46 @@ def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
     known = _MACHINES.get(machine)
     if known is None:
         return None
+    return _encoded([*_refused(known, is_root=is_root), (_END, 0, 0, _ALLOW)])
+
+
+def refused_in_closure(machine: str, *, is_root: bool) -> bytes | None:
+    """Return the filter for a command that needs no relay and no namespace, or None.
+
+    It refuses what `refused_calls` and `refused_pairs` refuse, each socket that is not of the
+    internet or of the kernel's routing, and new namespaces of users. `clone3` has its flags where
+    no filter sees them; the C libraries fall back to `clone`.
+    """
+    known = _MACHINES.get(machine)
+    if known is None:
+        return None
+    program = [
+        *_refused(known, is_root=is_root),
+        *_refused_pairs(known),
+        (_LOAD, 0, 0, _NUMBER),
+        (_EQUAL, 0, 1, _CLONE3),
+        _refuse(errno.ENOSYS),
+        (_EQUAL, 0, 6, known.socket),
+        (_LOAD, 0, 0, _argument(0)),
+        (_EQUAL, 3, 0, _IPV4),
+        (_EQUAL, 2, 0, _IPV6),
+        (_EQUAL, 1, 0, _NETLINK),
+        _refuse(errno.EPERM),
+        (_END, 0, 0, _ALLOW),
+    ]
+    for number in (known.clone, known.unshare):
+        program += [
+            (_EQUAL, 0, 4, number),
+            (_LOAD, 0, 0, _argument(0)),
+            (_HAS, 0, 1, _NEW_USER),
+            _refuse(errno.EPERM),
+            (_END, 0, 0, _ALLOW),
+        ]
+    return _encoded([*program, (_END, 0, 0, _ALLOW)])
+
+
+def _refused(known: _Machine, *, is_root: bool) -> list[tuple[int, int, int, int]]:
+    """Return the steps of `refused_calls`. Behind them the number of the call is loaded."""
     program = [
         *_unless(_EQUAL, known.arch, load=_ARCH, refusal=errno.ENOSYS),
         (_LOAD, 0, 0, _NUMBER),
@@ -135,7 +187,7 @@ def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
             *_mode(place + 1)[:3],
             (_END, 0, 0, _ALLOW),
         ]
-    return _encoded([*program, (_END, 0, 0, _ALLOW)])
+    return program
 
 
 def refused_pairs(machine: str) -> bytes | None:
@@ -146,18 +198,20 @@ def refused_pairs(machine: str) -> bytes | None:
     known = _MACHINES.get(machine)
     if known is None:
         return None
-    return _encoded(
-        [
-            (_LOAD, 0, 0, _NUMBER),
-            (_EQUAL, 0, 5, known.pair),
-            (_LOAD, 0, 0, _argument(1)),
-            (_AND, 0, 0, _KIND),
-            (_EQUAL, 1, 0, _DATAGRAM),
-            (_EQUAL, 0, 1, _RAW),
-            _refuse(errno.EPERM),
-            (_END, 0, 0, _ALLOW),
-        ]
-    )
+    return _encoded([*_refused_pairs(known), (_END, 0, 0, _ALLOW)])
+
+
+def _refused_pairs(known: _Machine) -> list[tuple[int, int, int, int]]:
+    return [
+        (_LOAD, 0, 0, _NUMBER),
+        (_EQUAL, 0, 6, known.pair),
+        (_LOAD, 0, 0, _argument(1)),
+        (_AND, 0, 0, _KIND),
+        (_EQUAL, 1, 0, _DATAGRAM),
+        (_EQUAL, 0, 1, _RAW),
+        _refuse(errno.EPERM),
+        (_END, 0, 0, _ALLOW),
+    ]
 
 
 def _encoded(program: Sequence[tuple[int, int, int, int]]) -> bytes:

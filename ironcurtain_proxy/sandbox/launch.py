@@ -18,7 +18,8 @@ from ironcurtain_proxy.sandbox.calls import refused_pairs
 from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
 from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
+from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed, sealed_content
+from ironcurtain_proxy.sandbox.shell_setup import ShellSetup, Views, encoded
 from ironcurtain_proxy.sandbox.wrapper import prepare
 
 _NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
@@ -47,6 +48,8 @@ class Confinement:
     lets it reach what the profile allows."""
     private: PrivateTmp | None = None
     """The server's own `/tmp`; None: it sees the machine's."""
+    views: Views | None = None
+    """Where the commands of our own shell have views; None: all of the server runs in a sandbox."""
     folders: tuple[PrivateFolder, ...] = ()
     """Folders of the home directory that it has for itself."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -107,6 +110,8 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     """
     if confinement is None:
         return unsafe_no_sandbox(spec)
+    if confinement.views is not None:
+        return _own_shell(spec, confinement, confinement.views)
     settings = SandboxSettings.of(
         confinement.profile, confinement.gate, is_private=confinement.private is not None
     )
@@ -162,6 +167,20 @@ def _by_proxy(profile: SandboxProfile, spec: ServerSpec) -> Mapping[str, str]:
     quoted = NODE_PROXY.replace("\\", "\\\\").replace('"', '\\"')
     options = f'--require="{quoted}" {spec.env.get(_OPTIONS, "")}'.strip()
     return {"NODE_USE_ENV_PROXY": "1", _OPTIONS: options}
+
+
+def _own_shell(spec: ServerSpec, confinement: Confinement, views: Views) -> Launch:
+    """Return the way to run our own shell, which puts walls around each command by itself."""
+    setup = ShellSetup(
+        views=views,
+        profile=confinement.profile,
+        private=confinement.private,
+        srt=confinement.command,
+    )
+    descriptor = sealed_content(encoded(setup))
+    return Launch(
+        (spec.command, *spec.args, str(descriptor)), sandboxed=True, descriptors=(descriptor,)
+    )
 
 
 def _through(profile: SandboxProfile) -> tuple[str, ...]:

@@ -74,9 +74,17 @@ def sealed(settings: SandboxSettings) -> int:
     Raises:
         OSError: there is no memory, or no descriptor left.
     """
-    descriptor = os.memfd_create("srt-settings", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    return sealed_content(orjson.dumps(settings.fields))
+
+
+def sealed_content(content: bytes) -> int:
+    """Return a descriptor to read some content from, which nobody can change. The caller closes it.
+
+    Raises:
+        OSError: there is no memory, or no descriptor left.
+    """
+    descriptor = os.memfd_create("settings", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        content = orjson.dumps(settings.fields)
         while content:
             content = content[os.write(descriptor, content) :]
         seals = 0

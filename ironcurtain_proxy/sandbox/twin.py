@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
+
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
@@ -16,6 +18,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.reach import obstacle, opening_of
+from ironcurtain_proxy.sandbox.shell_setup import Views
 
 _OFFLINE: Final = (
     "the sandbox of this server does not let it reach them (sandbox.network.allowedDomains)"
@@ -44,6 +47,7 @@ def widened(
         ConfigurationError: an approved path cannot be opened without opening others.
     """
     profile = first.profile
+    views, opening = in_views(first.views, opening)
     beside = left_closed(opening, home)
     places = [temporary, *beside]
     closed = [f"{place}/{name}" for place, names in beside.items() for name in sorted(names)]
@@ -60,7 +64,19 @@ def widened(
         private=first.private,
         folders=first.folders,
         variables=first.variables,
+        views=views,
     )
+
+
+def in_views(views: Views | None, opening: SandboxOpening) -> tuple[Views | None, SandboxOpening]:
+    """Return the views of our own shell with the control places of an opening, and its rest."""
+    if views is None:
+        return None, opening
+    top = RealPath.from_text(views.workspace)
+    inside = [path for path in opening.paths if path.is_within(top)]
+    names = ["/".join(path.parts[len(top.parts) :]) for path in inside]
+    rest = tuple([path for path in opening.paths if path not in inside])
+    return structs.replace(views, approved=(*views.approved, *names)), replace(opening, paths=rest)
 
 
 def left_closed(opening: SandboxOpening, home: str) -> Mapping[str, frozenset[str]]:

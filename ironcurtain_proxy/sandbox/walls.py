@@ -119,7 +119,9 @@ def _readers(pid: int, pipe: int) -> list[int]:
 def _writable(pid: int, here: tuple[_Mount, ...], places: Mapping[str, str]) -> Iterator[RealPath]:
     devices = {mount.device for mount in here}
     for mount in _visible(tuple(_mounts(pid))):
-        if not mount.is_writable or mount.device not in devices or _is_kernels(mount):
+        # What an overlay is laid over is not told by its device.
+        is_shared = mount.device in devices or mount.kind == "overlay"
+        if not mount.is_writable or not is_shared or _is_kernels(mount):
             continue
         if not _is_private(mount, places.get(mount.point), here):
             yield RealPath.from_text(mount.point)

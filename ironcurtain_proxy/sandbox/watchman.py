@@ -190,6 +190,14 @@ class Watchman:
             self._said.add(text)
 
 
+def watched(confined: Mapping[str, Confinement]) -> Mapping[str, Confinement]:
+    """Return the confinements in which files of the workspace are changed at once.
+
+    A command in a view changes nothing until the proxy brings it in.
+    """
+    return {name: one for name, one in confined.items() if one.views is None}
+
+
 def looked_after(
     confined: Mapping[str, Confinement], state_dir: Path
 ) -> tuple[Watchman | None, Mapping[str, Confinement]]:
@@ -204,7 +212,7 @@ def looked_after(
         The watch, or None if there is nothing to watch; and the confinements, which now also close
         the present steering files.
     """
-    roots = _roots(confined, state_dir)
+    roots = _roots(watched(confined), state_dir)
     if not roots:
         return None, confined
     notes = state_dir / NAME

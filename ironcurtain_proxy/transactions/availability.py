@@ -82,13 +82,8 @@ def why_no_views(session: Path, python: str = sys.executable) -> str | None:
         for name in ("file", "gone", "tree/a", "tree/b"):
             (lower / name).write_text("old")
         view = CommandView(session, str(lower))
-        command = view.command(["/bin/sh", "-c", _DEEDS, str(lower)], python)
-        ran = subprocess.run(  # noqa: S603  an argument list of ours
-            command, check=False, capture_output=True, timeout=_SECONDS, stdin=subprocess.DEVNULL
-        )
-        if ran.returncode != 0:
-            words = " ".join(ran.stderr.decode(errors="replace").split())
-            return words[-200:] or f"it ended with status {ran.returncode}"
+        if (why := _why_not_done(view, str(lower), python)) is not None:
+            return why
         if (lower / "file").read_text() != "old" or (lower / "made").exists():
             return "what happens in a view is seen outside of it"
         found = view.prepare(Control())
@@ -104,6 +99,31 @@ def why_no_views(session: Path, python: str = sys.executable) -> str | None:
             view.close()
             discard(view.directory)
         discard(lower)
+
+
+def _why_not_done(view: CommandView, lower: str, python: str) -> str | None:
+    """Do the deeds in a view. Return why that failed, or None if it did not."""
+    read, write = os.pipe()
+    try:
+        ran = subprocess.run(  # noqa: S603  an argument list of ours
+            view.command(["/bin/sh", "-c", _DEEDS, lower], python, write),
+            check=False,
+            capture_output=True,
+            timeout=_SECONDS,
+            stdin=subprocess.DEVNULL,
+            pass_fds=(write,),
+        )
+        os.close(write)
+        write = -1
+        said = os.read(read, 16)
+    finally:
+        os.close(read)
+        if write >= 0:
+            os.close(write)
+    if said == b"0":
+        return None
+    words = " ".join(ran.stderr.decode(errors="replace").split())
+    return words[-200:] or f"it ended with status {ran.returncode}"
 
 
 def _why_no_exchange(session: Path) -> str | None:

@@ -1,11 +1,16 @@
-"""The program that makes a view and becomes the command in it.
+"""The program that makes a view, runs a command in it, and leaves nothing of it running.
 
-    python -I -S mounting.py NAMESPACES [TARGET UPPER WORK ...] -- COMMAND [ARGUMENT ...]
+    python -I -S mounting.py NAMESPACES LIMITS STATUS [TARGET UPPER WORK ...] -- COMMAND ...
 
 It leaves the mount namespace of its parent, mounts an overlay over each TARGET, whose lower layer
-is the directory that it covers, and becomes COMMAND. NAMESPACES is `-`, or `USER,NET`: descriptors
-of namespaces that are entered first, either of them `-`. An ordinary user gets a user namespace of
-its own where none is given, in which every user and group but its own stays unknown.
+is the directory that it covers, and starts COMMAND. When COMMAND ends, or on SIGTERM, it kills all
+that is left of it, also what has lost its parent, and only then writes the exit status to the
+descriptor STATUS. Where nothing is written there, the view did not come to a proper end.
+
+NAMESPACES is `-`, or `USER,NET`: descriptors of namespaces that are entered first, either of them
+`-`. An ordinary user gets a user namespace of its own where none is given, in which every user and
+group but its own stays unknown. LIMITS is `-`, or `PROCESSES,FILES`: how many processes and
+threads, and how many open files of each, the command may have.
 
 This is a program of its own, which runs once for each command. It imports next to nothing, and
 nothing of this package.
@@ -14,22 +19,37 @@ nothing of this package.
 import ctypes
 import os
 import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    # The module with the names of the numbers takes longer to load than all the rest.
+    import _signal as signal
 
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _RECURSIVE, _SLAVE = 0x4000, 0x80000
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEATH_SIGNAL, _SUBREAPER = 1, 36
 _LAYER = 3
 """The words of one overlay in the arguments."""
-FAILED = 125
-"""The exit status where there is no view: nothing was run."""
+_ENDED_FIRST = b"500"
 OPTIONS = "userxattr,index=off,metacopy=off,redirect_dir=nofollow,xino=off"
 """Options that are read back: each entry of the upper directory stands for itself alone."""
+_FAILED = 125
+_PAUSE = 0.002
+_STDERR = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Make the view and become the command. Returns only if that cannot be."""
+    """Make the view and run the command. Returns its exit status."""
     end = arguments.index("--")
-    layers, command = arguments[1:end], arguments[end + 1 :]
+    layers, command = arguments[3:end], arguments[end + 1 :]
+    # A copy that the command does not inherit: it could write there as well.
+    status = os.dup(int(arguments[2]))
+    if int(arguments[2]) > _STDERR:
+        os.close(int(arguments[2]))
     libc = ctypes.CDLL(None, use_errno=True)
     doing = "namespace"
     try:
@@ -40,11 +60,14 @@ def main(arguments: list[str]) -> int:
             _mount(libc, *layers[start : start + _LAYER])
         # A working directory below the target would be the one that the overlay covers.
         os.chdir(layers[0] if layers else "/")
-        doing = command[0]
-        os.execvp(command[0], command)  # noqa: S606  an argument list, no shell
     except OSError as error:
-        sys.stderr.write(f"no view: {doing}: {error.strerror}\n")
-    return FAILED
+        os.write(2, f"no view: {doing}: {error.strerror}\n".encode())
+        return _FAILED
+    libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+    libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    code = _run(libc, command, arguments[1])
+    os.write(status, b"%d" % code)
+    return code
 
 
 def _enter(libc: ctypes.CDLL, given: str) -> None:
@@ -54,17 +77,12 @@ def _enter(libc: ctypes.CDLL, given: str) -> None:
         _check(libc.setns(int(user), _NEW_USER))
     elif own_user != 0:
         _check(libc.unshare(_NEW_USER))
-        _write("setgroups", "deny")
-        _write("uid_map", f"{own_user} {own_user} 1")
-        _write("gid_map", f"{own_group} {own_group} 1")
+        _write("setgroups", b"deny")
+        _write("uid_map", b"%d %d 1" % (own_user, own_user))
+        _write("gid_map", b"%d %d 1" % (own_group, own_group))
     if network.isdigit():
         _check(libc.setns(int(network), 0))
     _check(libc.unshare(_NEW_MOUNTS))
-
-
-def _write(name: str, text: str) -> None:
-    with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123  pathlib is slow to load
-        file.write(text)
 
 
 def _mount(libc: ctypes.CDLL, target: str, upper: str, work: str) -> None:
@@ -78,6 +96,80 @@ def _mount(libc: ctypes.CDLL, target: str, upper: str, work: str) -> None:
         os.close(number)
 
 
+def _run(libc: ctypes.CDLL, command: list[str], limits: str) -> int:
+    """Run the command, and end all that it has started."""
+    ours = os.getpid()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: _kill_children())
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            # Python ignores these, and what ignores a signal hands that on.
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+            _bound(limits)
+            if os.getppid() == ours:
+                os.execvp(command[0], command)  # noqa: S606  an argument list, no shell
+        except OSError as error:
+            os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+        finally:
+            os._exit(_FAILED)
+    # The command holds these, and their end is the end of its output.
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (1, 2):
+        os.dup2(null, number)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    # What is left are the first processes of namespaces, which take all others with them.
+    while _kill_children():
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            break
+        time.sleep(_PAUSE)
+    return code if code >= 0 else 128 - code
+
+
+def _kill_children() -> bool:
+    """Kill all children. Return whether there were any."""
+    with open("/proc/self/task/%d/children" % os.getpid(), "rb") as file:  # noqa: PTH123, UP031  as above
+        found = file.read().split()
+    for pid in found:
+        try:  # noqa: SIM105  contextlib is slow to load
+            os.kill(int(pid), signal.SIGKILL)
+        except OSError:
+            pass
+    return bool(found)
+
+
+def _bound(given: str) -> None:
+    """Limit the command. Where memory runs out, the kernel ends its processes first."""
+    if given == "-":
+        return
+    import resource  # noqa: PLC0415  used in one place
+
+    processes, files = map(int, given.split(","))
+    for what, most in ((resource.RLIMIT_NPROC, processes), (resource.RLIMIT_NOFILE, files)):
+        soft, hard = [
+            most if one == resource.RLIM_INFINITY else min(most, one)
+            for one in resource.getrlimit(what)
+        ]
+        # More files than are usual is for each program to ask for.
+        resource.setrlimit(what, (soft if what == resource.RLIMIT_NOFILE else hard, hard))
+    try:  # noqa: SIM105  as above
+        _write("oom_score_adj", _ENDED_FIRST)
+    except OSError:
+        pass
+
+
+def _write(name: str, content: bytes) -> None:
+    descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, content)
+    finally:
+        os.close(descriptor)
+
+
 def _check(result: int) -> None:
     if result != 0:
         number = ctypes.get_errno()
@@ -85,4 +177,5 @@ def _check(result: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    # At once: to free what the kernel frees anyway takes time.
+    os._exit(main(sys.argv[1:]))

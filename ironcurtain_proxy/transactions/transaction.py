@@ -77,16 +77,27 @@ class CommandView:
             raise
         self._started_ns = (self.directory / _UPPER).stat().st_ctime_ns
 
-    def command(self, argv: Sequence[str], python: str, namespaces: str = "-") -> list[str]:
+    def command(
+        self,
+        argv: Sequence[str],
+        python: str,
+        status: int,
+        *,
+        namespaces: str = "-",
+        limits: str = "-",
+    ) -> list[str]:
         """Return the command line that runs a command in the view.
 
         Args:
             argv: the command, in walls of its own: it can write wherever the user can.
             python: the interpreter that makes the view.
+            status: the descriptor that gets the exit status once nothing of the command lives.
             namespaces: the descriptors for `mounting`.
+            limits: the limits for `mounting`.
         """
         layers = [self.workspace, *[str(self.directory / name) for name in (_UPPER, _WORK)]]
-        return [python, "-I", "-S", mounting.__file__, namespaces, *layers, "--", *argv]
+        program = [python, "-I", "-S", mounting.__file__, namespaces, limits, str(status)]
+        return [*program, *layers, "--", *argv]
 
     def prepare(self, control: Control) -> Changes:
         """Look at what was changed, and write it down for `commit`.

@@ -8,6 +8,7 @@
 - `reloading`: a changed policy in a running session.
 - `rollback_lookout`: what a rollback may bring back of hooks and settings.
 - `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
+- `views`: where the commands of our own shell have their views, and their commits.
 - `readiness`, `remote`: what stops the start, in general and for servers over HTTP.
 - `containment_report`: the servers whose calls can be contained.
 """

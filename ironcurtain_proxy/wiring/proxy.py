@@ -1,6 +1,6 @@
 """One proxy put together from its settings: everything but the agent's side."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -49,7 +49,7 @@ from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import remove_private
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
-from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
+from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after, watched
 from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
 from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
@@ -64,6 +64,7 @@ from ironcurtain_proxy.wiring.reviewers import AddedChannels, Reviewers, assembl
 if TYPE_CHECKING:
     from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
     from ironcurtain_proxy.telemetry.export import Telemetry
+    from ironcurtain_proxy.wiring.views import ShellViews
 
 
 class Proxy(Struct, kw_only=True):
@@ -90,6 +91,8 @@ class Proxy(Struct, kw_only=True):
     """The watch over confined servers; None: none of them may write anywhere."""
     timeline: "WorkspaceTimeline | None" = None
     """The timeline; None: no call can be taken back."""
+    views: "ShellViews | None" = None
+    """The views of our own shell; None: it has none, or is not there."""
     reloading: Reloading
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
     """Notifies the agent."""
@@ -134,14 +137,19 @@ class Proxy(Struct, kw_only=True):
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
-            if self.watchman is not None:
-                self.watchman.end()
-            if self.timeline is not None:
-                self.timeline.close()
-            remove_private(self.settings.session_dir)
+            self._end()
             if self.telemetry is not None:
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(self.telemetry.close)
+
+    def _end(self) -> None:
+        if self.watchman is not None:
+            self.watchman.end()
+        if self.timeline is not None:
+            self.timeline.close()
+        if self.views is not None:
+            self.views.close()
+        remove_private(self.settings.session_dir)
 
     async def _tools_changed(self) -> None:
         before = self.catalogue.tools
@@ -199,6 +207,17 @@ def _timeline(settings: Settings, clock: SystemClock) -> "WorkspaceTimeline | No
     return workspace_timeline(settings, clock)
 
 
+def _with_views(
+    confined: Mapping[str, Confinement], specs: Sequence[ServerSpec], settings: Settings
+) -> "tuple[Mapping[str, Confinement], ShellViews | None]":
+    if all(spec.builtin is None for spec in specs):
+        return confined, None
+    # Most sessions have no shell of ours, and start without it.
+    from ironcurtain_proxy.wiring.views import with_views  # noqa: PLC0415
+
+    return with_views(confined, specs, settings)
+
+
 def assemble(
     settings: Settings,
     loaded: LoadedPolicy,
@@ -236,6 +255,7 @@ def assemble(
     )
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
+    confined, views = _with_views(confined, specs, settings)
     watchman, confined = looked_after(confined, settings.state_dir)
     options = replace(downstream_options(settings, environ, confined), watchman=watchman)
     servers = DownstreamServers(specs, options)
@@ -275,9 +295,11 @@ def assemble(
                 settings,
                 settings.session_dir,
                 timeline,
-                is_looked_after=not confined or (watchman is not None and watchman.is_complete),
+                is_looked_after=not watched(confined)
+                or (watchman is not None and watchman.is_complete),
             ),
             timeline=timeline,
+            views=views,
             pins=pins,
         ),
         SessionSettings(
@@ -312,6 +334,7 @@ def assemble(
             annotate_prompts=facts.annotate_prompts,
         ),
         holds=holds,
+        views=views,
         pins=pins,
         telemetry=telemetry,
         watchman=watchman,

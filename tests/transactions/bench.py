@@ -38,7 +38,7 @@ class Workbench:
     def view(self, script: str) -> CommandView:
         """Run a shell script in a view; the view is not looked at yet."""
         view = CommandView(self.session.directory, str(self.ws))
-        command = view.command(["/bin/bash", "-c", script], sys.executable)
+        command = view.command(["/bin/bash", "-c", script], sys.executable, 2)
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
         return view
 

@@ -90,7 +90,11 @@ def load_files(settings: Settings, files: PolicyFiles, report: Report) -> Loaded
         settings.home,
         report,
         workspace=settings.workspace,
-        shipped=(SHIPPED_ANNOTATIONS, *(() if files.alone else packs_of(settings.servers))),
+        # Our own shell is described by us, wherever the policy stands.
+        shipped=(
+            SHIPPED_ANNOTATIONS,
+            *packs_of([one for one in settings.servers if one.builtin or not files.alone]),
+        ),
     )
     policy = Policy(
         rules=read.rules.rules,

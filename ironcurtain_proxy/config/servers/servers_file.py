@@ -6,6 +6,7 @@ workspace in the place of the last one, which breaks every file not written for 
 that want to know the workspace ask with `roots/list`.
 """
 
+import sys
 from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
@@ -23,7 +24,7 @@ from ironcurtain_proxy.config.servers.remote_entry import REMOTE_KEYS, is_remote
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PIN_MODES
 from ironcurtain_proxy.model.policy import ASK_KINDS, AskKind
-from ironcurtain_proxy.model.server import ResultRules, ServerSpec
+from ironcurtain_proxy.model.server import BuiltIn, ResultRules, ServerSpec
 from ironcurtain_proxy.model.vocabulary import word_list
 
 _RESERVED: Final = "proxy"
@@ -37,6 +38,11 @@ SERVER_KEYS: Final = word_list(
     command args env cwd description sandbox annotations stateful type ask arguments pins results
     """
 )
+BUILTIN_KEYS: Final = word_list("builtin env description sandbox annotations ask pins results")
+_BUILTIN: Final[tuple[BuiltIn, ...]] = ("shell",)
+OWN_SHELL: Final = "own-shell"
+"""The name of our own shell in policy and annotations."""
+_SHELL_MODULE: Final = "ironcurtain_proxy.own_shell.program"
 _FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite", "private")
 _LIMITS: Final[Mapping[str, tuple[int, int]]] = {
     "processes": (16, 4_194_304),
@@ -87,6 +93,8 @@ class ServersReader(Struct, frozen=True):
             return None
         if is_remote(spot.value):
             return self._remote(name, spot)
+        if isinstance(spot.value, dict) and "builtin" in spot.value:
+            return self._builtin(name, spot)
         members = spot.object(SERVER_KEYS, foreign=self.foreign)
         if "type" in members:
             members.required("type").word(("stdio",))
@@ -113,6 +121,24 @@ class ServersReader(Struct, frozen=True):
             spot.warning("is disabled there: not started")
             return True
         return False
+
+    def _builtin(self, name: str, spot: Spot) -> ServerSpec:
+        """Read the entry of a server of our own, which is started by the present interpreter."""
+        members = spot.object(BUILTIN_KEYS, foreign=self.foreign)
+        builtin = members.required("builtin").word(_BUILTIN)
+        sandbox = members.get("sandbox")
+        return ServerSpec(
+            name=name,
+            annotations=self._annotations(members) or OWN_SHELL,
+            command=sys.executable,
+            args=("-I", "-m", _SHELL_MODULE),
+            env=self._environment(members),
+            cwd=WORKSPACE,
+            builtin=builtin,
+            sandbox=None if sandbox is None else _sandbox(sandbox),
+            allowed_domains=_allowed_domains(sandbox),
+            **_common(members),
+        )
 
     def _remote(self, name: str, spot: Spot) -> ServerSpec:
         members = spot.object(REMOTE_KEYS, foreign=self.foreign)

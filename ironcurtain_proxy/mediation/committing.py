@@ -1,0 +1,165 @@
+"""The changes of a command of our own shell come into the workspace with a point of their own.
+
+    forward ──▶ prepared in its view ──▶ can it be taken back? ──▶ point and commit in one
+                                              │ no, and nobody approved the call
+                                              ▼
+                                         discard: the workspace is as it was
+
+A call that containment settled brings nothing in that could not be taken back. What was kept back,
+and why, is told to the agent and written down; the identical call is asked about afterwards.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import anyio
+import anyio.to_thread
+from msgspec import Struct
+
+from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.escalation import CONTAINMENT
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.timeline import Change, NotHeld
+from ironcurtain_proxy.model.view import NotTaken, ViewChanges
+from ironcurtain_proxy.ports import PreparedViews, World
+
+_log = logging.getLogger(__name__)
+
+_MOST_NAMED: Final = 50
+_MOST_ASKED: Final = 200
+"""The paths of one call of which is asked whether they could be brought back; beyond: no."""
+
+
+class Committed(Struct, frozen=True, kw_only=True):
+    """The end of a view."""
+
+    result: ToolResult
+    """The answer, with what the agent has to know."""
+    kept_back: tuple[str, ...] = ()
+    """The control places that the call wanted to change."""
+    why_not: str = ""
+    """Why nothing came into the workspace; empty: it did."""
+    changes: tuple[Change, ...] = ()
+
+
+async def commit(
+    world: World, workspace: RealPath | None, case: Case, result: ToolResult
+) -> Committed:
+    """Bring the changes of a call in, or discard them.
+
+    Whatever happens, the view is gone afterwards, and the record of the call says what came in.
+    """
+    views = world.views
+    if views is None:
+        raise KernelError("an answer speaks of a view, and there are none")
+    commit_ = _Commit(world=world, views=views, workspace=workspace, case=case, view=result.view)
+    try:
+        with anyio.CancelScope(shield=True):
+            found = await views.changes(result.view)
+            done = await commit_.run(found)
+    except Exception as error:  # noqa: BLE001  nothing came in, and that is said
+        _log.exception("the changes of call %s are lost", case.call.request_id)
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "a fault"
+        done = f"they could not be brought into it: {why.lower()}"
+        found = ViewChanges(paths=(), replaced=(), kept_back=(), others=())
+    finally:
+        with anyio.CancelScope(shield=True):
+            await views.end(result.view)
+    if isinstance(done, str):
+        case.note(("discarded", done))
+        text = f"[NOTHING WAS CHANGED in the workspace: {done}]"
+        return Committed(result=_told(result, text, is_error=True), why_not=done)
+    late, changes = done
+    if found.kept_back:
+        case.note(("keptBack", _named(found.kept_back)))
+    if others := (*found.others, *late):
+        case.note(("notTaken", _named(others)))
+    if late:
+        result = _told(result, f"[CONFLICT, left as it is: {_listed(late)}]", is_error=True)
+    kept = tuple([one.path for one in found.kept_back])
+    return Committed(result=result, kept_back=kept, changes=changes)
+
+
+class _Commit(Struct, kw_only=True):
+    world: World
+    views: PreparedViews
+    workspace: RealPath | None
+    case: Case
+    view: str
+    late: tuple[NotTaken, ...] = ()
+    is_done: bool = False
+
+    async def run(
+        self, found: ViewChanges
+    ) -> tuple[tuple[NotTaken, ...], tuple[Change, ...]] | str:
+        """Commit. Return what came too late and what changed; or why nothing came in."""
+        timeline, call = self.world.timeline, self.case.call
+        settled = self.case.settlement
+        must_hold = settled is not None and settled.decided_by == CONTAINMENT
+        if must_hold and (why := await self._why_unheld(found)) is not None:
+            return why
+        if not found.paths:
+            return (), ()
+        changes: tuple[Change, ...] = ()
+        if timeline is not None:
+            point = await timeline.transact(
+                *(call.request_id, call.server, call.tool, found.paths, self._apply),
+                may_drop=not must_hold,
+            )
+            if isinstance(point, NotHeld):
+                self.case.note_instead("notHeld", point.reason)
+                if must_hold and not self.is_done:
+                    return f"it could not be taken back: {point.reason}"
+            else:
+                self.case.note(("point", point[0]))
+                changes = point[1]
+        elif must_hold:
+            return "it could not be taken back: the workspace has no timeline"
+        if not self.is_done:
+            await anyio.to_thread.run_sync(self._apply)
+        return self.late, changes
+
+    def _apply(self) -> None:
+        self.late = self.views.commit(self.view)
+        self.is_done = True
+
+    async def _why_unheld(self, found: ViewChanges) -> str | None:
+        """Return why what is replaced could not be restored, or None if it could."""
+        workspace, timeline = self.workspace, self.world.timeline
+        if timeline is None or workspace is None:
+            return None
+        if len(found.replaced) > _MOST_ASKED:
+            return None  # the timeline refuses what is too much for it
+        for path in found.replaced:
+            missing = await timeline.unheld(RealPath((*workspace.parts, *path.split("/"))))
+            if missing:
+                return f"what it replaced could not be brought back: {missing[0]}"
+        return None
+
+
+def _told(result: ToolResult, text: str, *, is_error: bool) -> ToolResult:
+    """Return an answer with a line more for the agent."""
+    if result.result is None:
+        return result
+    content = result.result.get("content")
+    blocks: list[Json] = [*content] if isinstance(content, list) else []
+    answer: dict[str, Json] = {
+        **result.result,
+        "content": [*blocks, {"type": "text", "text": text}],
+    }
+    if is_error:
+        answer["isError"] = True
+    return result.with_result(answer, result.refused_host)
+
+
+def _named(notes: Sequence[NotTaken]) -> list[Json]:
+    return [str(one) for one in notes[:_MOST_NAMED]]
+
+
+def _listed(notes: Sequence[NotTaken]) -> str:
+    more = f" and {len(notes) - _MOST_NAMED} more" if len(notes) > _MOST_NAMED else ""
+    return ", ".join([str(one) for one in notes[:_MOST_NAMED]]) + more

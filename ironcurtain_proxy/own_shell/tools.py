@@ -1,0 +1,185 @@
+"""The tools of our own shell: their descriptions, and their arguments."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.own_shell.running import Ended
+from ironcurtain_proxy.transactions.changes import Changes, KeptBack
+
+SECONDS: Final = 120
+MOST_SECONDS: Final = 280
+"""The proxy gives up after 300 seconds."""
+_MOST_INPUT: Final = 4 << 20
+_MOST_SAID: Final = 20
+_BASH: Final = "/bin/bash"
+
+TOOLS: Final[Sequence[Mapping[str, Json]]] = (
+    {
+        "name": "run_command",
+        "description": (
+            "Runs a shell command (bash) in the workspace and returns its output. Its changes come "
+            "into the workspace when it has ended, together with all that it started; use "
+            "background for a server or a watcher, which goes on as a job."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "description": "the shell command to run"},
+                "workdir": {
+                    "type": "string",
+                    "description": "the working directory, absolute or below the workspace",
+                },
+                "timeoutSeconds": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MOST_SECONDS,
+                    "description": f"the time limit; {SECONDS} if it is left out",
+                },
+                "input": {"type": "string", "description": "what the command reads as input"},
+                "background": {
+                    "type": "boolean",
+                    "description": (
+                        "run on as a job, on the files as they are now; job_status asks about it"
+                    ),
+                },
+            },
+            "required": ["command"],
+            "additionalProperties": False,
+        },
+    },
+    {
+        "name": "job_status",
+        "description": (
+            "Returns what a job has written since it was last asked about, and whether it has "
+            "ended. The changes of an ended job come into the workspace with this call."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "job": {"type": "integer", "description": "the number of the job"},
+                "waitSeconds": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "maximum": MOST_SECONDS,
+                    "description": "how long to wait for its end; 0 if it is left out",
+                },
+            },
+            "required": ["job"],
+            "additionalProperties": False,
+        },
+    },
+    {
+        "name": "stop_job",
+        "description": (
+            "Ends a job and all that it started. Its changes come into the workspace with this "
+            "call."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {"job": {"type": "integer", "description": "the number of the job"}},
+            "required": ["job"],
+            "additionalProperties": False,
+        },
+    },
+)
+
+
+class WrongArgumentError(Exception):
+    """Raised for arguments that do not fit. The message is for the agent."""
+
+
+class RunArguments(Struct, frozen=True, kw_only=True):
+    """The arguments of `run_command`."""
+
+    command: str
+    directory: str
+    seconds: int
+    input: bytes
+    is_job: bool
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The command line."""
+        return (_BASH, "-c", self.command)
+
+
+def run_arguments(given: Mapping[str, Json], workspace: str) -> RunArguments:
+    """Read the arguments of `run_command`.
+
+    Raises:
+        WrongArgumentError: they do not fit.
+    """
+    command, directory = given.get("command"), given.get("workdir", ".")
+    text, is_job = given.get("input", ""), given.get("background", False)
+    if not isinstance(command, str) or "\0" in command:
+        raise WrongArgumentError("command must be a text without NUL")
+    if not isinstance(directory, str) or "\0" in directory:
+        raise WrongArgumentError("workdir must be a path")
+    if not isinstance(text, str) or len(text) > _MOST_INPUT:
+        raise WrongArgumentError(f"input must be a text of at most {_MOST_INPUT:,} characters")
+    if not isinstance(is_job, bool):
+        raise WrongArgumentError("background must be true or false")
+    place = os.path.join(workspace, directory)  # noqa: PTH118  an absolute one stays
+    if not os.path.isdir(place):  # noqa: PTH112  a string is wanted
+        raise WrongArgumentError(f"there is no directory {directory}")
+    return RunArguments(
+        command=command,
+        directory=os.path.realpath(place),
+        seconds=whole(given, "timeoutSeconds", SECONDS, 1),
+        input=text.encode(errors="surrogatepass"),
+        is_job=is_job,
+    )
+
+
+def whole(given: Mapping[str, Json], name: str, standard: int, least: int) -> int:
+    """Read a number of seconds.
+
+    Raises:
+        WrongArgumentError: it is none, or out of range.
+    """
+    value = given.get(name, standard)
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or not isinstance(value, int) or not least <= value <= MOST_SECONDS:
+        raise WrongArgumentError(f"{name} must be a whole number from {least} to {MOST_SECONDS}")
+    return value
+
+
+def text_of(output: str, ended: Ended) -> str:
+    """Return what the agent reads of a command that has ended."""
+    lines = [output] if output else []
+    if ended.why:
+        lines.append(f"[{ended.why}]")
+    if ended.status:
+        lines.append(f"[exit status {ended.status}]")
+    if ended.changes is not None:
+        lines += _notes(ended.changes)
+    return "\n".join([line.removesuffix("\n") for line in lines]) or "[no output]"
+
+
+def _notes(changes: Changes) -> list[str]:
+    """Return what did not come into the workspace, a line for each kind."""
+    lines: list[str] = []
+    if changes.kept_back:
+        lines.append(
+            f"[KEPT BACK, not changed in the workspace: {said(changes.kept_back)}. "
+            "The same call made again is asked about.]"
+        )
+    if changes.conflicts:
+        lines.append(f"[CONFLICT, left as it is: {said(changes.conflicts)}]")
+    if changes.left_out:
+        lines.append(f"[LEFT OUT: {said(changes.left_out)}]")
+    return lines
+
+
+def said(notes: Sequence[KeptBack]) -> str:
+    """Return paths and reasons in one line."""
+    named = [
+        f"{os.fsdecode(one.path).encode('utf-8', 'backslashreplace').decode()!r} ({one.why})"
+        for one in notes[:_MOST_SAID]
+    ]
+    more = f" and {len(notes) - _MOST_SAID} more" if len(notes) > _MOST_SAID else ""
+    return ", ".join(named) + more

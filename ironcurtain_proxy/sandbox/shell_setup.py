@@ -1,0 +1,81 @@
+"""What the proxy hands to the process of our own shell, in a sealed file in memory."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
+
+META: Final = "ironcurtain/view"
+"""The key of a result's `_meta` that is for the proxy alone."""
+
+
+class Views(Struct, frozen=True, kw_only=True):
+    """Where the commands of our own shell have their views."""
+
+    directory: str
+    """The directory of the session's views; empty: commands run as the shell's process does, which
+    has walls of its own or none."""
+    workspace: str
+    approved: tuple[str, ...] = ()
+    """Control places that these commands may change, relative to the workspace."""
+
+
+class ShellSetup(Struct, frozen=True, kw_only=True):
+    """How commands are run."""
+
+    views: Views
+    profile: SandboxProfile = SandboxProfile()
+    private: PrivateTmp | None = None
+    srt: tuple[str, ...] = ()
+    """Runs srt, for commands that may reach hosts."""
+
+
+class ViewReport(Struct, frozen=True, kw_only=True):
+    """What the proxy learns of a command beside its output."""
+
+    view: str = ""
+    """The name of the view whose changes are prepared; empty: there are none."""
+    refused_host: str = ""
+    """The first host that the command tried to reach; empty: none."""
+
+
+def encoded(setup: ShellSetup) -> bytes:
+    """Return a setup as `read_setup` reads it."""
+    return msgspec.json.encode(setup)
+
+
+def with_report(result: ToolResult) -> tuple[ToolResult, str]:
+    """Return an answer of our own shell as the agent may see it, and the host that was refused."""
+    meta = None if result.result is None else result.result.get("_meta")
+    said = meta.get(META) if isinstance(meta, Mapping) else None
+    if result.result is None or not isinstance(meta, Mapping) or said is None:
+        return result, ""
+    report = msgspec.convert(said, ViewReport)
+    rest = {name: value for name, value in meta.items() if name != META}
+    answer = {name: value for name, value in result.result.items() if name != "_meta"}
+    if rest:
+        answer["_meta"] = rest
+    return ToolResult(result=answer, view=report.view), report.refused_host
+
+
+def read_setup(descriptor: int) -> ShellSetup:
+    """Read the setup from a descriptor.
+
+    Raises:
+        OSError, msgspec.MsgspecError: it cannot be read.
+    """
+    content = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+    return msgspec.json.decode(content, type=ShellSetup)
+
+
+def plain(workspace: str | None) -> ShellSetup:
+    """Return the setup of a process that has its walls around itself, or none."""
+    place = workspace or os.getcwd()  # noqa: PTH109  a string is wanted
+    return ShellSetup(views=Views(directory="", workspace=place))

@@ -1,0 +1,135 @@
+"""The views of our own shell: where they lie, and their commits."""
+
+import logging
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.view import NotTaken, ViewChanges
+from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.shell_setup import Views
+from ironcurtain_proxy.transactions.availability import NoViews, store_for, why_no_views
+from ironcurtain_proxy.transactions.changes import EntryIdentity, KeptBack
+from ironcurtain_proxy.transactions.transaction import (
+    SessionViews,
+    commit,
+    discard,
+    read_prepared,
+    recover,
+)
+
+_LOGGER: Final = logging.getLogger(__name__)
+VIEWS: Final = "views"
+"""The directory of all views, in that of the proxy's state."""
+_BESIDE: Final = ".ironcurtain-views"
+"""The same beside the workspace, where the state is on another file system."""
+_LARGE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ShellViews:
+    """The views of one session. Implements `ports.PreparedViews`."""
+
+    session: SessionViews
+    servers: frozenset[str]
+
+    def serves(self, server: str) -> bool:
+        """Return whether the calls of a server have views."""
+        return server in self.servers
+
+    async def changes(self, view: str) -> ViewChanges:
+        """Return what is prepared in a view."""
+        prepared = await anyio.to_thread.run_sync(read_prepared, self._place(view))
+        found = prepared.changes
+        replaced = [
+            step.path
+            for step in found.steps
+            if step.before is not None and step.act != "mode" and _may_be_missed(step.before)
+        ]
+        return ViewChanges(
+            paths=tuple([os.fsdecode(step.path) for step in found.steps]),
+            replaced=tuple(map(os.fsdecode, replaced)),
+            kept_back=_told(found.kept_back),
+            others=_told((*found.conflicts, *found.left_out)),
+        )
+
+    def commit(self, view: str) -> tuple[NotTaken, ...]:
+        """Bring the changes of a view into the workspace."""
+        return _told(commit(self._place(view)))
+
+    async def end(self, view: str) -> None:
+        """Remove a view."""
+        await anyio.to_thread.run_sync(discard, self._place(view))
+
+    def close(self) -> None:
+        """Remove all of them."""
+        self.session.close()
+
+    def _place(self, view: str) -> Path:
+        if not view.isalnum():
+            raise FileNotFoundError(0, "no view has such a name")
+        return self.session.directory / view
+
+
+def with_views(
+    confined: Mapping[str, Confinement], specs: Sequence[ServerSpec], settings: Settings
+) -> tuple[Mapping[str, Confinement], ShellViews | None]:
+    """Give the commands of our own shell views of their own.
+
+    What a killed proxy left half committed is taken back first. Where this machine or workspace can
+    have no views, the log says why, and the shell runs in a sandbox like other servers.
+    """
+    own = [spec for spec in specs if spec.builtin == "shell" and spec.name in confined]
+    if not own or settings.workspace is None:
+        return confined, None
+    workspace = str(settings.workspace)
+    beside = Path(workspace).parent / _BESIDE
+    store = store_for(workspace, [settings.state_dir / VIEWS, beside])
+    if isinstance(store, NoViews):
+        return _without(confined, store.why)
+    for one in recover(store):
+        _LOGGER.warning(
+            "%r was left as a killed proxy had changed it: %s", os.fsdecode(one.path), one.why
+        )
+    try:
+        session = SessionViews(store)
+    except OSError as error:
+        return _without(confined, error.strerror or "no directory can be made")
+    if (why := why_no_views(session.directory)) is not None:
+        session.close()
+        return _without(confined, why)
+    views = Views(directory=str(session.directory), workspace=workspace)
+    found = dict(confined)
+    for name, confinement in confined.items():
+        profile = confinement.profile
+        if store == beside:
+            profile = replace(profile, deny_read=(*profile.deny_read, str(store)))
+        is_own = any(spec.name == name for spec in own)
+        found[name] = replace(confinement, profile=profile, views=views if is_own else None)
+    return found, ShellViews(session, frozenset([spec.name for spec in own]))
+
+
+def _without(
+    confined: Mapping[str, Confinement], why: str
+) -> tuple[Mapping[str, Confinement], None]:
+    _LOGGER.warning(
+        "commands of our own shell have no views of their own (%s): they run in one sandbox, like "
+        "the commands of other servers",
+        why,
+    )
+    return confined, None
+
+
+def _may_be_missed(before: EntryIdentity) -> bool:
+    return stat.S_ISDIR(before.mode) or before.size > _LARGE
+
+
+def _told(notes: Sequence[KeptBack]) -> tuple[NotTaken, ...]:
+    return tuple([NotTaken(os.fsdecode(one.path), one.why) for one in notes])

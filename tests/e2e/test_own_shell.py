@@ -1,0 +1,243 @@
+"""Our own shell: each command in a view of its own, decided by the same kernel as other servers.
+
+With the real sandbox, through the whole proxy.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.confined_installation import PATH, done, escalations, known_sandbox, refused
+from tests.e2e.installation import ROOT, Installation, rule
+from tests.e2e.mailbox_person import Person
+from tests.e2e.raw_client import Message, RawClient, texts
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+PROGRAM: Final = [sys.executable, "-m", "ironcurtain_proxy"]
+
+
+def shelled(installation: Installation, **config: Json) -> RawClient:
+    """A proxy before our own shell; every call is escalated."""
+    installation.servers["shell"] = {"builtin": "shell"}
+    installation.rules = [
+        rule(
+            "files", "allow", paths={"roles": ["read-path", "write-path"], "within": "@workspace"}
+        ),
+        rule("commands", "allow", server=["own-shell"]),
+    ]
+    installation.variables |= {"PATH": PATH, "PYTHONPATH": str(ROOT)}
+    installation.command = PROGRAM
+    installation.known_sandbox = known_sandbox()
+    state = installation.home / ".ironcurtain"
+    state.mkdir(exist_ok=True)
+    document: dict[str, Json] = {
+        "containment": {"undo": True},
+        "security": {"interceptor": {"approvalPolicy": "dangerous"}},
+        **config,
+    }
+    (state / "config.json").write_bytes(orjson.dumps(document))
+    return installation.start()
+
+
+def run(agent: RawClient, command: str, **more: Json) -> Message:
+    return agent.call("run_command", {"command": command, **more})
+
+
+def last(installation: Installation) -> Message:
+    return installation.outcomes()[-1]
+
+
+def views_of(installation: Installation) -> list[Path]:
+    return list((installation.home / ".ironcurtain/views").glob("*/*/upper"))
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Installation, RawClient]]:
+    installation = Installation(tmp_path_factory.mktemp("own-shell"))
+    subprocess.run(["git", "init", "-q", str(installation.workspace)], check=True)
+    (installation.home / ".ssh").mkdir()
+    (installation.home / ".ssh/id").write_text("a key")
+    yield installation, shelled(installation)
+    installation.end()
+
+
+def test_a_command_runs_unasked_and_comes_back_byte_for_byte_with_its_caches(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    here = installation.workspace
+    python = here / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("an interpreter")
+    python.chmod(0o755)
+    (here / "kept.txt").write_text("kept")
+    said = done(run(agent, "echo evil > .venv/bin/python; rm kept.txt; echo new > made; echo ok"))
+    assert said == "ok"
+    assert (python.read_text(), (here / "kept.txt").exists()) == ("evil\n", False)
+    record = last(installation)
+    assert (record["decidedBy"], record["sandboxed"]) == ("containment", True)
+    assert record["changed"] == ["changed .venv/bin/python", "deleted kept.txt", "created made"]
+    taken_back = Person(installation).run("rollback", str(record["requestId"]))
+    assert taken_back.returncode == 0, taken_back.stderr
+    assert (python.read_text(), python.stat().st_mode & 0o777) == ("an interpreter", 0o755)
+    assert ((here / "kept.txt").read_text(), (here / "made").exists()) == ("kept", False)
+
+
+def test_a_command_that_changed_nothing_has_no_point(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    assert done(run(agent, "make --version > /dev/null; true")) == "[no output]"
+    record = last(installation)
+    assert "point" not in record
+    assert "changed" not in record
+
+
+def test_the_walls_of_a_command_are_those_of_other_servers(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    probes = {
+        f"cat {installation.home}/.ssh/id": "No such file",
+        f"ls {installation.home}/.ironcurtain/views": "No such file",
+        f"touch {installation.home}/x": "Read-only file system",
+        "touch /etc/x": "Read-only file system",
+        "unshare -U true": "Operation not permitted",
+        "mount -t tmpfs x /mnt": "ermi",
+        f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX)'": "not permitted",
+        f"{sys.executable} -c 'import socket; socket.socket(socket.AF_VSOCK)'": "not permitted",
+        f"{sys.executable} -c 'import socket; socket.socketpair(type=socket.SOCK_DGRAM)'": "ermi",
+        f"{sys.executable} -c 'import os; os.chmod(\"{installation.workspace}\", 0o4755)'": "ermi",
+        "echo 1 > /proc/sys/kernel/core_pattern": "cannot create",
+        "kill -9 1; echo alive": "alive",
+        "ls /proc | grep -c '^[0-9]'": "",
+    }
+    for probe, expected in probes.items():
+        (installation.workspace / "probe.sh").write_text(probe)
+        said = "\n".join(texts(run(agent, "sh probe.sh")))
+        assert expected.lower() in said.lower(), (probe, said)
+    assert last(installation)["decidedBy"] == "containment"
+
+
+def test_control_places_are_kept_back_told_recorded_and_asked_about(
+    installation: Installation,
+) -> None:
+    escalations(installation)
+    agent, person = shelled(installation), Person(installation)
+    here = installation.workspace
+    subprocess.run(["git", "init", "-q", str(here)], check=True)
+    command = "echo id > .git/hooks/pre-commit; mkdir .claude; echo {} > .claude/settings.json"
+    said = done(run(agent, f"{command}; echo data > data"))
+    assert "KEPT BACK" in said
+    assert ".git/hooks/pre-commit" in said
+    record = last(installation)
+    assert record["decidedBy"] == "containment"
+    assert str(record["keptBack"]).count("(") == 2
+    assert not (here / ".git/hooks/pre-commit").exists()
+    assert not (here / ".claude").exists()
+    assert (here / "data").exists()
+    call = agent.start_call("run_command", {"command": f"{command}; echo data > data"})
+    question = person.until_asked()[0]
+    assert ".claude" in str(question["context"])
+    assert ".git/hooks/pre-commit" in str(question["context"])
+    person.answer({"decision": "approved"})
+    done(agent.result(call))
+    assert (here / ".claude/settings.json").read_text() == "{}\n"
+    assert (here / ".git/hooks/pre-commit").exists()
+    # Only these: another control place of the same command would have been kept back again.
+    (here / "more.sh").write_text("echo x > .envrc")
+    assert "KEPT BACK" in done(run(agent, "sh more.sh"))
+
+
+def test_what_is_denied_or_withdrawn_leaves_nothing(installation: Installation) -> None:
+    agent, here = shelled(installation), installation.workspace
+    refused(run(agent, "curl https://closed.example/x; touch denied"))
+    assert list(here.iterdir()) == []
+    started = agent.start_call("run_command", {"command": "touch begun; sleep 60"})
+    while not any((one / "begun").exists() for one in views_of(installation)):
+        time.sleep(0.01)
+    agent.notify("notifications/cancelled", {"requestId": started})
+    assert "ended" in refused(run(agent, "touch late; sleep 60", timeoutSeconds=1))
+    assert sorted(one.name for one in here.iterdir()) == ["late"]
+    until_gone(lambda: views_of(installation), 1)
+
+
+def until_gone(look: object, most: int) -> None:
+    end = time.monotonic() + 30
+    while len(look()) > most:  # type: ignore[operator]  # a function
+        assert time.monotonic() < end, "something is left"
+        time.sleep(0.01)
+
+
+def test_a_job_goes_on_and_its_changes_come_in_when_it_ends(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    here = installation.workspace
+    server = f"{sys.executable} -m http.server 8734 --bind 127.0.0.1"
+    said = done(run(agent, f"echo begun > job.txt; {server}", background=True))
+    assert "is running" in said
+    number = int(said.split("[job ")[1].split()[0])
+    code = "import urllib.request as u; o = u.build_opener(u.ProxyHandler({}))"
+    fetch = f"{code}; print(o.open('http://127.0.0.1:8734/job.txt').read())"
+    # The network of all commands is one, and leads nowhere else.
+    until = f'until {sys.executable} -c "{fetch}" 2> /dev/null; do sleep 0.1; done'
+    assert "begun" in done(run(agent, until))
+    assert not (here / "job.txt").exists()
+    assert "is running" in done(agent.call("job_status", {"job": number}))
+    agent.call("stop_job", {"job": number})
+    assert (here / "job.txt").read_text() == "begun\n"
+    with pytest.raises(AssertionError, match="there is no job"):
+        agent.call("job_status", {"job": number})
+
+
+def test_a_killed_proxy_leaves_nothing_of_a_command(installation: Installation) -> None:
+    agent, here = shelled(installation), installation.workspace
+    agent.start_call("run_command", {"command": "touch begun; sleep 60"})
+    while not any((one / "begun").exists() for one in views_of(installation)):
+        time.sleep(0.01)
+    agent.process.kill()
+    agent.process.wait()
+    assert list(here.iterdir()) == []
+    agent = shelled(installation)
+    done(run(agent, "touch after"))
+    assert [one.name for one in here.iterdir()] == ["after"]
+    assert len(list((installation.home / ".ironcurtain/views").iterdir())) == 1
+
+
+def test_a_host_that_polls_git_runs_nothing_and_sees_no_command_half_done(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    here, ran = installation.workspace, installation.root / "ran"
+    evil = f"printf '[core]\\n\\tfsmonitor = touch {ran}\\n'"
+    script = f"""
+        {evil} >> .git/config; git init -q lib; {evil} >> lib/.git/config
+        printf '#!/bin/sh\\ntouch {ran}' > lib/.git/hooks/post-checkout; chmod +x lib/.git/hooks/*
+        (sleep 1; {evil} >> lib/.git/config) & sleep 0.5
+    """
+    poll = "while :; do git status; git -C lib status; git -C lib checkout; sleep 0.05; done"
+    host = subprocess.Popen(
+        ["/bin/sh", "-c", poll],
+        cwd=here,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "HOME": str(installation.home)},
+    )
+    try:
+        for _ in range(3):
+            run(agent, script)
+    finally:
+        host.kill()
+        host.wait()
+    subprocess.run(["git", "-C", str(here), "status"], check=True, capture_output=True)
+    assert not ran.exists()
