@@ -5,7 +5,8 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text
-from ironcurtain_proxy.audit.secrets import MASK, is_telling
+from ironcurtain_proxy.audit.secret_names import is_telling
+from ironcurtain_proxy.audit.secrets import MASK
 from ironcurtain_proxy.model.json import Json
 
 _BLOBS: Final = frozenset({"data", "blob"})

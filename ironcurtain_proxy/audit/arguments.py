@@ -10,7 +10,8 @@ import orjson
 
 from ironcurtain_proxy.audit.numbers import redact_numbers
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text
-from ironcurtain_proxy.audit.secrets import is_ssn_name, is_telling, kinds_of
+from ironcurtain_proxy.audit.secret_names import is_ssn_name, is_telling
+from ironcurtain_proxy.audit.secrets import kinds_of
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.request import FoundSecret

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from ironcurtain_proxy.audit.numbers import redact_integer
 from ironcurtain_proxy.audit.redaction import MARGIN, is_suspicious, redact_beginning, redact_text
-from ironcurtain_proxy.audit.secrets import MASK, is_ssn_name, is_telling, is_telling_option
+from ironcurtain_proxy.audit.secret_names import is_ssn_name, is_telling, is_telling_option
+from ironcurtain_proxy.audit.secrets import MASK
 from ironcurtain_proxy.model.json import Arguments
 
 VALUE_LIMIT: Final = 8192

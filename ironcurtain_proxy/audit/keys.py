@@ -1,21 +1,35 @@
 """Provider keys in a text: where each begins and ends.
 
+The expressions are in `provider_keys.json`, which `scripts/provider_keys.py` makes of a table.
+
 Every key has a long run of letters, digits, hyphens and underscores. One translation and a search
 for a literal find such runs, both at the speed of memory. Only the text at a run is compared with
-the table of `provider_keys`, so a text without long words costs nearly nothing.
+these expressions, so a text without long words costs nearly nothing.
 """
 
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Final, NamedTuple
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
 
-from ironcurtain_proxy.audit.provider_keys import looks_issued, patterns, starts
+import msgspec
+from msgspec import Struct
 
 
-class _Pattern(NamedTuple):
-    expression: str
-    alone: bool
+class _Built(Struct, frozen=True, rename="camel"):
+    """The expressions, made ahead."""
+
+    starts: str
+    base64: str
+    by_head: dict[str, list[tuple[str, bool]]]
+    """By the first two letters: the expression of a key, and whether it must stand alone."""
+
+
+_BUILT: Final = msgspec.json.decode(
+    Path(__file__).with_name("provider_keys.json").read_bytes(), type=_Built
+)
 
 
 @cache
@@ -100,7 +114,7 @@ def _end_of_key(text: str, at: int) -> int | None:
     alone, inside = _stands(text, at)
     if inside:
         return None
-    for expression, must_be_alone in _BY_HEAD.get(text[at : at + _HEAD], ()):
+    for expression, must_be_alone in _BUILT.by_head.get(text[at : at + _HEAD], ()):
         if must_be_alone and not alone:
             continue
         match = _compiled(expression).match(text, at)
@@ -140,12 +154,57 @@ def _shaped(text: str, low: int, begin: int, end: int) -> tuple[int, int] | None
     return None if match is None else match.span()
 
 
+def looks_issued(run: str) -> bool:
+    """Whether a run of letters, digits, `_` and `-` is a word and then a random text.
+
+    So nearly every key is made today: `acme_live_` and 32 characters. A digest has no capitals, a
+    UUID no long piece, a name that a person wrote few digits and few changes of case.
+    """
+    if len(run) > _LONGEST_ISSUED:
+        return False
+    if _MAILCHIMP.search(run):
+        return True
+    before = ""
+    for piece in _PIECES.findall(run):
+        if before and not _CHECKSUMS.fullmatch(before) and _is_random(piece, before.lower()):
+            return True
+        before = piece
+    return False
+
+
+def _is_random(piece: str, before: str) -> bool:
+    length = len(piece)
+    telling = before in _TELLING_PIECES
+    if length < (_TELLING_TAIL if telling else _ISSUED_TAIL) or len(before) > _PREFIX_PIECE:
+        return False
+    kinds = ["0" if c.isdigit() else "a" if c.islower() else "A" for c in piece]
+    changes = sum(a != b for a, b in pairwise(kinds))
+    digits = kinds.count("0")
+    if telling and digits > 1 and changes >= length // 8:
+        return True
+    mixed = digits > 0 and kinds.count("a") >= _FEW and kinds.count("A") >= _FEW
+    return mixed and changes > length // 3
+
+
+_FEW: Final = 3
+_MAILCHIMP: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}-us[0-9]{1,2}\Z")
+
+
+_ISSUED_TAIL: Final = 32
+_TELLING_PIECES: Final = frozenset(
+    {"sk", "rk", "pat", "live", "prod", "secret", "token", "apikey", "priv", "oat", "sat", "rt"}
+)
+_TELLING_TAIL: Final = 20
+_LONGEST_ISSUED: Final = 512
+_PIECES: Final = re.compile("[A-Za-z0-9]+")
+_PREFIX_PIECE: Final = 15
+_CHECKSUMS: Final = re.compile("sha[0-9]{1,3}|md5|blake[0-9a-z]{1,3}", re.IGNORECASE)
 _HEAD: Final = 2
 _LOOK_BACK: Final = 40
 """A prefix, and what may stand between it and the run: `SG.`, `access_token$production$`."""
 _BASE64_BACK: Final = 120
 _BASE64_SIGNS: Final = frozenset("+/")
-_BASE64_STARTS: Final = re.compile(starts("base64"), re.ASCII)
+_BASE64_STARTS: Final = re.compile(_BUILT.base64, re.ASCII)
 _SIGNS: Final = frozenset("~!$")
 _ID_AND_KEY: Final = 32
 _FIRST_PART: Final = range(24, 31)
@@ -173,11 +232,7 @@ _ESCAPE: Final = re.compile(
 """Escapes, which end in a letter or digit and are no words: `\n`, `%3D`, the colours of a terminal.
 """
 
-_STARTS: Final = re.compile(starts(), re.ASCII)
-_BY_HEAD: Final[dict[str, list[_Pattern]]] = {}
-for _prefix, _expression, _alone in patterns():
-    _BY_HEAD.setdefault(_prefix[:_HEAD], []).append(_Pattern(_expression, _alone))
-
+_STARTS: Final = re.compile(_BUILT.starts, re.ASCII)
 _SHAPES: Final = re.compile(
     r"[MNO][\w-]{23,27}\.[\w-]{6,7}\.[\w-]{27,45}(?![\w-])"  # Discord: id, time, signature
     r"|mfa\.[\w-]{84}"  # Discord, of a person

@@ -9,6 +9,7 @@ from typing import Final
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
+from ironcurtain_proxy.audit.commands import holds_command
 from ironcurtain_proxy.audit.keys import holds_key
 from ironcurtain_proxy.audit.numbers import holds_number, redact_numbers
 from ironcurtain_proxy.audit.secrets import redact_secrets, without_unfinished
@@ -72,6 +73,8 @@ def is_suspicious(raw: bytes) -> bool:
         return True
     if b"=" in raw and _QUERY.search(raw):
         return True
+    if b" " in raw and holds_command(raw):
+        return True
     return holds_key(raw)
 
 
@@ -107,7 +110,11 @@ _TELLING_WORDS: Final = word_list(
     serverkey webhookkey userpass pass" samlresponse sshpass clientassertion passkey xprv xauth
     pat" pw" wif" tfa" authorization auth= auth: auth" credential cred bearer basic jwt cookie
     sessionid sessid otp code" codes" mfacode verificationcode cvv cvc dsn mnemonic phrase seed
-    connectionstr connstr sid= sid" sid: pin= pin" pin: webhook hooks. curl
+    connectionstr connstr sid= sid" sid: pin= pin" pin: webhook hooks.
+    pass% pass> pass\\ key" key> identifiedby symencrypt requirepass rootpw masterauth psk
+    $0$ $0a$ $0b$ $0y$ $apr0$ $y$ $argon0 {sha {ssha pbkdf0 scramsha aad0b000b00000ee
+    privatelines statickey kty /bot /hook/ hcping.com /with/key/ pagerduty.com rtmp
+    timecode facode code0 digest oracle: |sudo
     """
 )
 """Words that tell of a secret, in lower case, without blanks, hyphens and underscores, digits as 0.

@@ -9,17 +9,40 @@ import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Final
 
 from msgspec import Struct
 
+from ironcurtain_proxy.audit.commands import secrets_of_commands
 from ironcurtain_proxy.audit.keys import redact_keys
-from ironcurtain_proxy.model.vocabulary import word_list, words
+from ironcurtain_proxy.audit.secret_names import (
+    TELLING_ENDINGS,
+    TELLING_NAMES,
+    is_telling,
+    is_working_directory,
+)
 
 MASK: Final = "[redacted]"
 MASKED_PRIVATE_KEY: Final = "[redacted private key]"
 
 Replacement = Callable[[re.Match[str]], str]
+
+
+class Expression(Struct, frozen=True):
+    """A regular expression that is compiled on first use: few texts need it."""
+
+    text: str
+    flags: int
+
+    def sub(self, replacement: Replacement, text: str) -> str:
+        """Replace all matches."""
+        return _compiled(self.text, self.flags).sub(replacement, text)
+
+
+@cache
+def _compiled(text: str, flags: int) -> re.Pattern[str]:
+    return re.compile(text, re.ASCII | flags)
 
 
 class SecretFormat(Struct, frozen=True):
@@ -29,7 +52,7 @@ class SecretFormat(Struct, frozen=True):
     """The kind of secret, in words for people."""
     hints: tuple[str, ...]
     """Texts of which a match needs one; empty: the pattern is always tried."""
-    pattern: re.Pattern[str]
+    pattern: Expression
     replacement: Replacement
     folded: bool = False
     """Hints are looked for in the text in lower case."""
@@ -41,7 +64,7 @@ def redact_secrets(text: str) -> str:
     for secret in FORMATS:
         if _may_hold(secret, text, folded):
             text = secret.pattern.sub(secret.replacement, text)
-    return redact_keys(_redact_assigned(text))
+    return redact_keys(_redact_assigned(_redact_commands(text)))
 
 
 def kinds_of(text: str) -> Iterator[str]:
@@ -50,6 +73,8 @@ def kinds_of(text: str) -> Iterator[str]:
     for secret in FORMATS:
         if _may_hold(secret, text, folded) and secret.pattern.sub(secret.replacement, text) != text:
             yield secret.kind
+    if _redact_commands(text) != text:
+        yield "password of a command"
     if _redact_assigned(text) != text:
         yield "password or key with its name"
     if redact_keys(text) != text:
@@ -60,88 +85,6 @@ def without_unfinished(text: str) -> str:
     """A cut `text` without an unfinished token that only its end would identify."""
     unfinished = _UNFINISHED_JWT.search(text)
     return text if unfinished is None else text[: unfinished.start()]
-
-
-def is_telling(name: str) -> bool:
-    """Whether a key of this name holds a secret: `password`, `X-Api-Key`, `githubToken`.
-
-    Also if more follows that does not change what it is: `password2`, `user[password]`,
-    `password_confirmation`. `max_tokens`, `nextPageToken` and `password_file` do not.
-    """
-    plain = _squeezed(name)
-    if plain in _WORKING_DIRECTORIES or plain.endswith(_HARMLESS_ENDINGS):
-        return False
-    if plain.endswith(TELLING_ENDINGS) or plain in TELLING_NAMES:
-        return True
-    bare = _MORE.sub("", _NO_LETTERS.sub("", plain))
-    return bare.endswith(_WITH_MORE) and not bare.endswith(_HARMLESS_ENDINGS)
-
-
-def is_ssn_name(name: str) -> bool:
-    """Whether a key of this name holds a social security number."""
-    plain = _squeezed(name)
-    return plain.endswith("ssn") or "socialsecurity" in plain
-
-
-def is_telling_option(text: str) -> bool:
-    """Whether an element of an argument list says that the next one is a secret: `--password`."""
-    return text.startswith("-") and is_telling(text)
-
-
-def _squeezed(name: str) -> str:
-    return name[-_NAME_TAIL:].lower().translate(_SEPARATORS)
-
-
-_NAME_TAIL: Final = 128
-_SEPARATORS: Final = str.maketrans("", "", " -_")
-TELLING_ENDINGS: Final = (
-    # What a person types.
-    *word_list(
-        """
-        password passwords passwd passphrase passcode passcodes passkey pwd dbpass userpass smtppass
-        mailpass redispass adminpass rootpass otp otpcode totpseed mfacode twofactorcode
-        verificationcode pincode recoverycode recoverycodes backupcode backupcodes securitycode
-        mnemonic mnemonicphrase seedphrase recoveryphrase seedwords
-        """
-    ),
-    # What a service gives.
-    *word_list(
-        """
-        secret secrets token apitokens accesstokens refreshtokens authtokens apikey apikeys
-        secretkey secretkeys privatekey accesskey accesskeys accountkey sharedkey signingkey
-        encryptionkey decryptionkey masterkey authkey licensekey servicekey subscriptionkey
-        functionkey sshkey deploykey appkey applicationkey adminkey storagekey sessionkey writekey
-        ingestkey integrationkey hmackey aeskey rootkey serverkey webhookkey secretkeybase
-        authorization auth credential credentials creds jwt clientassertion cookie cookies sessionid
-        sessid csrf xsrf authcode dsn connectionstring connstring connstr webhookurl samlresponse
-        hmac
-        """
-    ),
-)
-TELLING_NAMES: Final = words(
-    """
-    pass pw pin cvv cvc cvv2 sid connect.sid pat cred bearer githubpat gitlabpat totp seedhex
-    xprv wif xauth proxyauth tfa
-    """
-)
-"""Names that say so as a whole; as an ending they are parts of other words."""
-_HARMLESS_ENDINGS: Final = word_list(
-    """
-    pagetoken nexttoken continuationtoken progresstoken synctoken canceltoken
-    """
-)
-_NO_LETTERS: Final = re.compile(r"[^a-z0-9]", re.ASCII)
-_MORE: Final = re.compile(
-    r"(?:[0-9]|confirmation|confirm|repeat|again|value|plaintext|plain|base64|b64|pem|raw)+\Z",
-    re.ASCII,
-)
-_WITH_MORE: Final = (
-    *("password", "passwords", "passwd", "passphrase", "passcode", "secret", "secrets", "token"),
-    *("apikey", "accesskey", "secretkey", "privatekey", "credential", "credentials"),
-)
-"""Endings that say so whatever follows. `redaction.is_suspicious` sees each without a quote."""
-_WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
-"""Shells and tools name a directory so; `db_pwd` is a password."""
 
 
 def _may_hold(secret: SecretFormat, text: str, folded: str) -> bool:
@@ -163,6 +106,19 @@ def _second_group(match: re.Match[str]) -> str:
     return f"{match[1]}{MASK}{match[3] or ''}"
 
 
+def _telling_third(match: re.Match[str]) -> str:
+    """Mask the third group, if the name in the first one tells of a secret."""
+    value = match[3].rstrip()
+    if not is_telling(match["name"]) or MASK in value:
+        return match[0]
+    return f"{match[1]}{MASK}{match[3][len(value) :]}{match[4]}"
+
+
+def _numbered(match: re.Match[str]) -> str:
+    """Mask what has a digit: prose goes on with a word."""
+    return _second_group(match) if any(map(str.isdigit, match[2])) else match[0]
+
+
 def _bearer(match: re.Match[str]) -> str:
     """`Bearer of bad news` and `bearer authentication` are not tokens."""
     token = match[2]
@@ -180,6 +136,17 @@ def _basic(match: re.Match[str]) -> str:
     return f"{match[1]}{MASK}" if ":" in decoded and decoded.isprintable() else match[0]
 
 
+def _redact_commands(text: str) -> str:
+    """Mask what programs take as a secret under a name that does not tell."""
+    pieces: list[str] = []
+    copied = 0
+    for start, end in secrets_of_commands(text):
+        if MASK not in text[start - 1 : end + 1]:
+            pieces += [text[copied:start], MASK]
+            copied = end
+    return "".join([*pieces, text[copied:]]) if pieces else text
+
+
 def _redact_assigned(text: str) -> str:
     """Mask values after `password=` and `"password": `.
 
@@ -190,8 +157,11 @@ def _redact_assigned(text: str) -> str:
     sign = _SIGN.search(text)
     while sign is not None:
         end = sign.end()
-        if _is_named(text, sign.start()):
+        name = _name_before(text, sign.start())
+        if name and (is_telling(name) or is_working_directory(name)):
             match = _VALUE.match(text, sign.start())
+            if match is not None and is_working_directory(name) and _is_place(match):
+                match = None
             start = None if match is None else _start_of_value(match)
             if match is not None and start is not None:
                 end = match.end()
@@ -201,13 +171,19 @@ def _redact_assigned(text: str) -> str:
     return "".join([*pieces, text[copied:]]) if pieces else text
 
 
-def _is_named(text: str, at: int) -> bool:
-    """Whether a telling name stands before the sign at `at`, in quotes or not."""
-    before = text[max(0, at - _NAME_REACH) : at].rstrip(_AROUND_NAMES).lower()
-    if before[-1:] not in _LAST_LETTERS:
-        return False
+def _name_before(text: str, at: int) -> str:
+    """Return the name before the sign at `at`, in quotes or not; empty if none can tell."""
+    before = text[max(0, at - _NAME_REACH) : at].rstrip(_AROUND_NAMES)
+    if before[-1:].lower() not in _LAST_LETTERS:
+        return ""
     name = _NAME.search(before)
-    return name is not None and is_telling(name[0])
+    return "" if name is None else name[0]
+
+
+def _is_place(match: re.Match[str]) -> bool:
+    """Return whether a value is a path, or is made by a shell."""
+    value = match["bare"] or match["value"]
+    return value.startswith(("/", "~", "$", ".", "`", "(")) or value[1:3] == ":\\"
 
 
 def _start_of_value(match: re.Match[str]) -> int | None:
@@ -216,7 +192,7 @@ def _start_of_value(match: re.Match[str]) -> int | None:
     value = match[group]
     certain = (
         group == "value"
-        or "=" in match["sign"]
+        or match["sign"][:1] in "=%"
         or any(map(str.isdigit, value))
         or not value.rstrip("();").replace(".", "").isidentifier()
     )
@@ -231,7 +207,7 @@ def _option(match: re.Match[str]) -> str:
 _AROUND_NAMES: Final = " \t\"'\\[]?+!"
 """Characters between a name and the sign: `user[password]=`, `PASSWORD ?= `."""
 _NAME_REACH: Final = 72
-_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_.-]| (?=[a-z0-9])){0,63}\Z", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[\w.-]| (?=[A-Za-z0-9])){0,63}\Z", re.ASCII)
 
 
 def _query(match: re.Match[str]) -> str:
@@ -248,8 +224,8 @@ _BASIC_LOOK: Final = 1024
 # Order matters: a private key or a header is masked whole before anything inside it is looked at.
 
 
-def _pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    return re.compile(text, re.ASCII | flags)
+def _pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> Expression:
+    return Expression(text, int(flags))
 
 
 FORMATS: Final[tuple[SecretFormat, ...]] = (
@@ -352,38 +328,155 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         folded=True,
     ),
     SecretFormat(
-        "password of a command",
-        ("curl",),
+        "private key",
+        ("Private-Lines:", "BEGIN SSH2", "Static key"),
         _pattern(
-            r"(\s(?:-u|--user|-U|--proxy-user)(?:\s{1,4}|=)?[\"'\\]{0,4}[^\s:\"'\\]{1,128}:)"
-            r"([^\s\"'\\]+)()"
+            r"(Private-Lines: \d{1,4}\r?\n|---- BEGIN SSH2 [A-Z ]{0,20}PRIVATE KEY ----"
+            r"|-----BEGIN [\w ]{1,20}Static key V1-----)"
+            r"([^-]++(?:-(?!---)[^-]*+)*+)()"
+        ),
+        _second_group,
+    ),
+    SecretFormat(
+        "hash of a password",
+        ("$", "{", "pbkdf2_", ":::"),
+        _pattern(
+            r"((?<![\w$])\$(?:2[abxy]?|apr1|[1567]|y|P|H|argon2(?:id|i|d)|scrypt|pbkdf2[\w-]{0,16})\$"
+            r"|\{S?SHA(?:256|384|512)?\}|pbkdf2_sha\d{1,3}\$|SCRAM-SHA-\d{1,3}\$\d{1,7}:"
+            r"|\b[0-9a-f]{32}:(?=[0-9a-f]{32}:::))([\w./+$,=:-]{12,}?)(?=:\d{0,6}:|:::|[^\w./+$,=:-]|\Z)()"
+        ),
+        _second_group,
+    ),
+    SecretFormat(
+        "password in a document",
+        ("</", "<?"),
+        _pattern(
+            r"(<(?:[\w.-]{1,40}:)?(?P<name>[\w.-]{1,64})(?:\s[^<>]{0,200})?>\s{0,8})([^<>\s][^<>]{0,4096})(</)"
+        ),
+        _telling_third,
+    ),
+    SecretFormat(
+        "password in a document",
+        ("value", "<entry"),
+        _pattern(
+            r"((?:\bname|\bkey)[\"'\\]{0,3}\s{0,4}[:=]\s{0,4}[\"'\\]{0,3}(?P<name>[\w.:-]{1,64})"
+            r"(?:[\"'\\,\s]{1,40}value[\"'\\]{0,3}\s{0,4}[:=]\s{0,4}[\"'\\]{0,3}|[\"'\\]{1,3}>))"
+            r"([^\"'\\<>\n]{1,4096})()",
+            re.IGNORECASE,
+        ),
+        _telling_third,
+    ),
+    SecretFormat(
+        "password on the next line",
+        ("\n",),
+        _pattern(
+            r"(^[ \t-]{0,64}[\"']?(?P<name>[\w.-]{1,64})[\"']?[ \t]{0,4}[:=][ \t]{0,4}"
+            r"(?:(?:[>|][+\-0-9]{0,2}|\"{3}|'{3})[ \t]{0,4}\r?\n[ \t]{0,64}"
+            r"|\r?\n[ \t]{1,64}(?=[^\s:-][^\s:]{0,256}$)))"
+            r"([^\n\"']{1,4096})()",
+            re.MULTILINE,
+        ),
+        _telling_third,
+    ),
+    SecretFormat(
+        "password of an account",
+        ("identified", "password", "secret", "sym_"),
+        _pattern(
+            r"(\bidentified\s{1,4}(?:with\s{1,4}\S{1,64}\s{1,4})?(?:by|as)\s{1,4}(?:password\s{1,4})?'"
+            r"|\bpassword(?:\s{1,4}|\s{0,4}[=(]\s{0,4})n?'|\bset\s{1,4}password\s{1,4}for\s{1,4}[^=\n]{1,80}=\s{0,4}'"
+            r"|\bsecret\s{1,4}'|sym_(?:en|de)crypt\([^,\n]{1,200},\s{0,4}')([^'\n]{1,1024})()",
+            re.IGNORECASE,
+        ),
+        _second_group,
+        folded=True,
+    ),
+    SecretFormat(
+        "password in words",
+        ("password", "requirepass", "masterauth", "rootpw"),
+        _pattern(
+            r"((?:\b(?:login|user|account)\s{1,8}\S{1,128}\s{1,8}password|\bpassword\s{1,4}(?:is|to)"
+            r"|^\s{0,8}(?:requirepass|masterauth|rootpw|password))\s{1,8})([^\s\"'=:,.;()][^\s\"']{4,})()",
+            re.IGNORECASE | re.MULTILINE,
+        ),
+        _numbered,
+        folded=True,
+    ),
+    SecretFormat(
+        "password in a pipe",
+        ("stdin", "sudo", "chpasswd", "passwd", "with-token"),
+        _pattern(
+            r"(\b(?:echo|printf)\s{1,4}(?:-[neE]{1,3}\s{1,4}|['\"]%s(?:\\n)?['\"]\s{1,4})?['\"]?)"
+            r"([^\s'\"|$-][^|\n'\"]{0,300}?)(['\"]?\s{0,4}\|\s{0,4}(?:sudo\s{1,4})?"
+            r"(?:sudo\s[^|\n]{0,40}?-\w{0,3}S|(?:chpasswd|passwd)\b|[^|\n]{0,200}?--?(?:[a-z]{1,16}-)?(?:stdin|with-token)\b))"
+        ),
+        _second_group,
+    ),
+    SecretFormat(
+        "code for one use",
+        ("code", "otp", "pin"),
+        _pattern(
+            r"((?:\b(?:verification|one[- ]?time|security|login|sign[- ]?in|confirmation"
+            r"|auth\w{0,12}|access|2fa|mfa|sms)\s{1,2}(?:pass)?(?:code|password|pin)|\botp)\b"
+            r"(?:\s{1,2}(?:code|is))?[^\w\n]{1,6}(?:is\s{1,2})?"
+            r"|\bcode\s{1,2}(?=\d{4,8}\s{1,2}to\s{1,2}(?:sign|log|verify|confirm))"
+            r"|\b(?=(?:g-)?\d{4,8}\s{1,2}is\s{1,2}your\s[\w ]{0,40}code)(?:g-)?)(\d{4,8})\b()",
+            re.IGNORECASE,
+        ),
+        _second_group,
+        folded=True,
+    ),
+    SecretFormat(
+        "address that is a key",
+        ("/bot", "/hook/", "hc-ping.com/", "/with/key/", "/integration/", "/live2/", "rtmp"),
+        _pattern(
+            r"(api\.telegram\.org/bot(?=\d)|/bot/v2/hook/|hc-ping\.com/|/with/key/|pagerduty\.com/integration/"
+            r"|\brtmps?://[^\s/\"']{1,200}/(?:[^\s/\"']{1,40}/)?)([\w:-]{8,})()"
+        ),
+        _second_group,
+    ),
+    SecretFormat(
+        "secret part of a JSON Web Key",
+        ('"kty"',),
+        _pattern(r'("(?:d|k|p|q|dp|dq|qi)"\s{0,4}:\s{0,4}")([\w-]{8,})(")'),
+        _second_group,
+    ),
+    SecretFormat(
+        "response to a challenge",
+        ("digest", "signature="),
+        _pattern(r"(\b(?:response|signature)=\"?)([0-9a-f]{32,128})()", re.IGNORECASE),
+        _second_group,
+        folded=True,
+    ),
+    SecretFormat(
+        "password of a database",
+        (":",),
+        # A line of ~/.pgpass, and the login of Oracle's driver.
+        _pattern(
+            r"((?<![\w.:/-])(?:[\w.-]{1,80}|\*):\d{4,5}:(?:[\w.-]{1,64}|\*):[\w.-]{1,64}:"
+            r"|\bjdbc:oracle:\w{2,8}:\w{1,64}/)([^\s:@/]{4,256})(?=@|\s|$)()"
         ),
         _second_group,
     ),
     SecretFormat(
         "password of a command",
-        ("sshpass",),
-        _pattern(r"(sshpass\s{1,4}-p\s{0,4}[\"'\\]{0,4})([^\s\"'\\]+)()"),
-        _second_group,
-    ),
-    SecretFormat(
-        "password of a command",
         ("-",),
-        _pattern(r"-(?<![^\s\"']-)(-?(?P<name>[A-Za-z][\w-]{1,60}+)\s{1,4})([^\s\"'-][^\s\"']*)"),
+        _pattern(
+            r"-(?<![^\s\"']-)(-?(?P<name>[A-Za-z][\w-]{1,60}+)\s{1,4}[\"']?)([^\s\"'-][^\s\"']*)"
+        ),
         _option,
     ),
 )
 
-_SIGN: Final = _pattern("[:=]")
+_SIGN: Final = re.compile("[:=]|%3[ADad]", re.ASCII)
 _LAST_LETTERS: Final = frozenset(name[-1] for name in (*TELLING_ENDINGS, *TELLING_NAMES)) | set(
     "0123456789nmtew"
 )
 """The last ones are those of `_MORE`."""
-_VALUE: Final = _pattern(
-    r"(?P<sign>:=|=>|={1,3}|:)[ \t]{0,4}"
+_VALUE: Final = re.compile(
+    r"(?P<sign>:=|=>|={1,3}|:|%3[ADad])[ \t]{0,4}"
     r"(?:(?P<quote>\\{1,3}[\"']|\"|')(?P<value>(?<=\\.)[^\"'\\\n]++"
     r"|(?<=\")(?:[^\"\\\n]++|\\.)++|(?<=')(?:[^'\\\n]++|\\.)++)"
     r"|(?P<bare>[^\s\"'\\,;&]++))"
 )
 
-_UNFINISHED_JWT: Final = _pattern(r"(?<![A-Za-z0-9_-])eyJ[\w-]*(?:\.[\w-]*){0,2}\Z")
+_UNFINISHED_JWT: Final = re.compile(r"(?<![A-Za-z0-9_-])eyJ[\w-]*(?:\.[\w-]*){0,2}\Z")

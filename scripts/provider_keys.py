@@ -1,16 +1,16 @@
-"""The beginnings and the bodies of providers' keys.
+"""Make the expressions of providers' keys from their table: `scripts/provider_keys.py`.
 
-The table is `provider_keys.txt`; regular expressions are made of it here. A key is known by its
-beginning; what follows is one class of characters with a least length, so that no match looks at a
-character twice.
+The table is `provider_keys.txt`; what is made of it is `provider_keys.json` of the folder `audit`,
+so that no proxy makes it at its start. A key is known by its beginning; what follows is one class
+of characters with a least length, so that no match looks at a character twice.
 """
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, assert_never
 
+import orjson
 from msgspec import Struct, convert
 
 _TABLE: Final = Path(__file__).with_name("provider_keys.txt")
@@ -57,17 +57,6 @@ def _formats() -> Iterator[KeyFormat]:
 KEY_FORMATS: Final = tuple(_formats())
 """The formats by field of use. `looks_issued` finds keys of the usual kind of other providers."""
 
-_ISSUED_TAIL: Final = 32
-_TELLING_PIECES: Final = frozenset(
-    {"sk", "rk", "pat", "live", "prod", "secret", "token", "apikey", "priv", "oat", "sat", "rt"}
-)
-_TELLING_TAIL: Final = 20
-_LONGEST_ISSUED: Final = 512
-_PIECES: Final = re.compile("[A-Za-z0-9]+")
-_PREFIX_PIECE: Final = 15
-_CHECKSUMS: Final = re.compile("sha[0-9]{1,3}|md5|blake[0-9a-z]{1,3}", re.IGNORECASE)
-
-
 _WORD: Final = "(?:[A-Z]?[a-z]{1,40}+(?:[A-Z][a-z]{1,40}+){0,8}+[0-9]{0,3}+|[0-9]{1,4}+|[A-Z]+)"
 _WORDS: Final = f"{_WORD}(?:[_.-]{_WORD}){{0,16}}+(?![A-Za-z0-9_-])"
 """Names that people write: words, with hyphens or capitals between them, and small numbers."""
@@ -97,42 +86,6 @@ def patterns() -> Iterator[tuple[str, str, bool]]:
                 assert_never(form.place)
 
 
-def looks_issued(run: str) -> bool:
-    """Whether a run of letters, digits, `_` and `-` is a word and then a random text.
-
-    So nearly every key is made today: `acme_live_` and 32 characters. A digest has no capitals, a
-    UUID no long piece, a name that a person wrote few digits and few changes of case.
-    """
-    if len(run) > _LONGEST_ISSUED:
-        return False
-    if _MAILCHIMP.search(run):
-        return True
-    before = ""
-    for piece in _PIECES.findall(run):
-        if before and not _CHECKSUMS.fullmatch(before) and _is_random(piece, before.lower()):
-            return True
-        before = piece
-    return False
-
-
-def _is_random(piece: str, before: str) -> bool:
-    length = len(piece)
-    telling = before in _TELLING_PIECES
-    if length < (_TELLING_TAIL if telling else _ISSUED_TAIL) or len(before) > _PREFIX_PIECE:
-        return False
-    kinds = ["0" if c.isdigit() else "a" if c.islower() else "A" for c in piece]
-    changes = sum(a != b for a, b in pairwise(kinds))
-    digits = kinds.count("0")
-    if telling and digits > 1 and changes >= length // 8:
-        return True
-    mixed = digits > 0 and kinds.count("a") >= _FEW and kinds.count("A") >= _FEW
-    return mixed and changes > length // 3
-
-
-_FEW: Final = 3
-_MAILCHIMP: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}-us[0-9]{1,2}\Z")
-
-
 def _trie(words: list[str]) -> str:
     """One alternative for each first character, and so on: a search tries few of them."""
     branches: dict[str, list[str]] = {}
@@ -143,3 +96,20 @@ def _trie(words: list[str]) -> str:
     if not inner or "" in words:
         return ""
     return inner[0] if len(inner) == 1 else f"(?:{'|'.join(inner)})"
+
+
+def built() -> str:
+    """Return the expressions as JSON: of all beginnings, and of the keys by their first letters."""
+    by_head: dict[str, list[tuple[str, bool]]] = {}
+    for prefix, expression, alone in patterns():
+        by_head.setdefault(prefix[:_HEAD], []).append((expression, alone))
+    found = {"starts": starts(), "base64": starts("base64"), "byHead": by_head}
+    return orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode() + "\n"
+
+
+_HEAD: Final = 2
+BUILT: Final = Path(__file__).parents[1] / "ironcurtain_proxy/audit/provider_keys.json"
+
+
+if __name__ == "__main__":
+    BUILT.write_text(built(), "utf-8")

@@ -1,0 +1,311 @@
+"""Secrets in command lines, where the option's name does not tell: `mysql -pX`, `zip -P X`.
+
+The table `secret_options.txt` says where each program takes one. A text is read once: a search for
+the programs' names, then the words of the command up to its end. It does not run a shell: what a
+variable or a file holds is not looked up, and is no secret in the text.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ahocorasick_rs import AhoCorasick, BytesAhoCorasick, MatchKind
+from msgspec import Struct
+
+from ironcurtain_proxy.audit.secret_names import is_telling
+
+_TABLE: Final = Path(__file__).with_name("secret_options.txt")
+_LONGEST: Final = 8192
+"""Characters of a command that are read."""
+_MOST_WORDS: Final = 400
+_WORD: Final = re.compile(
+    r"""[ \t]*+(?:\\\r?\n[ \t]*+)*+"""
+    r"""(<<<|(?:[^\s"'\\;|&<>()`]|\\[^\n]|"(?:[^"\\]|\\.)*+"?|'[^']*+'?)++)"""
+)
+_ELSEWHERE: Final = re.compile(
+    r"""\\?["']?(?:\$[\w{(]|`|env:|file:|fd:|stdin\b|@|/dev/|-?\\?["']?\Z)"""
+)
+"""The beginning of a value that says where the secret is."""
+_PART_OF_NAMES: Final = frozenset(
+    bytes([one]) for one in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+)
+_ESCAPES: Final = (b"\\n", b"\\t")
+_QUOTES: Final = "\"'"
+_SIGNS: Final = frozenset(":%,=")
+
+
+class _Word(NamedTuple):
+    start: int
+    end: int
+    text: str
+    """Without the quotes around it."""
+
+
+class _Rule(Struct, frozen=True, kw_only=True):
+    """The places where a program takes a secret."""
+
+    needed: tuple[str, ...]
+    following: frozenset[str]
+    attached: tuple[str, ...]
+    joined: tuple[tuple[str, str], ...]
+    """Options, and the sign in their value that a secret follows."""
+    after: tuple[tuple[str, int], ...]
+    """Words, and how many words later a secret stands."""
+    last: tuple[tuple[str, int], ...]
+    """Words, and the least number of words after them, of which the last is a secret."""
+    others: frozenset[str]
+    """The places without a name: `?>>`, `=>`, `/>` and `<<<`."""
+
+
+def holds_command(raw: bytes) -> bool:
+    """Return whether a command with a secret stands in any text that this is the JSON of."""
+    searches = _searches()
+    passed: set[int] = set()
+    for program, start, _ in searches.raw.find_matches_as_indexes(raw):
+        before = raw[start - 1 : start]
+        if program in passed or (
+            before in _PART_OF_NAMES and raw[start - 2 : start] not in _ESCAPES
+        ):
+            continue
+        passed.add(program)
+        if any(all(word in raw for word in needed) for needed in searches.needed[program]):
+            text = raw.decode("utf-8", "replace")
+            text = text.replace('\\"', '"').replace("\\n", "\n").replace("\\t", "\t")
+            return next(secrets_of_commands(text), None) is not None
+    return False
+
+
+def secrets_of_commands(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the beginnings and ends of secrets in the commands of a text, from left to right."""
+    done = 0
+    rules = _table()
+    for _, start, _ in _searches().text.find_matches_as_indexes(text):
+        if start < done or (text[start - 1 : start].encode() in _PART_OF_NAMES and start > 0):
+            continue
+        words = list(_words(text, start))
+        spans: set[tuple[int, int]] = set()
+        passed: set[str] = set()
+        for number, word in enumerate(words):
+            program = _base(word.text)
+            if program in rules and program not in passed:
+                passed.add(program)
+                for rule in rules[program]:
+                    spans |= set(_spans(rule, words[number:], text))
+        yield from _apart(sorted(spans))
+        done = words[-1].end if words else start
+
+
+class _Searches(NamedTuple):
+    text: AhoCorasick
+    raw: BytesAhoCorasick
+    needed: list[set[tuple[bytes, ...]]]
+    """For each program, the words of which a command must hold one set."""
+
+
+@cache
+def _searches() -> _Searches:
+    """Return the searches for the programs of the table, in text and in bytes."""
+    names = [f"{name} " for name in _table()]
+    raw = [name.encode() for name in names]
+    return _Searches(
+        AhoCorasick(names, matchkind=MatchKind.LeftmostFirst),
+        BytesAhoCorasick(raw, matchkind=MatchKind.LeftmostFirst),
+        [{_needed(rule) for rule in rules} for rules in _table().values()],
+    )
+
+
+def _needed(rule: _Rule) -> tuple[bytes, ...]:
+    """Return what the text of a command must hold for a rule."""
+    places = {*rule.following, *rule.attached, *[name for name, _ in rule.joined]}
+    least = [one.rstrip("*") for one in rule.needed if not one.endswith("~")]
+    if len(places) == 1 and not (rule.after or rule.last or rule.others):
+        least += places
+    elif places and not (rule.after or rule.last or rule.others):
+        least.append("-")
+    return tuple([word.encode() for word in least])
+
+
+def _apart(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    done = 0
+    for start, end in spans:
+        if start >= done and end > start:
+            yield start, end
+            done = end
+
+
+def _words(text: str, start: int) -> Iterator[_Word]:
+    at, end = start, min(len(text), start + _LONGEST)
+    for _ in range(_MOST_WORDS):
+        match = _WORD.match(text, at, end)
+        if match is None:
+            return
+        start, at = match.span(1)
+        yield _Word(start, at, match[1].strip("\"'"))
+
+
+def _base(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _spans(rule: _Rule, words: Sequence[_Word], text: str) -> Iterator[tuple[int, int]]:
+    if not all(_is_met(one, words) for one in rule.needed):
+        return
+    for word, following in zip(words, [*words[1:], None], strict=True):
+        yield from _of_option(rule, word, following, text)
+        yield from _of_others(rule, word, following, text)
+    for name, count in rule.after:
+        for number, word in enumerate(words[: len(words) - count]):
+            is_it = word.text.startswith(name) if name[-1] in "./" else word.text == name
+            if is_it and not words[number + count].text.startswith("-"):
+                yield from _value(text, words[number + count])
+    for name, least in rule.last:
+        yield from _last(name, least, words, text)
+
+
+def _last(name: str, least: int, words: Sequence[_Word], text: str) -> Iterator[tuple[int, int]]:
+    """Yield the last word that is no option, if there are enough after a word."""
+    for number, word in enumerate(words):
+        if _base(word.text) == name:
+            plain = [
+                one
+                for one in words[number + 1 :]
+                if one.text[:1] not in "-/" and "=" not in one.text
+            ]
+            if len(plain) >= least:
+                yield from _value(text, plain[-1])
+            return
+
+
+def _of_option(
+    rule: _Rule, word: _Word, following: _Word | None, text: str
+) -> Iterator[tuple[int, int]]:
+    name, is_given, _ = word.text.partition("=")
+    if word.text in rule.following and following is not None:
+        yield from _value(text, following)
+    elif is_given and name in rule.following:
+        yield from _value(text, word, text.index("=", word.start) + 1)
+    for one in rule.attached:
+        if text.startswith(one, word.start) and len(word.text) > len(one):
+            yield from _value(text, word, word.start + len(one))
+    for one, sign in rule.joined:
+        yield from _joined(one, sign, word, following, text)
+
+
+def _joined(
+    option: str, sign: str, word: _Word, following: _Word | None, text: str
+) -> Iterator[tuple[int, int]]:
+    """Yield what follows a sign in the value of an option, which is attached or the next word."""
+    start = word.start + len(option)
+    if word.text == option and following is not None:
+        word, start = following, following.start
+    elif not text.startswith(option, word.start):
+        return
+    elif text[start : start + 1] == "=":
+        start += 1
+    elif option.startswith("--"):
+        return
+    at = text.find(sign, start, word.end)
+    if at >= 0 and not _ELSEWHERE.match(text, start, word.end):
+        yield from _value(text, word, at + 1)
+
+
+def _of_others(
+    rule: _Rule, word: _Word, following: _Word | None, text: str
+) -> Iterator[tuple[int, int]]:
+    others = rule.others
+    if following is not None and (
+        ("<<<" in others and word.text == "<<<")
+        or ("?>>" in others and word.text[:1] != "-" and is_telling(word.text))
+    ):
+        yield from _value(text, following)
+    if "=>" in others and not word.text.startswith("-"):
+        at = text.find("=", word.start, word.end)
+        if at >= 0:
+            yield from _value(text, word, at + 1)
+    if "/>" in others and _LOGIN.match(word.text):
+        at = text.find("@", word.start, word.end)
+        yield from _value(
+            text,
+            word if at < 0 else word._replace(end=at),
+            text.find("/", word.start, word.end) + 1,
+        )
+
+
+def _value(text: str, word: _Word, start: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yield the place of a value without its quotes, unless it says where the secret is.
+
+    It is the whole word, or what begins in it at `start`.
+    """
+    start, end = word.start if start is None else start, word.end
+    if _ELSEWHERE.match(text, start, end):
+        return
+    while start < end and text[start] in "\\\"'":
+        start += 1
+    # A quote that began before the command ends it.
+    stop = min([at for quote in _QUOTES if (at := text.find(quote, start, end)) >= 0], default=end)
+    while stop > start and text[stop - 1] == "\\":
+        stop -= 1
+    yield start, stop
+
+
+def _is_met(needed: str, words: Sequence[_Word]) -> bool:
+    match needed[-1]:
+        case "~":
+            return any(_has_flag(word.text, needed[1]) for word in words)
+        case "*":
+            return any(word.text.startswith(needed[:-1]) for word in words)
+        case _:
+            return any(word.text == needed for word in words)
+
+
+def _has_flag(word: str, flag: str) -> bool:
+    return word.startswith("-") and not word.startswith("--") and flag in word
+
+
+_LOGIN: Final = re.compile(r"\w{1,30}/[^/@\s]{1,64}(?:@.*)?\Z", re.ASCII)
+
+
+@cache
+def _table() -> dict[str, list[_Rule]]:
+    """Return the rules of each program. Read on first use."""
+    rules: dict[str, list[_Rule]] = {}
+    for line in _TABLE.read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            programs, needed, places = line.split("|")
+            rule = _rule(tuple(needed.split()), places.split())
+            for program in programs.split():
+                rules.setdefault(program, []).append(rule)
+    return rules
+
+
+def _rule(needed: tuple[str, ...], places: Sequence[str]) -> _Rule:
+    following, attached, joined, after, last, others = [], [], [], [], [], []
+    for place in places:
+        if place in _OTHERS:
+            others.append(place)
+        elif ">>" in place:
+            after.append((place.rstrip(">"), place.count(">") - 1))
+        elif ">" in place:
+            word, _, least = place.partition(">")
+            last.append((word, int(least)))
+        elif place[-1] in "*+":
+            attached.append(place[:-1])
+            following += [place[:-1]] if place[-1] == "+" else []
+        elif place[-1] in _SIGNS:
+            joined.append((place[:-1], place[-1]))
+        else:
+            following.append(place)
+    return _Rule(
+        needed=needed,
+        following=frozenset(following),
+        attached=tuple(attached),
+        joined=tuple(joined),
+        after=tuple(after),
+        last=tuple(last),
+        others=frozenset(others),
+    )
+
+
+_OTHERS: Final = frozenset({"?>>", "=>", "/>", "<<<"})
