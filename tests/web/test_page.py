@@ -112,6 +112,35 @@ async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(
         await expect(page.locator("#empty")).to_be_visible()
 
 
+async def test_a_row_keeps_focus_and_click_while_the_list_refreshes(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    first = escalation(seconds=PATIENCE, tool="run_command", arguments={"command": "make one"})
+    second = escalation(seconds=PATIENCE, tool="run_command", arguments={"command": "make two"})
+    row = "#waiting li:has-text('make two') button"
+    async with (
+        a_page(browser, tmp_path) as (box, page),
+        box.asked(first, PATIENCE),
+        box.asked(second, PATIENCE),
+    ):
+        await expect(page.locator("#waiting button")).to_have_count(2)
+        await page.locator(row).focus()
+        await page.locator(row).hover()
+        await page.mouse.down()
+        # Until the time that is left has changed twice, the list was refreshed as often.
+        for _ in range(2):
+            shown = await page.locator(f"{row} small").inner_text()
+            await expect(page.locator(f"{row} small")).not_to_have_text(shown)
+        await expect(page.locator(row)).to_be_focused()
+        await page.mouse.up()
+        await expect(page.locator("#headline")).to_contain_text("make two")
+        await expect(page.locator(row)).to_have_attribute("aria-current", "true")
+        await expect(page.locator("#waiting button[aria-current]")).to_have_count(1)
+        await press(page, "d", second, box)
+        await expect(page.locator("#headline")).to_contain_text("make one")
+        await press(page, "d", first, box)
+
+
 async def test_a_phone_has_room_for_the_call_and_the_keys(
     browser: BrowserContext, tmp_path: Path
 ) -> None:

@@ -95,18 +95,45 @@ function notify(came) {
   new Notification("A call waits for you", { body: came[0].headline, tag: "ironcurtain" });
 }
 
+// A row stays the same element while its question waits: a new one would lose the keyboard's focus,
+// and a click that was pressed on the old one.
 function drawList() {
-  $("waiting").replaceChildren(...state.waiting.map((one) => {
-    const button = element("button", { type: "button" }, one.headline);
-    const left = one.ends === null ? null : Math.max(0, Math.round((one.ends - Date.now()) / 1000));
-    if (left !== null) {
-      const words = `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")} left`;
-      button.append(element("small", { class: left < 60 ? "soon" : "" }, words));
-    }
-    if (state.shown && one.id === state.shown.id) button.setAttribute("aria-current", "true");
-    button.addEventListener("click", () => { choose(one, false); drawList(); });
-    return element("li", {}, button);
-  }));
+  const list = $("waiting");
+  const wanted = new Set(state.waiting.map(rowName));
+  const at = [...list.children].findIndex((row) => row.contains(document.activeElement));
+  for (const row of [...list.children]) if (!wanted.has(row.dataset.name)) row.remove();
+  state.waiting.forEach((one, place) => {
+    const name = rowName(one);
+    const row = [...list.children].find((known) => known.dataset.name === name) || newRow(one, name);
+    if (list.children[place] !== row) list.insertBefore(row, list.children[place] || null);
+    update(row.firstChild, one);
+  });
+  const next = list.children[Math.min(at, list.children.length - 1)];
+  if (at >= 0 && next && !list.contains(document.activeElement)) next.firstChild.focus();
+}
+
+function rowName(one) {
+  return `${one.id} ${one.digest}`;
+}
+
+function newRow(one, name) {
+  const button = element("button", { type: "button" }, one.headline);
+  if (one.ends !== null) button.append(element("small", {}, ""));
+  button.addEventListener("click", () => {
+    choose(state.waiting.find((known) => rowName(known) === name) || null, false);
+    drawList();
+  });
+  return element("li", { "data-name": name }, button);
+}
+
+function update(button, one) {
+  if (state.shown && one.id === state.shown.id) button.setAttribute("aria-current", "true");
+  else button.removeAttribute("aria-current");
+  if (one.ends === null) return;
+  const left = Math.max(0, Math.round((one.ends - Date.now()) / 1000));
+  const time = button.querySelector("small");
+  time.textContent = `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")} left`;
+  time.className = left < 60 ? "soon" : "";
 }
 
 function choose(one, byItself) {
