@@ -9,7 +9,7 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final, Protocol, cast
@@ -64,6 +64,9 @@ GROUPS: Final = MappingProxyType(
     }
 )
 """The commands by task, each with its line of help."""
+
+FIRST: Final = ("init", "review", "status", "audit", "rollback", "explain", "doctor")
+"""The commands that everybody needs, which the help shows."""
 
 COMMANDS: Final = MappingProxyType(
     {name: line for group in GROUPS.values() for name, line in group.items()}
@@ -130,15 +133,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if (shown := _answered_at_once(arguments)) is not None:
+        sys.stdout.write(shown)
+        return 0
     if not arguments or (
         arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version")
     ):
         # Without a command: serve, so that one line in a client's configuration is enough.
         arguments.insert(0, "serve")
+    if arguments[0] == "help":
+        arguments = [arguments[1], "--help"]
     name = arguments[0]
-    if (shown := _answered_at_once(name)) is not None:
-        sys.stdout.write(shown)
-        return 0
     if name not in COMMANDS:
         sys.stderr.write(f"ironcurtain-proxy: {_no_command(name)}\n")
         return EXIT_USAGE
@@ -175,26 +180,79 @@ class _Parser(argparse.ArgumentParser):
         (file or sys.stdout).write(self.format_help())
 
 
-def _answered_at_once(word: str) -> str | None:
-    """The text that needs no command's module; None: the word needs one."""
-    if word == "--version":
+def _answered_at_once(arguments: Sequence[str]) -> str | None:
+    """The text that needs no command's module; None: the words need one."""
+    if not arguments:
+        # A person in a terminal would wait in silence for messages of MCP. A client has a pipe.
+        is_person = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+        return _welcome(os.environ) if is_person else None
+    if arguments[0] == "--version":
         return f"ironcurtain-proxy {VERSION}\n"
-    return _overview() if word in {"-h", "--help"} else None
+    of_command = arguments[0] == "help" and arguments[1:2] and arguments[1] in COMMANDS
+    is_help = arguments[0] in {"-h", "--help", "help"} and not of_command
+    return _overview(is_all="--all" in arguments) if is_help else None
 
 
-def _overview() -> str:
+def _overview(*, is_all: bool) -> str:
+    """The help: the commands that everybody needs, or all by their tasks."""
     width = max(map(len, COMMANDS)) + 2
-    lines = ["usage: ironcurtain-proxy [COMMAND] [--help] ...", "", DESCRIPTION]
-    for group, commands in GROUPS.items():
-        lines += ["", f"{group}:", *[f"  {name:<{width}}{line}" for name, line in commands.items()]]
-    lines += ["", "options:", f"  {'--version':<{width}}print the version", "", EXAMPLES]
+    lines = ["usage: ironcurtain-proxy [COMMAND] [--help] ...", "", DESCRIPTION, ""]
+    if is_all:
+        for group, commands in GROUPS.items():
+            named = [f"  {name:<{width}}{line}" for name, line in commands.items()]
+            lines += [f"{group}:", *named, ""]
+    else:
+        lines += [*[f"  {name:<{width}}{COMMANDS[name]}" for name in FIRST], ""]
+        rest = len(COMMANDS) - len(FIRST)
+        lines += [f"`ironcurtain-proxy --help --all` lists the {rest} other commands.", ""]
+    lines += ["options:", f"  {'--version':<{width}}print the version", "", EXAMPLES]
     return "\n".join(lines)
+
+
+def _welcome(environ: Mapping[str, str]) -> str:
+    """What a person reads who starts the proxy in a terminal without a command."""
+    state = os.path.join(environ.get("HOME") or "/", ".ironcurtain")  # noqa: PTH118  pathlib is slow
+    if not os.path.exists(os.path.join(state, "mcp-servers.json")):  # noqa: PTH110, PTH118  as above
+        first = (
+            "Nothing is set up yet. Run `ironcurtain-proxy init` in your project: it puts the\n"
+            "servers of your MCP clients behind the proxy, and asks before it changes anything."
+        )
+    else:
+        first = (
+            "Your MCP clients start the proxy themselves. `ironcurtain-proxy review` asks you\n"
+            "what the policy leaves open; `ironcurtain-proxy serve` speaks MCP on this terminal."
+        )
+    return f"{first}\n\n{_overview(is_all=False)}"
+
+
+_OTHER_WORDS: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("setup", "set-up", "install", "add", "start-here"), "init"),
+        **dict.fromkeys(("undo", "revert", "restore", "back"), "rollback"),
+        **dict.fromkeys(("uninstall", "remove"), "init --undo"),
+        **dict.fromkeys(("log", "logs", "history", "tail", "calls"), "audit"),
+        **dict.fromkeys(("start", "run", "server", "stdio", "http"), "serve"),
+        **dict.fromkeys(("allow", "accept", "yes"), "approve"),
+        **dict.fromkeys(("reject", "refuse", "block", "no"), "deny"),
+        **dict.fromkeys(("list", "ls", "queue", "waiting"), "pending"),
+        **dict.fromkeys(("why",), "explain"),
+        **dict.fromkeys(("health", "diagnose", "fix"), "doctor"),
+        **dict.fromkeys(("lint", "validate", "verify"), "check"),
+        **dict.fromkeys(("ui", "tui", "watch"), "review"),
+        **dict.fromkeys(("version", "-v", "-V"), "--version"),
+        **dict.fromkeys(("rules", "permissions"), "policy"),
+        **dict.fromkeys(("stats", "info", "ps"), "status"),
+    }
+)
+"""Words of other programs, each with the command that does so here."""
 
 
 def _no_command(word: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  only where something is misspelled
 
-    near = get_close_matches(word, COMMANDS, n=1)
+    near = [_OTHER_WORDS[word]] if word in _OTHER_WORDS else []
+    # Of two words that share half of their letters, one is seldom a slip for the other.
+    near = near or get_close_matches(word, COMMANDS, n=1, cutoff=0.75)
     meant = f' (did you mean "{near[0]}"?)' if near else ""
     shown = "".join([c if c.isprintable() else "?" for c in word[:80]])
     return f'"{shown}" is no command{meant}: `ironcurtain-proxy --help` lists them'

@@ -145,8 +145,10 @@ def _configuration(
         return
     errors = sum(problem.severity == "error" for problem in report.problems)
     found = f"{source}, {counted_problems(report.problems)}"
-    remedy = "ironcurtain-proxy check"
-    if config is not None:
+    # Where nothing is set up, there is nothing to check.
+    is_fresh = file is None and not settings.servers
+    remedy = "ironcurtain-proxy init" if is_fresh else "ironcurtain-proxy check"
+    if config is not None and not is_fresh:
         remedy += f" --config {shlex.quote(str(config))}"
     yield CheckResult("configuration", "fail" if errors else "warn", found, remedy)
     for problem in report.problems:

@@ -36,7 +36,7 @@ from ironcurtain_proxy.cli.init_showing import (
     short,
     unconfined,
 )
-from ironcurtain_proxy.cli.init_wants import Failure, known_hosts, read_with_wants
+from ironcurtain_proxy.cli.init_wants import Failure, known_needs, opens_network, read_with_wants
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients, find
 from ironcurtain_proxy.config.clients.own_command import own_command
@@ -210,7 +210,8 @@ def _entries(
     entries = servers_behind_proxy(moving, present)
     for name in entries.keys() - present.keys():
         entry = grounded(entries[name], wish.workspace, os.environ)
-        entries[name] = opened_for(entry, hosts=known_hosts(entry))
+        hosts = () if opens_network(entry) else known_needs(entry).hosts
+        entries[name] = opened_for(entry, hosts=hosts)
     return entries
 
 
@@ -294,8 +295,8 @@ def _show(
     entries = _entries(wish, moving, present)
     startables = startable(moving, entries, os.environ)
     open_ones = unconfined(settings_for(startables, wish.workspace)) if moving else {}
-    reached = {name: known_hosts(entry) for name, entry in servers_behind_proxy(moving, {}).items()}
-    for line in found_lines(found, moving, Surroundings(open_ones, reached), wish.home):
+    needs = {one.name: known_needs(one.taken.entry) for one in moving}
+    for line in found_lines(found, moving, Surroundings(open_ones, needs), wish.home):
         talk.say(line)
     talk.say()
     talk.answer |= {"workspace": str(wish.workspace), "found": found_json(found, moving)}

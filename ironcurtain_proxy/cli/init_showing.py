@@ -5,6 +5,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 import orjson
@@ -12,10 +13,12 @@ from msgspec import Struct
 
 from ironcurtain_proxy.cli.init_dialogue import clean, masked_arguments
 from ironcurtain_proxy.cli.init_installing import own_machine
+from ironcurtain_proxy.cli.init_wants import opens_network
 from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
 from ironcurtain_proxy.config.clients.plan import FileChange, MovingServer
 from ironcurtain_proxy.config.clients.remote_entries import ADDRESSES
 from ironcurtain_proxy.config.clients.text_format import table_at
+from ironcurtain_proxy.config.packs.pack import PackNeeds
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.installed import NotInstalled
@@ -30,8 +33,8 @@ class Surroundings(Struct, frozen=True):
 
     unconfined: Mapping[str, str]
     """Why a server runs in no sandbox, and what helps."""
-    hosts: Mapping[str, Sequence[str]]
-    """The hosts that its sandbox opens, because all its work goes to them."""
+    needs: Mapping[str, PackNeeds]
+    """What a known server needs of its sandbox."""
 
 
 def found_lines(
@@ -72,8 +75,11 @@ def _server_lines(moving: MovingServer, around: Surroundings) -> Iterator[str]:
         yield f"    ignored: {clean(', '.join(moving.taken.unused))}"
     if "sandbox" in entry:
         yield f"    its sandbox, as you wrote it: {clean(orjson.dumps(entry['sandbox']).decode())}"
-    if hosts := around.hosts.get(moving.name):
-        yield f"    its sandbox lets it reach {', '.join(hosts)}, where all its work goes"
+    needs = around.needs.get(moving.name, PackNeeds())
+    if needs.hosts and not opens_network(entry):
+        yield f"    its sandbox lets it reach {', '.join(needs.hosts)}, where all its work goes"
+    if needs.advice and "sandbox" not in entry:
+        yield from wrap(needs.advice, 96, initial_indent="    ", subsequent_indent="    ")
     if remedy := around.unconfined.get(moving.name):
         yield f"    {clean(remedy, 300)}"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.init_servers import read_servers
-from ironcurtain_proxy.config.packs.pack import needs_of
+from ironcurtain_proxy.config.packs.pack import PackNeeds, needs_of
 from ironcurtain_proxy.config.servers.recognition import recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.json import Json
@@ -39,15 +39,17 @@ class Failure:
     remedy: str
 
 
-def known_hosts(entry: Mapping[str, Json]) -> tuple[str, ...]:
-    """The hosts that all work of a known server goes to, if its entry opens none itself."""
-    command, args, sandbox = entry.get("command"), entry.get("args"), entry.get("sandbox")
-    if not isinstance(command, str) or sandbox is False:
-        return ()
-    if isinstance(sandbox, dict) and "network" in sandbox:
-        return ()
+def known_needs(entry: Mapping[str, Json]) -> PackNeeds:
+    """What the server of an entry needs of its sandbox, as its pack says."""
+    command, args = entry.get("command"), entry.get("args")
     words = [str(one) for one in args] if isinstance(args, list) else []
-    return needs_of(recognised_pack(command, words)).hosts
+    return needs_of(recognised_pack(command, words) if isinstance(command, str) else None)
+
+
+def opens_network(entry: Mapping[str, Json]) -> bool:
+    """Whether an entry itself says which hosts its server reaches."""
+    sandbox = entry.get("sandbox")
+    return sandbox is False or (isinstance(sandbox, dict) and "network" in sandbox)
 
 
 def read_with_wants(

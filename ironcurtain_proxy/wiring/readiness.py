@@ -29,8 +29,8 @@ from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, unused_proxies
 from ironcurtain_proxy.wiring.reviewers import assemble_reviewers
 
 NO_SERVERS: Final = (
-    "no server is configured: write one with a command or a url into this file, into "
-    "mcpServers of the configuration file, or into MCP_SERVERS_CONFIG"
+    "no server is configured: run `ironcurtain-proxy init`, or write one with a command or a url "
+    "into this file, into mcpServers of the configuration file, or into MCP_SERVERS_CONFIG"
 )
 """The message that nothing is served."""
 

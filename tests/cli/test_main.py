@@ -1,7 +1,10 @@
 """The command line as a whole."""
 
+import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,12 +14,83 @@ from tests.cli.test_decide import run
 from tests.program import FRESH
 
 
-def test_help_names_every_command_with_an_example() -> None:
-    result = run("--help")
+def named(text: str) -> set[str]:
+    return {line.split()[0] for line in text.splitlines() if line.startswith("  ") and line.strip()}
+
+
+@pytest.mark.parametrize("words", [["--help", "--all"], ["help", "--all"], ["-h", "--all"]])
+def test_the_whole_help_names_every_command_with_an_example(words: list[str]) -> None:
+    result = run(*words)
     assert result.returncode == 0
-    for name in COMMANDS:
-        assert name in result.stdout
+    assert {*COMMANDS} <= named(result.stdout)
     assert "examples:" in result.stdout
+
+
+@pytest.mark.parametrize("words", [["--help"], ["help"], ["-h"]])
+def test_help_shows_seven_commands_and_where_the_rest_is(words: list[str]) -> None:
+    result = run(*words)
+    assert result.returncode == 0
+    shown = named(result.stdout.partition("examples:")[0]) & {*COMMANDS}
+    assert shown == {"init", "review", "status", "audit", "rollback", "explain", "doctor"}
+    assert "ironcurtain-proxy --help --all" in result.stdout
+
+
+def test_help_of_a_command_is_that_commands() -> None:
+    assert run("help", "audit").stdout == run("audit", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("undo", "rollback"),
+        ("log", "audit"),
+        ("setup", "init"),
+        ("uninstall", "init --undo"),
+        ("start", "serve"),
+        ("version", "--version"),
+        ("reviw", "review"),
+        ("doctr", "doctor"),
+    ],
+)
+def test_a_word_of_other_programs_or_a_slip_leads_to_the_command(word: str, meant: str) -> None:
+    result = run(word)
+    assert result.returncode == 2
+    assert f'did you mean "{meant}"?' in result.stderr
+
+
+@pytest.mark.parametrize("word", ["xyz", "frobnicate", "undoing", "qwerty"])
+def test_a_word_that_is_like_none_gets_no_suggestion_that_is_none(word: str) -> None:
+    assert "did you mean" not in run(word).stderr
+
+
+@pytest.mark.parametrize("is_set_up", [False, True])
+def test_in_a_terminal_the_bare_command_says_what_to_run(tmp_path: Path, is_set_up: bool) -> None:
+    if is_set_up:
+        (tmp_path / ".ironcurtain").mkdir()
+        (tmp_path / ".ironcurtain/mcp-servers.json").write_text("{}")
+    leader, follower = pty.openpty()
+    environ = {**os.environ, "HOME": str(tmp_path)}
+    ended = subprocess.run(
+        FRESH, stdin=follower, stdout=follower, env=environ, timeout=50, check=False
+    )
+    os.close(follower)
+    said = b""
+    with suppress(OSError):
+        while data := os.read(leader, 4096):
+            said += data
+    os.close(leader)
+    assert ended.returncode == 0
+    assert (b"Nothing is set up yet. Run `ironcurtain-proxy init`" in said) is not is_set_up
+    assert (b"ironcurtain-proxy review" in said) is True
+
+
+@pytest.mark.parametrize("command", ["doctor", "check"])
+def test_on_a_fresh_machine_the_checks_lead_to_init(tmp_path: Path, command: str) -> None:
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [*FRESH, command], env=environ, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "ironcurtain-proxy init" in done.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)
