@@ -13,7 +13,9 @@ from msgspec import Struct
 
 from ironcurtain_proxy.control_places.rules import ControlKind
 
-OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_PASSED: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", 0)
+"""Needs no right to read the directory: others' directories on the way may only be passed."""
 _LARGEST: Final = 1 << 20
 _EXECUTABLE: Final = 0o111
 
@@ -90,7 +92,7 @@ def _read(directory: int, name: str) -> ControlFile:
     if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
         links = 1 if stat.S_ISDIR(status.st_mode) else status.st_nlink
         return ControlFile(None, stat.S_IMODE(status.st_mode), stamp, links)
-    file = os.open(name, OPEN, dir_fd=directory)
+    file = os.open(name, _OPEN, dir_fd=directory)
     try:
         content = os.read(file, _LARGEST + 1)
         kept = content if len(content) <= _LARGEST else None
@@ -126,11 +128,11 @@ def opened(directory: str) -> Iterator[int]:
     Raises:
         OSError: there is none, or a link is on the way.
     """
-    descriptor = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open("/", _PASSED)
     try:
         for name in directory.split("/"):
             if name:
-                inner = os.open(name, OPEN | os.O_DIRECTORY, dir_fd=descriptor)
+                inner = os.open(name, _PASSED, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner
         yield descriptor

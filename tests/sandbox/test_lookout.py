@@ -333,6 +333,20 @@ def test_a_directory_that_is_closed_to_us_hides_nothing(as_nobody: Watched, mode
     assert not hook.exists()
 
 
+def test_a_directory_on_the_way_that_we_may_only_pass_is_no_hindrance(as_nobody: Watched) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root makes a directory of another user")
+    w = as_nobody
+    w.begin()
+    hook = w.put("new/.git/hooks/pre-commit")
+    os.seteuid(0)
+    w.top.parent.chmod(0o711)
+    os.chown(w.top.parent, 0, 0)
+    os.seteuid(NOBODY)
+    assert len(w.look()) == 1
+    assert not hook.exists()
+
+
 def test_a_module_that_is_closed_to_us_is_taken_away(as_nobody: Watched) -> None:
     w = as_nobody
     repository(w)
