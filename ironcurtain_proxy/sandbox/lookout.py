@@ -198,7 +198,8 @@ class ControlLookout:
                 self.known[one.key] = now
             elif not self._may_stay(one, before, now, is_end=is_end):
                 refused.append((one, now))
-            elif before is None or not now.is_same(before):
+            elif is_end and (before is None or not now.is_same(before)):
+                # What a look in the middle lets pass may be unfinished: it is not known by that.
                 self.known[one.key] = now
                 new.append((one, now))
         bad = {one.inode for one, _ in refused}

@@ -266,5 +266,8 @@ def _is_whole(context: _Context) -> bool:
 
 
 def _inode(entry: "os.DirEntry[str]") -> Inode:
-    status = entry.stat(follow_symlinks=False)
-    return status.st_dev, status.st_ino
+    # An entry that is gone by now must not hide the others.
+    with suppress(FileNotFoundError):
+        status = entry.stat(follow_symlinks=False)
+        return status.st_dev, status.st_ino
+    return 0, 0

@@ -175,7 +175,8 @@ class Watchman:
             return await anyio.to_thread.run_sync(look)
         except (OSError, ValueError) as error:
             _LOGGER.warning("files that steer git were not looked after: %s", error)
-            return ()
+            # What was not looked at is not contained.
+            return () if later else (PutBack(f"what was left could not be looked at: {error}"),)
 
     def _say(self, found: tuple[PutBack, ...]) -> None:
         for text in [one.full for one in found]:

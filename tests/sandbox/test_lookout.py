@@ -221,6 +221,24 @@ def test_a_second_name_of_an_accepted_configuration_is_ended(w: Watched, is_clos
     assert config.read_text() == text
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".git/modules/m/hooks/x",
+        ".git/rebase-merge/strategy",
+        ".unheard-of/x",
+        ".git/info/attributes",
+    ],
+)
+def test_what_a_look_in_the_middle_lets_pass_is_gone_in_the_end(w: Watched, name: str) -> None:
+    repository(w)
+    w.begin()
+    w.put(name, "evil")
+    assert w.lookout.look_for_later() == ()
+    assert len(w.look()) == 1
+    assert not (w.top / name).exists()
+
+
 def test_every_accepted_configuration_is_read_at_every_look(w: Watched) -> None:
     w.begin()
     for number in range(100):
