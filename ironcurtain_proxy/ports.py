@@ -111,6 +111,7 @@ class Servers(OperationTarget, Protocol):
         request: AccessRequest,
         hosts: Sequence[str] = (),
         paths: Sequence[RealPath] = (),
+        programs: Sequence[str] = (),
     ) -> SandboxOpening | str | None:
         """The access that a call needs beyond its server's sandbox.
 
@@ -119,6 +120,7 @@ class Servers(OperationTarget, Protocol):
             request: what the policy was asked.
             hosts: what the call is known to reach besides.
             paths: what its shell command names to write outside the sandbox.
+            programs: what it runs that may need a credential of the user's.
 
         Returns:
             What a second instance can be let into; or in words what no approval opens; None:

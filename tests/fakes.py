@@ -164,6 +164,7 @@ class FakeServers:
         request: AccessRequest,
         hosts: Sequence[str] = (),
         paths: Sequence[RealPath] = (),
+        programs: Sequence[str] = (),
     ) -> SandboxOpening | str | None:
         return self.needs
 

@@ -26,6 +26,7 @@ from ironcurtain_proxy.model.request import (
     sql_of,
 )
 from ironcurtain_proxy.model.sql import SqlEffect
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.model.walls import Walls
 
 CallEffect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
@@ -39,6 +40,27 @@ _LEAVES: Final[frozenset[ArgumentRole]] = frozenset(
 )
 _HOST: Final = "host "
 _INVARIANT: Final = "structural-"
+_INSTALLERS: Final = words(
+    """
+    npm npx pnpm yarn bun pip pip3 uv uvx poetry pdm hatch conda mamba cargo gem bundle composer mvn
+    mvnw gradle gradlew sbt cs dotnet nuget mix dart flutter cabal
+    """
+)
+"""Programs that run what their packages bring."""
+_PUBLISHES: Final = words(
+    "publish login logout whoami owner access token dist-tag deprecate unpublish yank push upload"
+)
+_PUBLIC: Final = words(
+    """
+    registry.npmjs.org registry.yarnpkg.com pypi.org files.pythonhosted.org crates.io
+    index.crates.io static.crates.io rubygems.org index.rubygems.org repo.packagist.org
+    packagist.org repo.maven.apache.org repo1.maven.org plugins.gradle.org services.gradle.org
+    api.nuget.org
+    www.nuget.org hex.pm repo.hex.pm pub.dev proxy.golang.org sum.golang.org conda.anaconda.org
+    repo.anaconda.com github.com codeload.github.com
+    """
+)
+"""Registries that anyone reads without an account."""
 _SHOWN: Final = frozenset({"secrets.access", "data.user"})
 """The reason for reads: data shown to the agent cannot be taken back."""
 
@@ -117,6 +139,8 @@ def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
         return "the sandbox of the server has a network"
     if not walls.writes_only_in(workspace):
         return "the sandbox of the server lets it write outside the workspace"
+    if walls.shown:
+        return f"a credential appeared after the sandbox started: {walls.shown[0]}"
     if walls.is_full:
         return "the server's own /tmp holds too much"
     return None
@@ -272,6 +296,40 @@ def written_outside(facts: Facts) -> tuple[RealPath, ...]:
     parts = effect_of(facts.command, facts.place).parts
     found = [path for part in parts for path in paths_beyond(part.command, part.place)]
     return tuple([RealPath.from_text(path) for path in dict.fromkeys(found)])
+
+
+def programs_outside(facts: Facts) -> tuple[str, ...]:
+    """Return the programs of a call's shell command that may need a credential.
+
+    They do something outside the machine. A program that installs packages runs what they bring,
+    so that it needs none but to publish, or for a registry of the user's own.
+    """
+    if facts.command is None:
+        return ()
+    from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above
+    from ironcurtain_proxy.shell.outward import sub_commands  # noqa: PLC0415
+
+    is_public = _PUBLIC.issuperset((*hosts_of(facts), *facts.place.every_host()))
+    found: dict[str, None] = {}
+    for part in effect_of(facts.command, facts.place).parts:
+        if part.effect == "outward" and part.program is not None:
+            asks = _PUBLISHES.isdisjoint(sub_commands(part.command.words[1:])[:1])
+            if not (part.program in _INSTALLERS and asks and is_public):
+                found[part.program] = None
+    return tuple(found)
+
+
+def runs_nothing_else(facts: Facts) -> bool:
+    """Return True if all that a call's shell command runs reads, or acts outside the machine.
+
+    A script beside `gh` would read the credential that is opened for `gh`.
+    """
+    if facts.command is None:
+        return True
+    from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above
+
+    parts = effect_of(facts.command, facts.place).parts
+    return all(part.effect in {"reads", "outward"} for part in parts)
 
 
 def hosts_of(facts: Facts) -> tuple[str, ...]:

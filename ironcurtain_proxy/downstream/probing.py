@@ -20,6 +20,8 @@ class Prober:
         self._spec = spec
         self._options = options
         self._known: tuple[Started, Walls] | None = None
+        self._stamp: tuple[tuple[int, int], ...] = ()
+        """The state of the places with credentials at the last probe."""
 
     def is_about(self, started: Life | None) -> bool:
         """Whether the result is of this process, not of an earlier one."""
@@ -27,7 +29,7 @@ class Prober:
 
     async def walls(self, started: Started) -> Walls | None:
         """The walls of a process; None: it is not confined, or the probe failed."""
-        if not self.is_about(started):
+        if not self.is_about(started) or self._stamp != self._stamp_now():
             # After a failed probe the next call tries again: the process may have just begun.
             self._known = None
             found = await run_sync(self._probe, started)
@@ -38,10 +40,18 @@ class Prober:
         own = confinement.private
         return walls if own is None else replace(walls, is_full=await run_sync(own.is_full))
 
+    def _stamp_now(self) -> tuple[tuple[int, int], ...]:
+        confinement = self._options.confinements.get(self._spec.name)
+        hidden = None if confinement is None else confinement.credentials
+        return () if hidden is None else hidden.stamp()
+
     def _probe(self, started: Started) -> Walls | None:
         confinement = self._options.confinements.get(self._spec.name)
         if confinement is None or not started.sandboxed:
             return None
+        # Before the look: what appears meanwhile changes it again.
+        self._stamp = self._stamp_now()
+        hidden = confinement.credentials
         own = self._spec.cwd if self._options.is_own_directory(self._spec.cwd) else None
         return walls_of(
             started.process.pid,
@@ -50,4 +60,5 @@ class Prober:
             may_reach=bool(confinement.profile.allowed_domains),
             private=confinement.private,
             folders=confinement.folders,
+            credentials=() if hidden is None else tuple(hidden.existing()),
         )

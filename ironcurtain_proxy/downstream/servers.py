@@ -46,7 +46,7 @@ from ironcurtain_proxy.sandbox.error_hints import (
 )
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.shell_setup import with_report
-from ironcurtain_proxy.sandbox.twin import opening_for
+from ironcurtain_proxy.sandbox.twin import opening_for, with_reads
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -324,6 +324,7 @@ class DownstreamServers:
         request: AccessRequest,
         hosts: Sequence[str] = (),
         paths: Sequence[RealPath] = (),
+        programs: Sequence[str] = (),
     ) -> SandboxOpening | str | None:
         """The opening that a call needs in its server's sandbox.
 
@@ -335,7 +336,8 @@ class DownstreamServers:
             return None
         home = self._options.environment.get("HOME", "/")
         profile = confinement.profile
-        return opening_for(supervisor.spec, profile, request, hosts, home, paths)
+        found = opening_for(supervisor.spec, profile, request, hosts, home, paths)
+        return with_reads(found, supervisor.spec, profile, programs)
 
     def is_sandboxed(self, server: str) -> bool:
         """Whether the process that serves this server now is confined."""

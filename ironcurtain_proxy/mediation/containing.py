@@ -29,6 +29,8 @@ from ironcurtain_proxy.approval.containment import (
     ContainmentInput,
     hosts_of,
     may_change,
+    programs_outside,
+    runs_nothing_else,
     why_asked,
     why_not_held,
     why_open,
@@ -99,6 +101,8 @@ class Containing:
     """The control places that a question showed, by its call in progress."""
     _shown: dict[str, str] = field(default_factory=dict, init=False)
     """The host that a question showed, by its call in progress."""
+    _reads: dict[str, tuple[RealPath, ...]] = field(default_factory=dict, init=False)
+    """The credentials that a question showed, by its call in progress."""
 
     @property
     def policy(self) -> Policy:
@@ -125,12 +129,12 @@ class Containing:
     def opening(self, case: Case, facts: Facts) -> SandboxOpening | str | None:
         """The access that a call needs beyond its sandbox; a text: no approval grants it."""
         hosts = [*hosts_of(facts), *facts.place.every_host(), self._tried_host(case)]
-        return self._opening(case, facts, hosts, written_outside(facts))
-
-    def _opening(
-        self, case: Case, facts: Facts, hosts: Sequence[str], paths: Sequence[RealPath]
-    ) -> SandboxOpening | str | None:
-        return self.world.servers.opening(case.call.server, facts.request, hosts, paths)
+        found = self.world.servers.opening(
+            case.call.server, facts.request, hosts, written_outside(facts), programs_outside(facts)
+        )
+        if isinstance(found, SandboxOpening) and found.reads:
+            self._reads[case.call.request_id] = found.reads
+        return found
 
     def approved(self, case: Case, facts: Facts) -> SandboxOpening | None:
         """The access beyond the sandbox that was approved for a call about to be forwarded."""
@@ -150,14 +154,24 @@ class Containing:
             if shown and case.judged.decision.ground.rule == BLOCKED:
                 self.attempts.open(case.call.server, shown)
         paths = () if is_by_itself(settlement.decided_by) else written_outside(facts)
-        found = self._opening(case, facts, hosts, paths)
+        found = self.world.servers.opening(
+            case.call.server, facts.request, hosts, paths, self._reading(case, facts)
+        )
         if places := self._approved_places(case):
             opened = found if isinstance(found, SandboxOpening) else SandboxOpening()
             found = replace(opened, paths=(*opened.paths, *places))
         if not isinstance(found, SandboxOpening):
             return None
+        found = self._as_shown(case, found)
         case.note_instead("opened", list(found.words()))
         return replace(found, for_later=settlement.decided_by.startswith("grant:"))
+
+    def _as_shown(self, case: Case, found: SandboxOpening) -> SandboxOpening:
+        """The opening without credentials that came to the disk after the question."""
+        if not case.question:
+            return found
+        shown = self._reads.get(case.call.request_id, ())
+        return replace(found, reads=tuple([one for one in found.reads if one in shown]))
 
     def _opened_before(self, case: Case, facts: Facts) -> SandboxOpening | None:
         """The access of a call that the policy allows: the hosts that a person has opened to such.
@@ -165,8 +179,10 @@ class Containing:
         Nothing else that the call names: a decision of the policy alone opens no sandbox.
         """
         opened = self.attempts.opened.get(case.call.server)
-        found = self._opening(case, facts, [*opened], ()) if opened else None
-        if not opened or not isinstance(found, SandboxOpening):
+        if not opened:
+            return None
+        found = self.world.servers.opening(case.call.server, facts.request, [*opened])
+        if not isinstance(found, SandboxOpening):
             return None
         hosts = tuple([host for host in found.hosts if host in opened])
         if not hosts:
@@ -183,11 +199,25 @@ class Containing:
         shown = self._shown_places.get(case.call.request_id, ()) if case.question else ()
         return tuple([RealPath((*workspace.parts, *path.split("/"))) for path in shown])
 
+    def _reading(self, case: Case, facts: Facts) -> tuple[str, ...]:
+        """Return the programs whose credentials were approved for a call."""
+        settlement = case.settlement
+        if settlement is None or not settlement.names_hosts:
+            # A grant of a whole tool names no program, and neither the engine nor a model that
+            # answers by itself saw what the question said of credentials.
+            return ()
+        if settlement.decided_by.startswith("grant:") and not runs_nothing_else(facts):
+            return ()
+        return programs_outside(facts)
+
     def told(self, case: Case, facts: Facts) -> tuple[tuple[str, str], ...]:
         """The explanation for the reviewer of why a call is not contained."""
         said = [("Not contained", str(why)) for name, why in case.notes if name == _NOTE]
         hosts = facts.place.every_host()
         said += [("It reaches", ", ".join(hosts))] if hosts else []
+        if reads := self._reads.get(case.call.request_id):
+            needs = " and ".join(programs_outside(facts))
+            said.append(("It reads", f"{needs} may need {', '.join(map(str, reads))}"))
         host = self._shown[case.call.request_id] = self._tried_host(case)
         said += [("The sandbox stopped it on its way to", host)] if host else []
         places = self._shown_places[case.call.request_id] = self._kept_places(case)
@@ -281,12 +311,13 @@ class Containing:
     @property
     def is_idle(self) -> bool:
         """Whether no call in progress has a point or was shown to a reviewer."""
-        return not (self._points or self._shown or self._shown_places)
+        return not (self._points or self._shown or self._shown_places or self._reads)
 
     async def settle(self, case: Case) -> None:
         """Close the point of a call, whether or not it was forwarded. Never fails."""
         self._shown.pop(case.call.request_id, None)
         self._shown_places.pop(case.call.request_id, None)
+        self._reads.pop(case.call.request_id, None)
         timeline, marked = self.world.timeline, self._points.pop(case.call.request_id, None)
         if timeline is None or marked is None:
             return

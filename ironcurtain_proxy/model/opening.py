@@ -12,9 +12,15 @@ class SandboxOpening:
     hosts: tuple[str, ...] = ()
     paths: tuple[RealPath, ...] = ()
     """Paths that the call may write, create or delete."""
+    reads: tuple[RealPath, ...] = ()
+    """Credentials that the call's programs may read."""
     for_later: bool = field(default=False, compare=False)
     """Whether a remembered approval covers later calls, too."""
 
     def words(self) -> tuple[str, ...]:
         """All hosts and paths as text, for the record."""
-        return (*[f"host {host}" for host in self.hosts], *[f"write {path}" for path in self.paths])
+        return (
+            *[f"host {host}" for host in self.hosts],
+            *[f"write {path}" for path in self.paths],
+            *[f"read {path}" for path in self.reads],
+        )

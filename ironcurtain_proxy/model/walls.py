@@ -17,6 +17,8 @@ class Walls:
     """Mounts that the process cannot write to, also below the writable paths."""
     is_offline: bool
     """The process reaches no host: no interface leads out, and its proxy allows none."""
+    shown: tuple[RealPath, ...] = ()
+    """The user's credentials that the process can read although its sandbox is to hide them."""
     is_full: bool = False
     """The private `/tmp` of the process holds more than a session may keep."""
 

@@ -8,6 +8,7 @@
 - `installed`, `replaced_launchers`: the installed program in place of what fetches it.
 - `probe`: whether this machine can confine a server.
 - `wanted`: what a server was refused, from its own words.
+- `hidden_credentials`: the user's credentials that a sandbox hides, and who may read them.
 - `private_tmp`: a `/tmp` and folders of a server's own.
 - `twin`: the sandbox of a second instance, for what was approved.
 - `walls`: what a running process of a sandbox can touch.

@@ -16,6 +16,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.calls import refused_pairs
 from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
+from ironcurtain_proxy.sandbox.hidden_credentials import Credentials
 from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed, sealed_content
@@ -52,6 +53,8 @@ class Confinement:
     """Where the commands of our own shell have views; None: all of the server runs in a sandbox."""
     folders: tuple[PrivateFolder, ...] = ()
     """Folders of the home directory that it has for itself."""
+    credentials: Credentials | None = None
+    """The user's credentials that stay hidden; None: its entry says itself what is closed."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables that the server needs in a sandbox, unless its entry sets them."""
 

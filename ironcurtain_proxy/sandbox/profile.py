@@ -28,6 +28,8 @@ class SandboxProfile:
     """Readable paths inside unreadable directories."""
     deny_read: tuple[str, ...] = ()
     deny_write: tuple[str, ...] = ()
+    lent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Paths of `deny_read` that an approval may open, by the program that needs them."""
     allowed_domains: tuple[str, ...] = ()
     denied_domains: tuple[str, ...] = ()
     limits: SandboxLimits = field(default_factory=SandboxLimits)
@@ -70,6 +72,19 @@ class SandboxProfile:
         return closed > 0 and closed >= _depth(path, (*self.allow_read, *self.allow_write))
 
 
+class Hidden(Struct, frozen=True, kw_only=True):
+    """The credentials that a sandbox hides. All paths are absolute and real."""
+
+    closed: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    """What stays readable inside closed directories."""
+    lent: Mapping[str, tuple[str, ...]] = {}
+    """The hidden paths that each program needs for what it does outside the machine."""
+
+
+NOTHING_HIDDEN: Final = Hidden()
+
+
 class SandboxSurroundings(Struct, frozen=True, kw_only=True):
     """The conditions of a server besides its own entry."""
 
@@ -80,6 +95,8 @@ class SandboxSurroundings(Struct, frozen=True, kw_only=True):
     """The proxy's program: may be read and run, but not changed."""
     keys: tuple[str, ...]
     """The user's keys, closed unless the entry says otherwise."""
+    credentials: Hidden = NOTHING_HIDDEN
+    """The user's other credentials, likewise."""
     real: Callable[[str], str]
     """Gives the real path of a path, because srt opens no link."""
     workspace: str | None
@@ -103,18 +120,30 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
         key: [path for path in said.get(key, ()) if not any(_is_under(path, one) for one in own)]
         for key in ("allowWrite", "allowRead")
     }
-    closed = _each((*own, *said.get("denyRead", around.keys)))
+    hidden = NOTHING_HIDDEN if "denyRead" in said else around.credentials
+    closed = _each((*own, *said.get("denyRead", around.keys), *hidden.closed))
     writable = _each((*mine, *opened["allowWrite"]))
     return SandboxProfile(
         allow_write=writable,
         # The working directory lies in our state directory, and a workspace may lie anywhere.
-        allow_read=_each((*mine[: 2 if around.workspace else 1], *opened["allowRead"])),
+        allow_read=_each(
+            (*mine[: 2 if around.workspace else 1], *opened["allowRead"], *hidden.shown)
+        ),
         deny_read=closed,
         # Also not to be written: what does not exist yet, srt does not close for reading. Where a
         # closed directory holds one that is open, writes go nowhere instead.
         deny_write=_each(
             (
-                *[path for path in closed if not any(_is_under(open_, path) for open_ in writable)],
+                *[
+                    path
+                    for path in closed
+                    if not any(_is_under(open_, path) for open_ in writable)
+                    # Around credentials nothing is writable, unless the entry opens it.
+                    and (
+                        path not in hidden.closed
+                        or any(_is_under(path, open_) for open_ in writable)
+                    )
+                ],
                 *around.code,
                 *[f"{around.home}/{name}" for name in _OPENED_BY_SRT],
                 *said.get("denyWrite", ()),
@@ -123,6 +152,7 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
         allowed_domains=_strings(network, "allowedDomains"),
         denied_domains=_strings(network, "deniedDomains"),
         limits=limits_of(_section(entry, "limits")),
+        lent=hidden.lent,
     )
 
 

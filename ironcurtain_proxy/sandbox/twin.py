@@ -46,8 +46,12 @@ def widened(
     Raises:
         ConfigurationError: an approved path cannot be opened without opening others.
     """
-    profile = first.profile
     views, opening = in_views(first.views, opening)
+    reads = tuple([str(path) for path in opening.reads])
+    profile = replace(
+        first.profile,
+        deny_read=tuple([one for one in first.profile.deny_read if one not in reads]),
+    )
     beside = left_closed(opening, home)
     places = [temporary, *beside]
     closed = [f"{place}/{name}" for place, names in beside.items() for name in sorted(names)]
@@ -56,7 +60,11 @@ def widened(
         replace(
             profile,
             allow_write=(*[path for path in profile.allow_write if path != former], *places),
-            allow_read=(*[path for path in profile.allow_read if path != former], temporary),
+            allow_read=(
+                *[path for path in profile.allow_read if path != former],
+                temporary,
+                *reads,
+            ),
             deny_write=(*profile.deny_write, *closed),
             allowed_domains=(*profile.allowed_domains, *opening.hosts),
         ),
@@ -123,6 +131,33 @@ def opening_for(
             how = f" (where {above} exists, a reviewer can be asked)" if missing else ""
             return f"{_TOO_WIDE} {path}{how}"
     return found
+
+
+def with_reads(
+    found: SandboxOpening | str | None,
+    spec: ServerSpec,
+    profile: SandboxProfile,
+    programs: Sequence[str],
+) -> SandboxOpening | str | None:
+    """Return the opening with the credentials that programs need and that exist now.
+
+    Args:
+        found: what the call needs besides; a text: no approval opens it.
+        spec: the server. A stateful one has no second instance, and gets nothing.
+        profile: of its first instance.
+        programs: the programs of the call that do something outside the machine.
+    """
+    if isinstance(found, str) or spec.stateful:
+        return found
+    wanted = [path for program in programs for path in profile.lent.get(program, ())]
+    reads = [
+        path
+        for path in map(RealPath.from_text, dict.fromkeys(wanted))
+        if not profile.may_read(path) and os.path.lexists(str(path))
+    ]
+    if not reads:
+        return found
+    return replace(found or SandboxOpening(), reads=tuple(reads))
 
 
 def _why_not_as_named(path: RealPath) -> str | None:

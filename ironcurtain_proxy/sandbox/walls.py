@@ -16,7 +16,7 @@ about.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -49,7 +49,7 @@ class _Mount(Struct, frozen=True):
     is_writable: bool
 
 
-def walls_of(
+def walls_of(  # noqa: PLR0913  what is mounted, by its kind
     pid: int,
     pipe: int,
     temporary: RealPath | None,
@@ -57,6 +57,7 @@ def walls_of(
     may_reach: bool,
     private: PrivateTmp | None = None,
     folders: tuple[PrivateFolder, ...] = (),
+    credentials: Sequence[str] = (),
 ) -> Walls | None:
     """The walls of the server below a process; None: it is not confined, or cannot be read.
 
@@ -66,6 +67,7 @@ def walls_of(
         temporary: the directory that is the server's own and ends with it.
         private: what is mounted over the places for temporary files.
         folders: what is mounted over folders of the home directory.
+        credentials: paths that exist and have to be hidden.
         may_reach: whether the sandbox's proxy was told of any host that may be reached.
     """
     try:
@@ -86,6 +88,7 @@ def walls_of(
         # Of all processes of the chain: a later one cannot hide what an earlier one shows.
         writable = dict.fromkeys([path for one in inside for path in _writable(one, here, places)])
         closed = frozenset.intersection(*[_closed(one) for one in inside])
+        bare = dict.fromkeys([path for one in inside for path in _bare(one, credentials, here)])
         interfaces = frozenset[str]().union(*[_interfaces(one) for one in inside])
         # A pid may have been given to another process meanwhile.
         if [_started(one) for one in chain] != started:
@@ -97,6 +100,7 @@ def walls_of(
         temporary=temporary,
         closed=tuple(sorted(closed)),
         is_offline=not may_reach and interfaces <= {"lo"},
+        shown=tuple(map(RealPath.from_text, bare)),
     )
 
 
@@ -125,6 +129,17 @@ def _writable(pid: int, here: tuple[_Mount, ...], places: Mapping[str, str]) -> 
             continue
         if not _is_private(mount, places.get(mount.point), here):
             yield RealPath.from_text(mount.point)
+
+
+def _bare(pid: int, paths: Iterable[str], here: tuple[_Mount, ...]) -> Iterator[str]:
+    """The paths at which a process sees the machine's own file system."""
+    devices = {one.device for one in here}
+    visible = {one.point: one for one in _visible(tuple(_mounts(pid)))}
+    for path in paths:
+        inmost = next((visible[one] for one in _and_above(path) if one in visible), None)
+        # A file is hidden by `/dev/null`.
+        if inmost is None or (inmost.root != "/null" and inmost.device in devices):
+            yield path
 
 
 def _closed(pid: int) -> frozenset[RealPath]:
@@ -192,11 +207,21 @@ def _unescaped(text: str) -> str:
 
 def _visible(mounts: tuple[_Mount, ...]) -> Iterator[_Mount]:
     """The mounts that no later one covers."""
-    for place, mount in enumerate(mounts):
-        path = RealPath.from_text(mount.point)
-        later = mounts[place + 1 :]
-        if not any(path.is_within(RealPath.from_text(other.point)) for other in later):
-            yield mount
+    later: set[str] = set()
+    found: list[_Mount] = []
+    for mount in reversed(mounts):
+        if later.isdisjoint(_and_above(mount.point)):
+            found.append(mount)
+        later.add(mount.point)
+    yield from reversed(found)
+
+
+def _and_above(point: str) -> Iterator[str]:
+    """A path and all directories above it."""
+    yield point
+    while len(point) > 1:
+        point = point.rpartition("/")[0] or "/"
+        yield point
 
 
 def _is_private(mount: _Mount, directory: str | None, here: tuple[_Mount, ...]) -> bool:

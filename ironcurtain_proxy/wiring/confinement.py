@@ -13,12 +13,19 @@ from ironcurtain_proxy.config.policy.protection import KEYS, own_code
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.credentials.table import names_needed_by, places_of
 from ironcurtain_proxy.downstream.working_directory import make_private
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.hidden_credentials import (
+    Credentials,
+    FoundPlaces,
+    hidden_in,
+    present,
+)
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import (
     SUFFIX,
@@ -183,16 +190,21 @@ def confinements(
     open_ = [*_real([settings.home]), *[path for paths in writable.values() for path in paths]]
     own = [path for path in _own(settings, policy, open_) if path not in keys]
     confined: dict[str, Confinement] = {}
+    home = str(real(settings.home))
+    places = places_of(home, os.environ)
+    there = present(places)
     shells = _shells(settings)
     for spec in specs:
         if not is_confined(spec):
             _refuse_if_gone(spec, settings)
             continue
+        needed = _needed(spec, settings)
         around = SandboxSurroundings(
             home=str(settings.home),
             own=tuple(own),
             code=_real(own_code()),
             keys=keys,
+            credentials=hidden_in(home, there, needed),
             real=lambda text: str(real(Path(text))),
             workspace=None if settings.workspace is None else str(settings.workspace),
             writable=writable[spec.name],
@@ -210,9 +222,31 @@ def confinements(
             profile,
             private=private,
             folders=_folders(spec, settings, profile, make=make),
+            credentials=_credentials(spec, profile, places, needed),
             variables=needs_of(recognised_pack(spec.command, spec.args)).variables,
         )
     return confined
+
+
+def _needed(spec: ServerSpec, settings: Settings) -> list[str]:
+    """Return the paths that a server's entry names: these are its own to read."""
+    words = (spec.command, *spec.args, *spec.env.values())
+    named = [str(real(Path(path))) for path in named_paths(words)]
+    pack = recognised_pack(spec.command, spec.args)
+    named += [str(real(settings.home / one.path)) for one in names_needed_by(f"server:{pack}")]
+    named += [] if settings.workspace is None else [str(settings.workspace)]
+    return [*named, *([] if spec.cwd is None else [spec.cwd])]
+
+
+def _credentials(
+    spec: ServerSpec, profile: SandboxProfile, places: FoundPlaces, needed: Sequence[str]
+) -> Credentials | None:
+    """Return what has to stay hidden; None: the entry has a list of its own."""
+    files = spec.sandbox.get("filesystem") if isinstance(spec.sandbox, Mapping) else None
+    if isinstance(files, Mapping) and "denyRead" in files:
+        return None
+    opened = [*profile.allow_read, *profile.allow_write] if isinstance(files, Mapping) else []
+    return Credentials.of(places, [*needed, *opened])
 
 
 def _folders(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from ironcurtain_proxy.approval.containment import (
     ContainmentInput,
     hosts_of,
+    programs_outside,
     why_asked,
     written_outside,
 )
@@ -22,7 +23,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.sandbox.twin import opening_for
+from ironcurtain_proxy.sandbox.twin import opening_for, with_reads
 from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.confinement import confinements
 from ironcurtain_proxy.wiring.overlay import overlay_for
@@ -62,7 +63,8 @@ def rehearsal_for(
             return None
         hosts, home = hosts_of(facts), str(settings.home)
         profile, paths = confined[server].profile, written_outside(facts)
-        return opening_for(by_name[server], profile, facts.request, hosts, home, paths)
+        found = opening_for(by_name[server], profile, facts.request, hosts, home, paths)
+        return with_reads(found, by_name[server], profile, programs_outside(facts))
 
     def uncontained(server: str, facts: Facts, judged: Judgement) -> str | None:
         if not settings.containment.undo:

@@ -364,6 +364,7 @@ async def test_only_a_reviewer_who_saw_the_host_opens_it(by: str, hosts: list[st
             request: AccessRequest,
             hosts: Sequence[str] = (),
             paths: Sequence[RealPath] = (),
+            programs: Sequence[str] = (),
         ) -> SandboxOpening | None:
             asked.append(hosts)
             return SandboxOpening(hosts=tuple(hosts))

@@ -210,6 +210,7 @@ class Confined(FakeServers):
         request: AccessRequest,
         hosts: Sequence[str] = (),
         paths: Sequence[RealPath] = (),
+        programs: Sequence[str] = (),
     ) -> str:
         return "it lies outside"
 
