@@ -208,9 +208,12 @@ def _entries(
 ) -> dict[str, dict[str, Json]]:
     """The servers behind the proxy, each started the same from wherever, with its known hosts."""
     entries = servers_behind_proxy(moving, present)
+    # A repository of somebody else may call its own program like a known server.
+    own = {one.name for one in moving if not one.file.is_project}
     for name in entries.keys() - present.keys():
         entry = grounded(entries[name], wish.workspace, os.environ)
-        hosts = () if opens_network(entry) else known_needs(entry).hosts
+        is_closed = opens_network(entry) or name not in own
+        hosts = () if is_closed else known_needs(entry).hosts
         entries[name] = opened_for(entry, hosts=hosts)
     return entries
 

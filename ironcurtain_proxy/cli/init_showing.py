@@ -76,7 +76,7 @@ def _server_lines(moving: MovingServer, around: Surroundings) -> Iterator[str]:
     if "sandbox" in entry:
         yield f"    its sandbox, as you wrote it: {clean(orjson.dumps(entry['sandbox']).decode())}"
     needs = around.needs.get(moving.name, PackNeeds())
-    if needs.hosts and not opens_network(entry):
+    if needs.hosts and not (opens_network(entry) or moving.file.is_project):
         yield f"    its sandbox lets it reach {', '.join(needs.hosts)}, where all its work goes"
     if needs.advice and "sandbox" not in entry:
         yield from wrap(needs.advice, 96, initial_indent="    ", subsequent_indent="    ")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.config.packs.pack import needs_of
+from ironcurtain_proxy.config.packs.pack import PackNeeds, needs_of
 from ironcurtain_proxy.config.policy.protection import KEYS, own_code
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
@@ -209,23 +209,32 @@ def confinements(
             workspace=None if settings.workspace is None else str(settings.workspace),
             writable=writable[spec.name],
         )
+        needs = _needs(spec, settings)
         profile = profile_of(spec, around)
         try:
             SrtSettings.of(profile)
         except ConfigurationError as error:
             raise ConfigurationError(f'server "{spec.name}": {error}') from None
-        private = None
-        if spec.name in shells:
-            private = _private(spec, settings, profile, sandbox, make=make)
+        is_shell = spec.name in shells
+        private = _private(spec, settings, profile, sandbox, make=make) if is_shell else None
         confined[spec.name] = Confinement(
             sandbox.command,
             profile,
             private=private,
-            folders=_folders(spec, settings, profile, make=make),
+            folders=_folders(spec, settings, profile, needs, make=make),
             credentials=_credentials(spec, profile, places, needed),
-            variables=needs_of(recognised_pack(spec.command, spec.args)).variables,
+            variables=needs.variables,
         )
     return confined
+
+
+def _needs(spec: ServerSpec, settings: Settings) -> PackNeeds:
+    """Return what a server's pack says that it needs.
+
+    By its command as written: an installed program may be called otherwise than its package.
+    """
+    written = next(one for one in settings.servers if one.name == spec.name)
+    return needs_of(recognised_pack(written.command, written.args) or written.annotations)
 
 
 def _needed(spec: ServerSpec, settings: Settings) -> list[str]:
@@ -250,18 +259,22 @@ def _credentials(
 
 
 def _folders(
-    spec: ServerSpec, settings: Settings, profile: SandboxProfile, *, make: bool
+    spec: ServerSpec,
+    settings: Settings,
+    profile: SandboxProfile,
+    needs: PackNeeds,
+    *,
+    make: bool,
 ) -> tuple[PrivateFolder, ...]:
     """The folders of the home directory that a server has for itself.
 
     None where the entry opens or closes the folder itself, and none that would hide the workspace,
     what the sandbox closes, or the home directory.
     """
-    pack = recognised_pack(spec.command, spec.args)
     own = settings.state_dir / "private" / f"{spec.name}.home"
     kept = (*profile.deny_read, *profile.allow_read, *profile.allow_write, str(real(settings.home)))
     found: list[PrivateFolder] = []
-    for name in dict.fromkeys((*needs_of(pack).private, *_named_private(spec))):
+    for name in dict.fromkeys((*needs.private, *_named_private(spec))):
         place = real(settings.home / name)
         hides = any(RealPath.from_text(one).is_within(place) for one in kept)
         if hides or profile.may_write(place) or not profile.may_read(place):

@@ -1,7 +1,7 @@
 """Run popular servers in the real sandbox, and write what works into a file and a document.
 
     scripts/packs/run.py --scratch DIR [NAME …]     install, run, write results.json
-    scripts/packs/run.py --table                    write docs/popular-servers.md from it
+    scripts/packs/table.py                          write docs/popular-servers.md from it
 
 Each server of `cases.json` is installed below DIR as `fetch.py` does, and started twice behind a
 proxy of ours: in the sandbox that it gets by default, with what its pack says that it needs, and
@@ -17,6 +17,7 @@ import re
 import shutil
 import socket
 import ssl
+import subprocess
 import sys
 import tempfile
 import threading
@@ -48,9 +49,7 @@ from tests.e2e.raw_client import RawClient, texts  # noqa: E402
 HERE: Final = Path(__file__).parent
 RESULTS: Final = HERE / "results.json"
 CASES: Final = HERE / "cases.json"
-DOCUMENT: Final = ROOT / "docs" / "popular-servers.md"
 KINDS: Final = ("read", "reach", "write")
-_WIDTH: Final = 100
 _START: Final = 60.0
 
 
@@ -129,16 +128,12 @@ class Internet:
 
 
 def main() -> int:
-    """Run the named servers, or all, or write the document."""
+    """Run the named servers, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scratch", type=Path)
-    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     results = orjson.loads(RESULTS.read_bytes()) if RESULTS.exists() else {}
-    if options.table:
-        DOCUMENT.write_text(document(results))
-        return 0
     cases, servers = orjson.loads(CASES.read_bytes()), _servers()
     with tempfile.TemporaryDirectory(prefix="packs-") as place:
         internet = Internet(Path(place))
@@ -237,6 +232,9 @@ def _calls(
             place = installation.workspace / file
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(str(content))
+        if case.get("repository"):
+            git = shutil.which("git") or "git"
+            subprocess.run([git, "init", "-q", str(installation.workspace)], check=True)
         if case.get("directory") == "workspace":
             installation.add_server(name, words, env=env, cwd="@workspace")
         else:
@@ -321,76 +319,6 @@ def _answers(agent: RawClient, installation: Installation, planned, internet, fi
 def _words(installation: Installation) -> str:
     log = installation.session_log
     return log.read_text(errors="replace")[-600:] if log.exists() else ""
-
-
-# --- the document
-
-
-def document(results: Mapping[str, Mapping[str, str]]) -> str:
-    """The page about popular servers."""
-    cases: dict[str, dict[str, Json]] = orjson.loads(CASES.read_bytes())
-    lines = [*_HEAD]
-    for name in sorted(results):
-        found = results[name]
-        needs = needs_of(name)
-        title = f"**{name}**"
-        if "package" in found:
-            title += f" (`{found['package']}` {found['version']})"
-        said = [f"{title}: {_summary(found)}."]
-        if needs.private:
-            said.append(f"Has for itself: {', '.join(f'`~/{one}`' for one in needs.private)}.")
-        if needs.hosts:
-            said.append(f"`init` opens {', '.join(f'`{one}`' for one in needs.hosts)}.")
-        if needs.advice:
-            said.append(needs.advice)
-        if note := cases.get(name, {}).get("note"):
-            said.append(str(note))
-        lines += _wrapped(" ".join(said))
-    return "\n".join(lines) + "\n"
-
-
-def _summary(found: Mapping[str, str]) -> str:
-    if not found.get("start", "").startswith("works"):
-        return f"does not start: {_short(found.get('start', ''))}"
-    said = [f"{kind} {_short(found[kind])}" for kind in KINDS if kind in found]
-    return "starts" + (f"; {'; '.join(said)}" if said else "")
-
-
-def _short(verdict: str) -> str:
-    if verdict.startswith("differs: "):
-        return "does not work in the sandbox"
-    return verdict.replace(" (reaches ", " (reaches ")
-
-
-def _wrapped(text: str) -> list[str]:
-    import textwrap  # noqa: PLC0415  of one function
-
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent="- ", subsequent_indent="  ",
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
-
-
-_HEAD: Final = """\
-# Popular servers: what works, what to set
-
-Each server below was started in the sandbox that it gets by default, and without one, and made the
-same calls in both: one that reads, one that reaches a host, one that writes. `scripts/packs/run.py`
-repeats it, and writes this page. Every host was answered on the machine of the test, and tokens had
-no worth: *works* means that the call succeeded, and *as without a sandbox* that it failed in the
-same way in both, as with a token that means nothing.
-
-`init` gives a known server what this page says. In a configuration by hand, a folder that a server
-has for itself needs nothing, and a host goes into its
-[sandbox](sandbox.md#open-more-for-a-server):
-`"sandbox": { "network": { "allowedDomains": ["api.github.com"] } }`.
-
-A server that connects to a database or a daemon on this machine or in a private network finds
-nothing there from a sandbox, because it goes past the sandbox's network proxy. It needs
-`"sandbox": false`; then the policy alone holds it.
-
-## The servers
-""".splitlines()
 
 
 if __name__ == "__main__":

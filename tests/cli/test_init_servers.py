@@ -1,12 +1,16 @@
 """The entries that `init` writes for servers, by what it has read of them."""
 
+import os
 from pathlib import Path
 
+import orjson
 import pytest
 
 from ironcurtain_proxy.cli.init_servers import lasting_entries, settings_for
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool
 from ironcurtain_proxy.model.json import Json
+from tests import program
+from tests.program import PROXY
 
 
 def lasting(tmp_path: Path, command: str, *args: str, kind: str = "shell") -> dict[str, Json]:
@@ -32,3 +36,23 @@ def test_a_shell_server_works_in_the_workspace_also_under_a_launcher(
 def test_the_project_of_a_launcher_stays_its_own(tmp_path: Path) -> None:
     line = ("uv", "run", "--directory", str(tmp_path), "server.py")
     assert "cwd" not in lasting(tmp_path, *line)
+
+
+def test_only_a_known_server_of_the_users_own_file_gets_its_hosts_opened(tmp_path: Path) -> None:
+    package = "@modelcontextprotocol/server-github"
+    document = {"mcpServers": {"gh": {"command": "npx", "args": ["-y", package]}}}
+    planted = {"mcpServers": {"gh2": {"command": "node", "args": [f"node_modules/{package}/x.js"]}}}
+    workspace = tmp_path / "project"
+    for file, servers in (
+        (tmp_path / ".cursor/mcp.json", document),
+        (workspace / ".mcp.json", planted),
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(orjson.dumps(servers))
+    (workspace / ".git").mkdir()
+    words = [*PROXY, "init", "--dry-run"]
+    environ = {**os.environ, "HOME": str(tmp_path)}
+    said = program.run(words, environ, workspace).stdout
+    project, _, own = said.partition("Cursor  ~/.cursor/mcp.json")
+    assert "its sandbox lets it reach api.github.com" in own
+    assert "api.github.com" not in project

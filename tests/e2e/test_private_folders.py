@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.confined_installation import done
-from tests.e2e.installation import Installation
+from tests.e2e.confined_installation import HOSTILE, done
+from tests.e2e.installation import QUICK, Installation
 from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.test_containment import contained, last, shell
 
@@ -78,4 +78,30 @@ def test_only_a_folder_below_the_home_directory_can_be_private(
     client = installation.launch()
     assert client.process.wait(30) == 2
     assert "private" in (installation.root / "stderr-0.txt").read_text()
+    installation.end()
+
+
+@pytest.mark.parametrize("how", ["by its package", "by its name"])
+def test_a_known_server_has_its_folder_whatever_its_installed_program_is_called(
+    tmp_path_factory: pytest.TempPathFactory, how: str
+) -> None:
+    installation = Installation(tmp_path_factory.mktemp("known"))
+    tool = installation.home / ".local/share/uv/tools/serena-agent"
+    (tool / "bin").mkdir(parents=True)
+    (tool / "lib/python3.11/site-packages/serena_agent-1.0.dist-info").mkdir(parents=True)
+    program = tool / "bin" / "serena"
+    program.write_text(f"#!/bin/sh\nexec {' '.join(QUICK)} {HOSTILE}\n")
+    program.chmod(0o755)
+    agent = contained(
+        installation, entry={"annotations": "serena" if how == "by its name" else "box"}
+    )
+    agent.close()
+    configured = installation.servers["box"]
+    assert isinstance(configured, dict)
+    if how == "by its package":
+        configured |= {"command": "uvx", "args": ["--from", "serena-agent", "serena"]}
+    installation.annotations["serena"] = installation.annotations["box"]
+    agent = installation.start()
+    done(shell(agent, "mkdir ~/.serena/memories"))
+    assert (installation.home / ".ironcurtain/private/box.home/.serena/memories").is_dir()
     installation.end()

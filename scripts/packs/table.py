@@ -1,0 +1,94 @@
+"""Write the page about popular servers from the results of their runs.
+
+    scripts/packs/table.py
+
+`run.py` makes the results; `needs.json` of the packs says what each server needs.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from textwrap import wrap
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.config.packs.pack import needs_of
+from ironcurtain_proxy.model.json import Json
+
+HERE: Final = Path(__file__).parent
+RESULTS: Final = HERE / "results.json"
+CASES: Final = HERE / "cases.json"
+DOCUMENT: Final = HERE.parents[1] / "docs" / "popular-servers.md"
+KINDS: Final = ("read", "reach", "write")
+_WIDTH: Final = 100
+
+
+def document(results: Mapping[str, Mapping[str, str]]) -> str:
+    """The page about popular servers."""
+    cases: dict[str, dict[str, Json]] = orjson.loads(CASES.read_bytes())
+    lines = [*_HEAD]
+    for name in sorted(results):
+        found = results[name]
+        needs = needs_of(name)
+        title = f"**{name}**"
+        if "package" in found:
+            title += f" (`{found['package']}` {found['version']})"
+        said = [f"{title}: {_summary(found)}."]
+        if needs.private:
+            said.append(f"Has for itself: {', '.join(f'`~/{one}`' for one in needs.private)}.")
+        if needs.hosts:
+            said.append(f"`init` opens {', '.join(f'`{one}`' for one in needs.hosts)}.")
+        if needs.advice:
+            said.append(needs.advice)
+        if note := cases.get(name, {}).get("note"):
+            said.append(str(note))
+        lines += _wrapped(" ".join(said))
+    return "\n".join(lines) + "\n"
+
+
+def _summary(found: Mapping[str, str]) -> str:
+    if not found.get("start", "").startswith("works"):
+        return f"does not start: {_short(found.get('start', ''))}"
+    said = [f"{kind} {_short(found[kind])}" for kind in KINDS if kind in found]
+    return "starts" + (f"; {'; '.join(said)}" if said else "")
+
+
+def _short(verdict: str) -> str:
+    if verdict.startswith("differs: "):
+        return "does not work in the sandbox"
+    return verdict
+
+
+def _wrapped(text: str) -> list[str]:
+    return wrap(
+        text, _WIDTH, initial_indent="- ", subsequent_indent="  ",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+_HEAD: Final = """\
+# Popular servers: what works, what to set
+
+Each server below was started in the sandbox that it gets by default, and without one, and made the
+same calls in both: one that reads, one that reaches a host, one that writes. `scripts/packs/run.py`
+repeats it, and `scripts/packs/table.py` writes this page. Every host was answered on the machine of
+the test, and tokens had no worth: *works* means that the call succeeded, and *as without a sandbox*
+that it failed in the same way in both, as with a token that means nothing. A host in brackets is
+one that the request arrived at.
+
+`init` gives a known server what this page says. In a configuration by hand, a folder that a server
+has for itself needs nothing, and a host goes into its
+[sandbox](sandbox.md#open-more-for-a-server):
+`"sandbox": { "network": { "allowedDomains": ["api.github.com"] } }`.
+
+A server that connects to a database or a daemon on this machine or in a private network finds
+nothing there from a sandbox, because it goes past the sandbox's network proxy. It needs
+`"sandbox": false`; then the policy alone holds it.
+
+## The servers
+
+""".splitlines()
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document(orjson.loads(RESULTS.read_bytes())))
