@@ -14,6 +14,7 @@ journal was being committed when its process was killed: the next start takes it
 import fcntl
 import os
 import secrets
+import shutil
 import stat
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -100,7 +101,7 @@ class CommandView:
         return [*program, *layers, "--", *argv]
 
     def prepare(self, control: Control) -> Changes:
-        """Look at what was changed, and write it down for `commit`.
+        """Look at what was changed, and write it down for `commit` if it is anything.
 
         No process of the view may live any more.
 
@@ -117,6 +118,8 @@ class CommandView:
                 os.close(aside)
         finally:
             os.close(upper)
+        if found.is_nothing:
+            return found
         host = os.fstat(self._host)
         prepared = Prepared(
             _VERSION,
@@ -172,6 +175,8 @@ def discard(directory: Path) -> None:
 
     Never fails. What cannot be removed is left to the next start.
     """
+    with suppress(OSError, RecursionError):
+        shutil.rmtree(directory)
     for words in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         if not os.path.lexists(directory):
             return
@@ -274,14 +279,16 @@ def _opened(directory: Path, prepared: Prepared) -> Iterator[tuple[int, int]]:
 
 
 def _write(directory: Path, name: str, prepared: Prepared) -> None:
-    """Write the changes down, whole or not at all."""
+    """Write the changes down, whole or not at all.
+
+    Nothing is forced to the disk: a killed process loses no write, and commands do not wait for it.
+    """
     new = directory / _NEW
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         content = memoryview(msgspec.msgpack.encode(prepared))
         while content:
             content = content[os.write(descriptor, content) :]
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
     new.rename(directory / name)

@@ -19,6 +19,7 @@ from tests.e2e.confined_installation import PATH, done, escalations, known_sandb
 from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, texts
+from tests.e2e.website import Website
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -241,3 +242,27 @@ def test_a_host_that_polls_git_runs_nothing_and_sees_no_command_half_done(
         host.wait()
     subprocess.run(["git", "-C", str(here), "status"], check=True, capture_output=True)
     assert not ran.exists()
+
+
+def test_what_an_approval_showed_is_all_that_a_command_reaches_and_changes(
+    installation: Installation, website: Website
+) -> None:
+    escalations(installation)
+    agent, person = shelled(installation), Person(installation)
+    here = installation.workspace
+    url = website.url.replace("localhost", "localhost.")
+    code = f'import urllib.request as u; print(u.urlopen("{url}").status)'
+    (here / "fetch.sh").write_text(
+        f"{sys.executable} -c '{code}' > got;curl -sS -m 5 http://other.example/ > other;exit 1"
+    )
+    assert "host localhost" in refused(run(agent, "sh fetch.sh"))
+    (here / "got").unlink()
+    (here / "other").unlink()
+    call = agent.start_call("run_command", {"command": "sh fetch.sh"})
+    assert "localhost" in str(person.until_asked()[0]["context"])
+    person.answer({"decision": "approved"})
+    assert "KEPT BACK" not in refused(agent.result(call))
+    assert (here / "got").read_text() == "200\n"
+    assert "allowlist" in (here / "other").read_text()
+    assert "host localhost" in str(last(installation)["opened"])
+    assert sorted(one.name for one in here.iterdir()) == ["fetch.sh", "got", "other"]

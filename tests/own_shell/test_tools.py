@@ -1,0 +1,44 @@
+"""The tools of our own shell, and what it tells the agent."""
+
+import pytest
+
+from ironcurtain_proxy.config.packs.pack import read_pack, schema_digest
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.own_shell.running import MOST_OUTPUT, Output
+from ironcurtain_proxy.own_shell.tools import TOOLS, WrongArgumentError, run_arguments
+
+
+def test_our_pack_describes_the_tools_as_they_are() -> None:
+    schemas = {str(one["name"]): schema_digest(one["inputSchema"]) for one in TOOLS}
+    assert read_pack("own-shell").schemas == schemas
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"command": 1},
+        {"command": "a\0b"},
+        {"command": "true", "workdir": "no/such"},
+        {"command": "true", "timeoutSeconds": 0},
+        {"command": "true", "timeoutSeconds": 10_000},
+        {"command": "true", "timeoutSeconds": True},
+        {"command": "true", "background": "yes"},
+        {"command": "true", "input": 1},
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(given: dict[str, Json]) -> None:
+    with pytest.raises(WrongArgumentError):
+        run_arguments(given, "/")
+
+
+def test_of_a_long_output_the_beginning_and_the_end_are_kept() -> None:
+    output = Output()
+    for _ in range(100):
+        output.add(b"x" * MOST_OUTPUT)
+    output.add(b"the end")
+    said = output.take()
+    assert len(said) < MOST_OUTPUT + 100
+    assert "bytes left out" in said
+    assert said.endswith("the end")
+    assert output.take() == ""
