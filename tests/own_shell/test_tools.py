@@ -10,7 +10,9 @@ from ironcurtain_proxy.own_shell.tools import TOOLS, WrongArgumentError, run_arg
 
 def test_our_pack_describes_the_tools_as_they_are() -> None:
     schemas = {str(one["name"]): schema_digest(one["inputSchema"]) for one in TOOLS}
-    assert read_pack("own-shell").schemas == schemas
+    pack = read_pack("own-shell")
+    assert pack is not None
+    assert pack.schemas == schemas
 
 
 @pytest.mark.parametrize(
