@@ -94,7 +94,8 @@ class CommandWalls:
         return Walled(
             argv=[*walls, "--seccomp", str(calls), "--chdir", directory, "--", *command],
             environment={**os.environ, **_QUIET, **self._own_places(), **_to_gate()},
-            descriptors=(user, network, calls),
+            # Root enters no user namespace, and the command must not inherit one.
+            descriptors=(network, calls) if os.geteuid() == 0 else (user, network, calls),
             namespaces=f"{'-' if os.geteuid() == 0 else user},{network}",
         )
 

@@ -83,6 +83,10 @@ def _enter(libc: ctypes.CDLL, given: str) -> None:
     if network.isdigit():
         _check(libc.setns(int(network), 0))
     _check(libc.unshare(_NEW_MOUNTS))
+    for number in (user, network):
+        if number.isdigit():
+            # The command would inherit them.
+            os.close(int(number))
 
 
 def _mount(libc: ctypes.CDLL, target: str, upper: str, work: str) -> None:

@@ -121,6 +121,9 @@ def test_the_walls_of_a_command_are_those_of_other_servers(
         "echo 1 > /proc/sys/kernel/core_pattern": "cannot create",
         "kill -9 1; echo alive": "alive",
         "ls /proc | grep -c '^[0-9]'": "",
+        # Nothing is inherited: input, output, errors, and the directory that `ls` lists.
+        "ls -l /proc/self/fd | grep -c 'ns:\\|bpf\\|/views'": "0",
+        "ls /proc/self/fd | tail -1": "3",
     }
     for probe, expected in probes.items():
         (installation.workspace / "probe.sh").write_text(probe)
