@@ -176,7 +176,7 @@ def run(
     outside = _calls(name, case, server, command, internet, is_confined=False)
     for kind in ("start", *KINDS):
         if kind in inside:
-            found[kind] = _verdict(inside[kind], outside.get(kind, ("", False, ())))
+            found[kind] = _verdict(kind, inside[kind], outside.get(kind, ("", False, ())))
     return found
 
 
@@ -188,8 +188,11 @@ Answer = tuple[str, bool, tuple[str, ...]]
 """The text of a call, whether it failed, and the hosts that were reached."""
 
 
-def _verdict(inside: Answer, outside: Answer) -> str:
+def _verdict(kind: str, inside: Answer, outside: Answer) -> str:
     text, failed, hosts = inside
+    if kind == "reach" and not failed and not hosts:
+        # Some servers tell an error as if it were an answer.
+        return "as without a sandbox"
     reached = f" (reaches {', '.join(hosts)})" if hosts else ""
     if not failed:
         return f"works{reached}"
@@ -310,6 +313,7 @@ def _answers(agent: RawClient, installation: Installation, planned, internet, fi
         try:
             answer = agent.call(tool, fill(arguments))
             text, failed = "\n".join(texts(answer)), bool(answer.get("isError"))
+            failed = failed or "error" in text[:60].lower()
         except Exception as error:  # noqa: BLE001  an answer that is an error of the protocol
             text, failed = str(error), True
         hosts = tuple(sorted({*internet.hosts[before:]}))

@@ -73,8 +73,8 @@ Each server below was started in the sandbox that it gets by default, and withou
 same calls in both: one that reads, one that reaches a host, one that writes. `scripts/packs/run.py`
 repeats it, and `scripts/packs/table.py` writes this page. Every host was answered on the machine of
 the test, and tokens had no worth: *works* means that the call succeeded, and *as without a sandbox*
-that it failed in the same way in both, as with a token that means nothing. A host in brackets is
-one that the request arrived at.
+that it failed in the same way in both, as with a token that means nothing or without the database.
+A host in brackets is one that the request arrived at.
 
 `init` gives a known server what this page says. In a configuration by hand, a folder that a server
 has for itself needs nothing, and a host goes into its
