@@ -24,6 +24,7 @@ from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import AgentError, ConfigurationError, KernelError
 from ironcurtain_proxy.facts.catalogue import SEPARATOR, CataloguedTool
 from ironcurtain_proxy.mailbox.user_message import UserMessage
+from ironcurtain_proxy.model.decider import in_record
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.reply import (
     Allowed,
@@ -338,5 +339,5 @@ def _let_go(
         result=result,
         error=error,
         rule="" if allowed is None else allowed.rule,
-        allowed_by="" if allowed is None else allowed.by,
+        allowed_by="" if allowed is None else in_record(allowed.by),
     )

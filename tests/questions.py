@@ -49,6 +49,7 @@ def a_question(
         ),
         ground=Ground("outside", "it lies outside the workspace"),
         roles=("read-path",),
+        alone=(),
         context=(("Working directory", "/srv/repo"),),
         candidates=(ETC, SRV)[:kinds] if grantable else (),
         fingerprint="f" * 64,

@@ -12,6 +12,7 @@ import pytest
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.inbox import EscalationInbox, NotOfferedError
 from ironcurtain_proxy.mailbox.listener_lock import LOCK_NAME, ListenerLock, is_listened_to
+from ironcurtain_proxy.model.decider import HUMAN, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.mailbox.mailbox_fixture import APPROVED, a_box, an_id, escalation, until, within
 
@@ -29,7 +30,7 @@ async def test_an_approval_is_taken_and_remembers_what_was_chosen(path: Path) ->
         asked = escalation(candidates=(within("/etc"), within("/")))
         async with EscalationInbox(path) as inbox, box.asked(asked):
             assert await inbox.approve(asked.id, remember=1, note="fine") is True
-        assert box.rulings[asked.id] == Approved(by="human", remember=1, note="fine")
+        assert box.rulings[asked.id] == Approved(by=HUMAN, remember=1, note="fine")
         assert box.names() == []
 
 
@@ -49,8 +50,8 @@ async def test_what_is_remembered_is_a_candidate_of_that_very_request(path: Path
                 await inbox.approve(first.id, remember=within("/etc"))
             assert await inbox.approve(first.id, remember=offered[first.id][1]) is True
             assert await inbox.approve(other.id, remember=None) is True
-        assert box.rulings[first.id] == Approved(by="human", remember=1)
-        assert box.rulings[other.id] == Approved(by="human")
+        assert box.rulings[first.id] == Approved(by=HUMAN, remember=1)
+        assert box.rulings[other.id] == Approved(by=HUMAN)
 
 
 @pytest.mark.requirement("C-6")
@@ -59,7 +60,7 @@ async def test_a_denial_carries_a_word(path: Path) -> None:
         asked = escalation()
         async with EscalationInbox(path, reviewer="manager-1") as inbox, box.asked(asked):
             assert await inbox.deny(asked.id, note="use\n/tmp") is True
-        ruling = Declined(by="reviewer:manager-1", kind="denied", note="use /tmp")
+        ruling = Declined(by=Program("manager-1", "named"), kind="denied", note="use /tmp")
         assert box.rulings[asked.id] == ruling
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.agent.asking import kinds_shown
 from ironcurtain_proxy.errors import AgentError
+from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.question import places, question, visible
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
     from ironcurtain_proxy.ports import Clock
 
-HUMAN: Final = "human"
 
 TOO_FAST: Final = 0.3
 """Seconds. A faster answer comes from a program: a person needs longer to read the question."""
@@ -122,7 +122,7 @@ def _read_form(content: "Mapping[str, Json]", escalation: Escalation) -> Ruling:
 
 
 def _expired() -> Declined:
-    return Declined(by="timeout", kind="expired")
+    return Declined(by=TIMEOUT, kind="expired")
 
 
 def _invalid(reason: str) -> Declined:

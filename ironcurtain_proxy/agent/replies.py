@@ -8,7 +8,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from ironcurtain_proxy.model.escalation import CONTAINMENT, Decider
+from ironcurtain_proxy.model.decider import (
+    CONTAINMENT,
+    Contained,
+    Decider,
+    Engine,
+    Grants,
+    LlmApprover,
+    Nobody,
+    Person,
+    Program,
+    ProxyItself,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply, Withheld
@@ -191,15 +202,19 @@ def refusal_blocks(refused: Refused, exposed_name: str, kind: str = "tool") -> l
 
 
 def decider_in_words(decider: Decider) -> str:
-    """The party that did not approve, for the agent: the user, or another named reviewer."""
-    for prefix, kind in _KINDS.items():
-        if decider.startswith(prefix):
-            return f"the {kind} {visible(decider.removeprefix(prefix))}"
-    return _OTHERS.get(decider, "user")
-
-
-_KINDS: Final[Mapping[str, str]] = MappingProxyType({"reviewer:": "reviewer", "model:": "model"})
-_OTHERS: Final[Mapping[Decider, str]] = MappingProxyType({"auto-approver": "the auto-approver"})
+    """Return the party that did not approve, for the agent: the user, or another reviewer."""
+    match decider:
+        case Program(name=name, kind="model"):
+            return f"the model {visible(name)}"
+        case Program(name=name):
+            return f"the reviewer {visible(name)}"
+        case LlmApprover():
+            return "the auto-approver"
+        case Person() | Engine() | Grants() | Contained() | ProxyItself() | Nobody():
+            # Agents know the words of the original program, which has no other reviewers.
+            return "user"
+        case _:
+            assert_never(decider)
 
 
 def _notes(reply: Answered | Failed | Withheld) -> list[str]:

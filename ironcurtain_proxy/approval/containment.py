@@ -6,7 +6,7 @@ a reviewer. Every condition is a fact of the process that serves the call; the t
 only adds questions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
@@ -256,6 +256,54 @@ def _is_odd(fact: ArgumentFact) -> bool:
 def _leads_outside(role: ArgumentRole) -> bool:
     # An identifier names a thing of the server's own: the effect of the tool says the rest.
     return role != "identifier" and ROLE_TRAITS[role].category in {"url", "uri", "identifier"}
+
+
+def why_alone(facts: Facts, workspace: RealPath | None, *, held: bool) -> tuple[str, ...]:
+    """Return why a call is approved by itself, never together with others; empty if it is harmless.
+
+    Only what is known to be harmless goes together: reading what is no secret, and changes of the
+    workspace that no program makes or that the sandbox holds.
+
+    Args:
+        facts: of the call.
+        workspace: what can be taken back.
+        held: whether the sandbox holds the command, and the timeline can undo it.
+    """
+    return tuple(dict.fromkeys(_why_alone(facts, workspace, held=held)))
+
+
+def _why_alone(facts: Facts, workspace: RealPath | None, *, held: bool) -> Iterator[str]:
+    from ironcurtain_proxy.shell.secrets import names_a_secret_file  # noqa: PLC0415  as above
+
+    request = facts.request
+    if not request.annotated:
+        yield "nobody has described the tool"
+    needs = _needs(facts)
+    values = [value for fact in request.arguments for value in fact.values]
+    secret = any(names_a_secret_file(one.text) for one in values if isinstance(one, PathValue))
+    if facts.secrets or secret or not _SHOWN.isdisjoint(needs):
+        yield "it uses a secret or personal data"
+    roles = {role for fact in request.arguments if fact.values for role in fact.roles}
+    if "fs.delete" in needs or "delete-path" in roles or request.effect == "destroys":
+        yield "it deletes"
+    if not roles.isdisjoint({"write-history", "delete-history"}):
+        yield "it changes the history of a repository"
+    if "unclear" in roles:
+        yield "it is not clear what an argument names"
+    found = effect_of_call(facts, workspace)
+    is_harmless = found.effect == "reads" or _only_reads(facts)
+    if found.effect == "local":
+        sql = sql_of(request)
+        is_harmless = held or (facts.command is None and (sql is None or sql.effect == "writes"))
+    if not is_harmless:
+        yield found.reason
+
+
+def _only_reads(facts: Facts) -> bool:
+    """Return whether a call names nothing but paths to read, wherever they are."""
+    roles = {role for fact in facts.request.arguments if fact.values for role in fact.roles}
+    is_plain = facts.command is None and facts.request.effect in {None, "reads"}
+    return is_plain and "read-path" in roles and roles <= {"read-path", "none"}
 
 
 def may_change(facts: Facts, workspace: RealPath) -> tuple[RealPath, ...]:

@@ -11,17 +11,23 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.model.audit import OwnField
 from ironcurtain_proxy.model.case import Settlement
-from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import (
-    BY_MODEL,
+from ironcurtain_proxy.model.decider import (
     CONTAINMENT,
-    HUMAN,
-    Approved,
+    KERNEL,
+    Contained,
     Decider,
-    Declined,
-    EscalationId,
+    Engine,
+    Grants,
+    LlmApprover,
+    Nobody,
+    Person,
+    Program,
+    ProxyItself,
+    in_record,
 )
-from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, GrantId, GrantPattern
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId
+from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import RefusedBy
 
@@ -53,11 +59,9 @@ def by_grants(grants: Sequence[Grant], run: GrantId | None = None) -> Settlement
     return Settlement(
         effect="allow",
         reason=f"Whitelist-approved: {'; '.join(said)}",
-        decided_by=f"grant:{'+'.join(ids)}",
+        decided_by=Grants(tuple(ids)),
         result="approved",
         extra=tuple(extra),
-        names_hosts=run is None
-        and all(isinstance(grant.pattern, FamilyPattern | CallPattern) for grant in grants),
     )
 
 
@@ -82,43 +86,30 @@ def by_containment() -> Settlement:
 
 
 def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
-    """Settled by a reviewer's approval; an approver that is no person is marked in the record."""
-    details = (
+    """Return the settlement by an approval; one that no person gave is marked in the record."""
+    by = approved.by
+    marked: tuple[tuple[str, Json], ...] = (("autoApproved", True),) if by.is_automatic else ()
+    told = (
+        *marked,
         _escalation(approved.question or question),
         *_words(approved.note),
+        *_kind(by),
         *approved.details,
     )
-    if is_by_itself(approved.by):
-        return Settlement(
-            effect="allow",
-            reason=f"Auto-approved: {approved.reasoning}",
-            decided_by=approved.by,
-            result="approved",
-            extra=(("autoApproved", True), *details),
-        )
-    why: tuple[tuple[str, Json], ...] = ()
-    if approved.reasoning and approved.reasoning != approved.note:
-        why = (("reasoning", approved.reasoning),)
-    return Settlement(
-        effect="allow",
-        reason=f"Approved by {_whom(decider_of(approved))} during escalation",
-        decided_by=approved.by,
-        result="approved",
-        extra=(*details, *why),
-        names_hosts=True,
-    )
-
-
-def is_by_itself(by: Decider) -> bool:
-    """Whether the engine or the LLM approver approved the question without any person."""
-    return by == "auto-approver" or by.startswith("engine:")
+    if by.sight != "question":
+        reason = f"Auto-approved: {approved.reasoning}"
+    else:
+        reason = f"Approved by {_whom(by)} during escalation"
+        if approved.reasoning and approved.reasoning != approved.note:
+            told = (*told, ("reasoning", approved.reasoning))
+    return Settlement(effect="allow", reason=reason, decided_by=by, result="approved", extra=told)
 
 
 def by_refusal(declined: Declined, question: EscalationId) -> Settlement:
     """Settled by a refusal, or by the lack of a valid answer in time."""
     words = DECLINED[declined.kind]
     if declined.kind == "denied":
-        words = words.replace(HUMAN, _whom(decider_of(declined)))
+        words = words.replace("human", _whom(declined.by))
     reason = f"{words}: {declined.reason}" if declined.reason else words
     return Settlement(
         effect="deny",
@@ -128,29 +119,36 @@ def by_refusal(declined: Declined, question: EscalationId) -> Settlement:
         extra=(
             _escalation(declined.question or question),
             *_words(declined.note),
+            *_kind(declined.by),
             *declined.details,
         ),
     )
 
 
-def decider_of(ruling: Approved | Declined) -> Decider:
-    """The name of the decider; a reviewer that is a language model is `model:NAME`."""
-    reviewer = ruling.by.removeprefix(_REVIEWER)
-    is_model = reviewer != ruling.by and BY_MODEL in ruling.details
-    return f"{_MODEL}{reviewer}" if is_model else ruling.by
-
-
-_REVIEWER: Final = "reviewer:"
-_MODEL: Final = "model:"
-_OURS: Final[Mapping[Decider, str]] = MappingProxyType({"kernel": "the proxy", "timeout": "nobody"})
+def _kind(decider: Decider) -> tuple[tuple[str, Json], ...]:
+    """Return the record field with the kind of a reviewer that is a program."""
+    if isinstance(decider, Program) and decider.kind != "named":
+        return (("reviewerKind", decider.kind),)
+    return ()
 
 
 def _whom(by: Decider) -> str:
-    """`human` for a person, in the original's word; otherwise the decider's name."""
-    for prefix in (_REVIEWER, _MODEL):
-        if by.startswith(prefix):
-            return f'{prefix.removesuffix(":")} "{by.removeprefix(prefix)}"'
-    return _OURS.get(by, by)
+    """Return `human` for a person, in the original's word; otherwise the decider's name."""
+    match by:
+        case Person():
+            return "human"
+        case Program(name=name, kind="model"):
+            return f'model "{name}"'
+        case Program(name=name):
+            return f'reviewer "{name}"'
+        case ProxyItself():
+            return "the proxy"
+        case Nobody():
+            return "nobody"
+        case LlmApprover() | Engine() | Grants() | Contained():
+            return in_record(by)
+        case _:
+            assert_never(by)
 
 
 def refused_by(declined: Declined) -> RefusedBy:
@@ -171,7 +169,7 @@ def held(ground: Ground, question: EscalationId) -> Settlement:
     return Settlement(
         effect="escalate",
         reason=ground.reason,
-        decided_by="kernel",
+        decided_by=KERNEL,
         result=None,
         extra=(_escalation(question),),
     )

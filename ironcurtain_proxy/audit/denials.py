@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.model.audit import AuditRecord
+from ironcurtain_proxy.model.decider import KERNEL
 
 BURST_BYTES: Final = 4 << 20
 BYTES_PER_SECOND: Final = 16 << 10
@@ -30,7 +31,7 @@ def is_denial(record: AuditRecord) -> bool:
     return (
         record.result is not None
         and record.result.status == "denied"
-        and record.decided_by == "kernel"
+        and record.decided_by == KERNEL
         and all(name != "waitedMs" for name, _ in record.context)
     )
 

@@ -8,10 +8,22 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, assert_never, get_args
 
 import orjson
 
+from ironcurtain_proxy.model.decider import (
+    Contained,
+    DeciderWord,
+    Engine,
+    Grants,
+    LlmApprover,
+    Nobody,
+    Person,
+    Program,
+    ProxyItself,
+    of_record,
+)
 from ironcurtain_proxy.model.question import is_invisible
 from ironcurtain_proxy.model.vocabulary import word_list
 
@@ -197,18 +209,28 @@ def _who(decided_by: str, refused_by: str, refusal_rule: str) -> str:
 
 def shown_decider(decided_by: str) -> str:
     """The word of the column BY for a `decidedBy` of a record: `person` for `human`."""
-    kind, _, name = decided_by.partition(":")
-    return name if kind == "reviewer" else _DECIDERS.get(kind, decided_by)
+    decider = of_record(decided_by)
+    match decider:
+        case None:
+            return decided_by
+        case Program(name=name):
+            # A reviewer's name that is the word of another decider is not shown alone.
+            return decided_by if name in _OTHER_WORDS or ":" in name else name
+        case Person():
+            return "person"
+        case ProxyItself():
+            return "policy"
+        case Nobody():
+            return "nobody"
+        case LlmApprover() | Engine() | Grants() | Contained():
+            return decider.word
+        case _:
+            assert_never(decider)
 
 
-_DECIDERS: Final[Mapping[str, str]] = {
-    "human": "person",
-    "kernel": "policy",
-    "timeout": "nobody",
-    "grant": "grant",
-    "engine": "engine",
-}
-"""The words of people for those of records, which other programs read, too."""
+_OTHER_WORDS: Final = frozenset(
+    {*get_args(DeciderWord), "person", "policy", "nobody", "sandbox", "breaker"}
+)
 _BY_THE_KERNEL: Final = frozenset(
     {"unknown-tool", "arguments", "policy", "breaker", "busy", "audit", "kernel"}
 )

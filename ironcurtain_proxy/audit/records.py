@@ -25,6 +25,7 @@ from ironcurtain_proxy.audit.bounding import (
 )
 from ironcurtain_proxy.audit.denials import Counted
 from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
+from ironcurtain_proxy.model.decider import in_record
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import ToolResult
@@ -122,7 +123,7 @@ class RecordEncoder:
             "phase": "counted",
             "session": first.session,
             "client": self._text(first.client, SHORT),
-            "decidedBy": first.decided_by,
+            "decidedBy": in_record(first.decided_by),
             "count": counted.total,
             "until": _timestamp(counted.until),
             "of": shape_value(of, redaction=self._redaction),
@@ -174,7 +175,7 @@ class RecordEncoder:
 
     def _rest_of_intent(self, record: AuditRecord) -> bytes:
         """The end of an intent without a question: the same for nearly all calls."""
-        by, version, took = record.decided_by, record.policy_version, record.duration_ms
+        by, version, took = in_record(record.decided_by), record.policy_version, record.duration_ms
         key = (record.session, record.client, by, record.origins, version, record.sandboxed, took)
         return self._parts.get(key) or self._keep_bytes(
             key, b"%b,%b" % (self._outcome(record, WHOLE), self._origin(record))
@@ -182,7 +183,7 @@ class RecordEncoder:
 
     def _rest_of_success(self, record: AuditRecord, result: ResultSummary) -> bytes:
         """The end of an outcome as nearly every call has it: all but three values repeat."""
-        by, version = record.decided_by, record.policy_version
+        by, version = in_record(record.decided_by), record.policy_version
         key = ("", record.session, record.client, by, record.origins, version, record.sandboxed)
         tail = self._parts.get(key) or self._keep_bytes(key, self._after_duration(record))
         return b'"result":{"status":"success","size":%d,"sha256":"%b"},"durationMs":%d%b' % (
@@ -215,7 +216,7 @@ class RecordEncoder:
 
     def _origin(self, record: AuditRecord) -> bytes:
         phase = "intent" if record.result is None else "outcome"
-        session, by, version = record.session, record.decided_by, record.policy_version
+        session, by, version = record.session, in_record(record.decided_by), record.policy_version
         key = (phase, session, record.client, by, record.origins, version)
         # The client says itself what it is called.
         return self._parts.get(key) or self._keep(
@@ -288,7 +289,7 @@ def _origin(record: AuditRecord, client: str) -> dict[str, object]:
     fields["session"] = record.session
     if client:
         fields["client"] = client
-    fields["decidedBy"] = record.decided_by
+    fields["decidedBy"] = in_record(record.decided_by)
     if record.origins:
         fields["origins"] = record.origins
     if record.policy_version:

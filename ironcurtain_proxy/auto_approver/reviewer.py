@@ -40,13 +40,13 @@ from ironcurtain_proxy.llm.litellm_model import (
 )
 from ironcurtain_proxy.llm.log import LlmLog
 from ironcurtain_proxy.mailbox.user_message import MessageSource, UserMessage
+from ironcurtain_proxy.model.decider import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.ports import Clock
 
 _log = logging.getLogger(__name__)
 
-DECIDER: Final = "auto-approver"
 UNSURE: Final = "less sure than the threshold"
 _SHADOW: Final = "shadow: recorded, not used"
 TIMED_OUT: Final = "no answer in time"
@@ -228,7 +228,9 @@ class AutoApprover:
             return _passed_on("approve", result.reasoning, _SHADOW)
         prefix = "" if self.config.target_check else _UNCHECKED
         # Words of a commit that the user did not quote were let through because it can be undone.
-        return Approved(by=DECIDER, reasoning=prefix + result.reasoning, revocable=escalation.held)
+        return Approved(
+            by=AUTO_APPROVER, reasoning=prefix + result.reasoning, revocable=escalation.held
+        )
 
     def _evidence(self, escalation: Escalation) -> UserMessage:
         """The message that asks for the call: the newest, or an older one that still stands.

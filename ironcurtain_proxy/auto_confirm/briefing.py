@@ -12,6 +12,7 @@ from unicodedata import normalize
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.model.escalation import Escalation, Unreachable
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.opening import OPENS
 from ironcurtain_proxy.model.question import MAX_DEPTH, visible
 
 
@@ -55,6 +56,8 @@ class View:
     scope: str
     reasons: tuple[str, ...]
     """The reasons for asking a reviewer: the engine's reason first, then the others."""
+    context: Mapping[str, str]
+    """The facts that a person sees beside the call. What an approval opens is never cut."""
     arguments: Mapping[str, Json]
     complete: bool
     """Whether nothing was cut."""
@@ -69,18 +72,33 @@ def view_of(escalation: Escalation, decision: EngineDecision, redact: Redact) ->
     grounds = [reason.ground.reason for reason in escalation.reasons]
     reasons = dict.fromkeys([decision.reason, *(grounds or [escalation.ground.reason])])
     # Apart from the arguments, which therefore cannot change how the rest is redacted.
-    words = redact({"scope": _scope(escalation), "reasons": [text for text in reasons if text]})
+    words = redact(
+        {
+            "scope": _scope(escalation),
+            "reasons": [text for text in reasons if text],
+            "context": dict(escalation.context),
+        }
+    )
     redacted = redact(escalation.arguments)
     cutter = _Cutter()
     arguments = cutter.object(redacted.fields, MAX_DEPTH)
     scope, shown = str(words.fields["scope"]), words.fields["reasons"]
+    facts = words.fields["context"]
+    context = {
+        cut(name, MAX_NAME): cut(str(text), MAX_TEXT)
+        for name, text in (facts.items() if isinstance(facts, dict) else ())
+    }
+    if escalation.opening is not None and escalation.opening.words():
+        # INVARIANT: an approval opens what its view shows, so all of it is shown.
+        context[OPENS] = visible(", ".join(escalation.opening.shown()))
     return View(
         scope=cut(scope, MAX_TEXT),
         reasons=tuple(
             [cut(str(text), MAX_TEXT) for text in (shown if isinstance(shown, list) else ())]
         ),
+        context=context,
         arguments=arguments,
-        complete=redacted.complete and not cutter.has_cut,
+        complete=redacted.complete and words.complete and not cutter.has_cut,
     )
 
 

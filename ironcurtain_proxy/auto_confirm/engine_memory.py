@@ -41,6 +41,7 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
 from ironcurtain_proxy.auto_confirm.upkeep import QUIET, Upkeep, this_owner
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.model.decider import Decider, Engine, LlmApprover, in_record
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Escalation,
@@ -135,7 +136,9 @@ class StoreLedger:
         then: PermissionDecision | EscalationTask
         if decision.approves:
             then = PermissionDecision(
-                decision="approved", decided_by=decision.decided_by, reason=decision.reason
+                decision="approved",
+                decided_by=in_record(decision.decided_by),
+                reason=decision.reason,
             )
         else:
             then = task_of(escalation, decision, found.scope, self.timeout_minutes)
@@ -169,24 +172,22 @@ class StoreLedger:
         """Note how it ended."""
         approved = isinstance(ruling, Approved)
         # An unreachable reviewer says nothing about the session, and nobody decided.
-        by = (
-            "engine:unreachable"
-            if isinstance(ruling, Unreachable) or ruling == WITHDRAWN
-            else ruling.by
-        )
-        automatic = approved and (by == "auto-approver" or by.startswith("engine:"))
+        by: Decider = Engine("unreachable")
+        if not isinstance(ruling, Unreachable) and ruling != WITHDRAWN:
+            by = ruling.by
+        automatic = approved and isinstance(by, LlmApprover | Engine)
         status: FinalStatus = "rejected"
         if approved:
             status = "auto_approved" if automatic else "approved"
         settlement = Ending(
             status=status,
             # An approval after silence is an effect of the clock: the session was stuck.
-            decided_by=TIMEOUT if by == AFTER_SILENCE else by,
-            reason=getattr(ruling, "reason", "") or by,
+            decided_by=TIMEOUT if by == AFTER_SILENCE else in_record(by),
+            reason=getattr(ruling, "reason", "") or in_record(by),
         )
         # An approval that cannot be written at once is none, even if it can be written later.
         later = settlement
-        if automatic and by.startswith("engine:"):
+        if approved and isinstance(by, Engine):
             later = replace(settlement, status="rejected", reason="its approval was not written")
         written = await self._noted(
             escalation.id,

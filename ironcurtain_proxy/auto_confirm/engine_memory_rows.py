@@ -12,6 +12,7 @@ from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 from ironcurtain_proxy.auto_confirm.reviewer import Findings
 from ironcurtain_proxy.auto_confirm.store.rows import EscalationTask, InteractionRow, PatternRow
 from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.model.decider import in_record
 from ironcurtain_proxy.model.escalation import Escalation
 
 _log: Final = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ def task_of(
             f"Scope: {cut(scope, LONGEST_TEXT)}\nReason: {decision.reason}"
         ),
         reason=cut(escalation.ground.reason, LONGEST_TEXT),
-        decided_by=decision.decided_by,
+        decided_by=in_record(decision.decided_by),
         priority=decision.priority or 9,
         timeout_minutes=timeout_minutes,
     )

@@ -30,6 +30,7 @@ from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.auto_confirm.session_files import SessionFiles
 from ironcurtain_proxy.errors import IronCurtainError, KernelError
 from ironcurtain_proxy.model.audit import OwnField
+from ironcurtain_proxy.model.decider import TIMEOUT, Engine
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -53,7 +54,7 @@ TOO_RISKY_FOR_A_MODEL: Final = 70
 LIMIT: Final = "too many calls of this session wait for a reviewer"
 
 
-AFTER_SILENCE: Final = "engine:timeout"
+AFTER_SILENCE: Final = Engine("timeout")
 """The party that approves unanswered calls, where the operator configured it."""
 
 
@@ -230,7 +231,7 @@ class AutoConfirm:
         with anyio.CancelScope(shield=True):
             written = await self.ledger.settled(escalation, ruling)
         if not written and _is_own(ruling):
-            return Declined(by="timeout", kind="expired", details=_details(decision))
+            return Declined(by=TIMEOUT, kind="expired", details=_details(decision))
         return ruling
 
     async def _decide(
@@ -338,7 +339,7 @@ def _pattern(
 
 def _is_own(ruling: Ruling) -> bool:
     """Whether the engine approved: at once, or because no reviewer answered."""
-    return isinstance(ruling, Approved) and ruling.by.startswith("engine:")
+    return isinstance(ruling, Approved) and isinstance(ruling.by, Engine)
 
 
 def _details(decision: EngineDecision) -> tuple[tuple[str, Json], ...]:
@@ -350,4 +351,4 @@ def _details(decision: EngineDecision) -> tuple[tuple[str, Json], ...]:
     )
 
 
-WITHDRAWN: Final = Declined(by="timeout", kind="withdrawn")
+WITHDRAWN: Final = Declined(by=TIMEOUT, kind="withdrawn")

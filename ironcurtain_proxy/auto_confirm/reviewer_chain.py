@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 import anyio
 
@@ -21,6 +21,17 @@ from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
 from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notify
+from ironcurtain_proxy.model.decider import (
+    TIMEOUT,
+    Contained,
+    Engine,
+    Grants,
+    LlmApprover,
+    Nobody,
+    Person,
+    Program,
+    ProxyItself,
+)
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.ports import Clock, Reviewer
 
@@ -33,7 +44,6 @@ LATE_SECONDS: Final = 0.5
 """Seconds after its deadline in which a reviewer may hand over an answer that came in time."""
 
 SILENCE: Final = "no answer in time"
-_BY_REVIEWER: Final = "reviewer:"
 
 AskBriefed: TypeAlias = Callable[[Escalation, EngineDecision], Awaitable[Ruling]]
 
@@ -107,7 +117,7 @@ class ReviewerChain:
             _log.info("%s of escalation %s: %s", name, escalation.id, ruling.reason)
             if place + 1 < len(names):
                 await self._record(escalation, name, names[place + 1], ruling.reason)
-        return Declined(by="timeout", kind="expired") if was_silent else Unreachable()
+        return Declined(by=TIMEOUT, kind="expired") if was_silent else Unreachable()
 
     def _seats(self, decision: EngineDecision) -> list[tuple[str, Seat | None]]:
         found: list[tuple[str, Seat | None]] = []
@@ -142,7 +152,7 @@ class ReviewerChain:
                 )
             )
         seconds = (escalation.deadline - self.clock.steady()).total_seconds()
-        ruling: Ruling = Declined(by="timeout", kind="expired")
+        ruling: Ruling = Declined(by=TIMEOUT, kind="expired")
         try:
             with anyio.move_on_after(max(seconds, 0.0) + LATE_SECONDS):
                 ruling = await seat.ask(escalation, decision)
@@ -177,10 +187,15 @@ class ReviewerChain:
         if (self.clock.steady() - escalation.deadline).total_seconds() > LATE_SECONDS:
             # The machine slept past the deadline.
             return SILENCE
-        decider = approval.by.removeprefix(_BY_REVIEWER)
-        if decider != approval.by and is_same_party(decider, escalation.session):
-            return REVIEW_BY_REQUESTER
-        return None
+        match approval.by:
+            case Program(name=name) if is_same_party(name, escalation.session):
+                return REVIEW_BY_REQUESTER
+            case Program() | Person() | LlmApprover() | Engine():
+                return None
+            case Grants() | Contained() | ProxyItself() | Nobody():
+                return "it answers in the name of the proxy"
+            case _:
+                assert_never(approval.by)
 
     async def _record(self, escalation: Escalation, name: str, following: str, why: str) -> None:
         if self.on_step is None:

@@ -10,7 +10,7 @@ from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 DESCRIPTION: Final = "Approve calls that wait; `ironcurtain-proxy pending` lists them."
 
 EXAMPLES: Final = """\
-`all` leaves out calls that delete, rewrite history or send data: approve each of these by its id.
+`all` takes only calls that are known to be harmless: approve each other call by its id.
 
 examples:
   ironcurtain-proxy approve 7db5443e

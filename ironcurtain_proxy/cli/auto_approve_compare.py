@@ -17,6 +17,7 @@ from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.annotating.shell_tools import COMMAND_ARGUMENTS
 from ironcurtain_proxy.config.annotating.words import words_of
 from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.model.decider import HUMAN, in_record
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.families import families_of
@@ -100,7 +101,10 @@ def agreements(entries: Iterable[Mapping[str, object]]) -> dict[str, Agreement]:
     found: dict[str, Agreement] = {}
     for entry in entries:
         thought, result = entry.get("autoApprover"), entry.get("escalationResult")
-        is_a_persons = entry.get("decidedBy") == "human" and result in {"approved", "denied"}
+        is_a_persons = entry.get("decidedBy") == in_record(HUMAN) and result in {
+            "approved",
+            "denied",
+        }
         if not is_a_persons or not isinstance(thought, dict) or entry.get("phase") == "intent":
             continue
         would = thought.get("said") == "approve" and thought.get("objection") in {None, _OBJECTED}

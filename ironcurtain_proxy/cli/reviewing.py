@@ -22,7 +22,7 @@ from ironcurtain_proxy.mailbox.answering import (
     still_waits,
 )
 from ironcurtain_proxy.mailbox.credential import Credential
-from ironcurtain_proxy.mailbox.display import summary
+from ironcurtain_proxy.mailbox.display import summary, why_alone
 from ironcurtain_proxy.mailbox.mailboxes import (
     Mailboxes,
     NotPendingError,
@@ -174,10 +174,11 @@ def all_of(
     waiting = _own(waiting, credential)
     if not approve:
         return waiting
-    together = [one for one in waiting if one.request.may_be_answered_together]
+    together = [one for one in waiting if not one.request.alone]
     for one in waiting:
-        if not one.request.may_be_answered_together:
-            complain(f"{one.id[:8]} {summary(one)}: left out of all, approve it by its id")
+        if one.request.alone:
+            why = f"{why_alone(one)}; approve it by its id"
+            complain(f"{one.id[:8]} {summary(one)}: left out of all: {why}")
     if not together:
         raise NotPendingError("nothing may be approved together with others")
     return together

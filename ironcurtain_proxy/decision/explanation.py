@@ -5,7 +5,7 @@ It retraces the authorizer's steps with the authorizer's own parts and puts each
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, assert_never
 
 from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize
 from ironcurtain_proxy.decision.combining import decision_of, gravest_first
@@ -25,7 +25,14 @@ from ironcurtain_proxy.model.decision import Allow, Decision, Escalate, effect_o
 from ironcurtain_proxy.model.operation import TOOL_CALL, named_in
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import LayerName, Policy, Rule
-from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, UrlValue, Value
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    PathValue,
+    SqlValue,
+    TextValue,
+    UrlValue,
+    Value,
+)
 from ironcurtain_proxy.model.sql import gravest
 
 
@@ -244,8 +251,10 @@ def shown(value: Value) -> str:
             return f"{text} (leads to {', '.join(domains)})"
         case SqlValue(text=text, effect=effect, reason=reason):
             return f"{text} ({effect}{reason and f': {reason}'})"
+        case TextValue(text=text):
+            return text
         case _:
-            return value.text
+            assert_never(value)
 
 
 def _smallest_change(request: AccessRequest, policy: Policy) -> tuple[Rule, ...]:

@@ -30,7 +30,7 @@ from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.supervisor import Supervisor
 from ironcurtain_proxy.downstream.working_directory import make_private
-from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
+from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError, UnansweredError
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
@@ -44,7 +44,9 @@ _START: Final = 60.0
 _MOST: Final = 4
 """The most second instances at a time: each needs the memory of a whole sandbox."""
 
-_TwinKey: TypeAlias = tuple[str, SandboxOpening]
+_TwinKey: TypeAlias = tuple[str, SandboxOpening, int]
+"""The server, what is opened, and a number of its own where a path is: such an instance serves one
+call."""
 
 
 class Twin(Struct, eq=False):
@@ -59,6 +61,8 @@ class Twin(Struct, eq=False):
     ended: anyio.Event = field(default_factory=anyio.Event)
     calls: int = 0
     """The calls in progress."""
+    not_carried: tuple[str, ...] = ()
+    """What an approved path holds no more than before, with the reason."""
     for_later: bool = False
     """Whether a remembered approval has brought one of its calls."""
 
@@ -81,7 +85,7 @@ class Twins:
         self._living: dict[_TwinKey, Twin] = {}
         self._starting: dict[_TwinKey, anyio.Lock] = {}
         self._group: TaskGroup | None = None
-        self._count = 0
+        self._count = self._uses = 0
 
     async def run(self) -> None:
         """Let second instances live until cancelled; then end them."""
@@ -106,7 +110,8 @@ class Twins:
         Raises:
             ServerUnavailableError: there is none, or its tools differ from the first one's.
         """
-        key = (first.spec.name, opening)
+        self._uses += 1
+        key = (first.spec.name, opening, self._uses if opening.paths else 0)
         async with self._starting.setdefault(key, anyio.Lock()):
             twin = self._living.get(key)
             if twin is not None and twin.supervisor.status().state != "ready":
@@ -115,7 +120,7 @@ class Twins:
             if twin is None:
                 twin = await self._start(first.spec, key)
             twin.calls += 1
-            twin.for_later |= opening.for_later
+            twin.for_later |= opening.for_later and not opening.paths
         try:
             # The first instance's tool was judged and approved. A server may tell each instance
             # another story, and change it at any time.
@@ -133,6 +138,16 @@ class Twins:
                 self._retire(key)
             elif self._living.get(key) is not twin and not twin.calls:
                 twin.scope.cancel()
+            await self._carried(key, twin)
+        if twin.not_carried:
+            raise UnansweredError(f"the call ran, but {'; '.join(twin.not_carried)}")
+
+    async def _carried(self, key: _TwinKey, twin: Twin) -> None:
+        """Wait until what a call wrote is in its place, once nothing of its instance runs."""
+        if key[1].paths:
+            del self._starting[key]
+            with anyio.CancelScope(shield=True):
+                await twin.ended.wait()
 
     def _retire(self, key: _TwinKey) -> None:
         """Send no more calls to an instance, and end it after its last call."""
@@ -216,6 +231,10 @@ class Twins:
                     await twin.supervisor.run()
                     tasks.cancel_scope.cancel()
         finally:
+            stages = twin.confinement.stages
+            with anyio.CancelScope(shield=True):
+                for stage in stages:
+                    twin.not_carried += await anyio.to_thread.run_sync(stage.carry)
             if twin.watch is not None and self._options.watchman is not None:
                 self._options.watchman.ended(twin.watch)
             if self._living.get(key) is twin:
@@ -224,6 +243,8 @@ class Twins:
             if directory is not None:
                 with suppress(OSError):
                     shutil.rmtree(Path(directory))
+                if stages:
+                    shutil.rmtree(f"{directory}.staged", ignore_errors=True)
             twin.ended.set()
 
     async def _end(self, key: _TwinKey, twin: Twin) -> None:

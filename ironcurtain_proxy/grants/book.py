@@ -23,6 +23,7 @@ from ironcurtain_proxy.model.grant import (
     Pattern,
     ToolPattern,
 )
+from ironcurtain_proxy.model.opening import SandboxOpening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,41 +73,53 @@ class GrantBook:
 
     def find(self, call: EscalatedCall, now: datetime) -> Grant | None:
         """The oldest grant that approves what the policy escalated."""
-        for grant in self._alive((call.server, call.tool), now):
+        for grant in self._alive((call.server, call.tool), now, call.opening):
             if covers(grant, call, now):
                 return grant
         return None
 
     def find_tool(self, call: EscalatedCall, now: datetime) -> Grant | None:
         """The grant that answers the approval mode's question about a tool."""
-        for grant in self._alive((call.server, call.tool), now):
+        for grant in self._alive((call.server, call.tool), now, call.opening):
             if isinstance(grant.pattern, ToolPattern) and is_of(grant.pattern, call):
                 return grant
         return None
 
     def find_call(self, call: EscalatedCall, now: datetime) -> Grant | None:
         """The grant of the identical call, or of a tool without annotation."""
-        for grant in self._alive((call.server, call.tool), now):
+        for grant in self._alive((call.server, call.tool), now, call.opening):
             if is_granted_whole(grant, call):
                 return grant
         return None
 
     def find_command(self, call: EscalatedCall, now: datetime) -> tuple[Grant, ...] | None:
         """The grants that together approve a shell command."""
-        alive = self._alive((call.server, call.tool), now)
+        alive = self._alive((call.server, call.tool), now, call.opening)
         return covering(tuple([grant for grant in alive if of_command(grant, call)]), call)
 
-    def find_capability(self, capability: Capability, now: datetime) -> Grant | None:
-        """The grant that answers the profile's question about a capability."""
-        return next(iter(self._alive((capability,), now)), None)
+    def find_capability(
+        self, capability: Capability, now: datetime, opening: SandboxOpening | None = None
+    ) -> Grant | None:
+        """Return the grant that answers the profile's question about a capability.
 
-    def _alive(self, key: _GrantKey, now: datetime) -> list[Grant]:
-        """The grants of a key, without expired ones, which are removed."""
+        Args:
+            capability: its name.
+            now: aware, UTC.
+            opening: what the call needs beyond its sandbox.
+        """
+        return next(iter(self._alive((capability,), now, opening)), None)
+
+    def _alive(self, key: _GrantKey, now: datetime, opening: SandboxOpening | None) -> list[Grant]:
+        """Return the grants of a key, those first that name all of an opening.
+
+        Expired grants are removed.
+        """
         grants = list(self._by_key.get(key, {}).values())
         for grant in grants:
             if has_expired(grant, now):
                 self.revoke(grant.id)
-        return [grant for grant in grants if not has_expired(grant, now)]
+        alive = [grant for grant in grants if not has_expired(grant, now)]
+        return sorted(alive, key=lambda grant: not grant.opened.names(opening))
 
     def note_use(self, identifier: GrantId, now: datetime) -> int:
         """Count a use of a grant. Returns the number of uses; 0: there is no such grant."""

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.grant import GrantId
+from ironcurtain_proxy.model.opening import NOTHING_OPENED, SandboxOpening
 
 Tool: TypeAlias = tuple[str, str]
 """The operator's name of the server, and the tool."""
@@ -31,6 +32,8 @@ class Budget(Struct, kw_only=True):
     """The remaining calls of each tool."""
     expires: datetime
     """Aware, UTC."""
+    opened: SandboxOpening = NOTHING_OPENED
+    """The access beyond the sandbox that the plan's question named."""
     private: bool = False
     """Whether only calls that name the run may use it: those of a composite tool."""
     parent: "Budget | None" = None

@@ -58,6 +58,9 @@ class Approvals(Struct, frozen=True):
         budget = self.budgets.find(tool, missing, now, claim.run) if missing else None
         if budget is None:
             return Cover(open=left.open, grants=left.grants)
+        if not budget.opened.names(claim.call.opening):
+            # INVARIANT: a plan opens no host or path that its question did not name.
+            return Cover(open=claim.reasons, grants=())
         others = tuple([reason for reason in left.open if not reason.capabilities])
         return Cover(open=others, grants=left.grants, budget=budget)
 

@@ -104,4 +104,8 @@ class GrantEntry(_Form, frozen=True):
     # Left out for unknown values, as by earlier versions.
     expires_in_boot: BootMoment | UnsetType = UNSET
     basis: Name | UnsetType = UNSET
+    # Left out where the question named no access beyond the sandbox, as by earlier versions.
+    opened_hosts: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
+    opened_reads: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
+    opened_paths: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
     digest: str = ""

@@ -37,7 +37,7 @@ class CommandCandidates(Struct, frozen=True, kw_only=True):
     patterns: tuple[FamilyPattern | CallPattern, ...]
     """The most probable choice first: the families of all its parts."""
     is_general: bool
-    """Whether the whole tool may be remembered: no part of it is of a kind that never may."""
+    """Whether the whole tool may be remembered: no part leaves, or is of a kind that never may."""
 
 
 def command_candidates(
@@ -84,7 +84,10 @@ def command_candidates(
     identical = identical_call(call)
     if identical is not None:
         patterns.append(identical)
-    return CommandCandidates(patterns=tuple(patterns), is_general=not is_never_general(call))
+    return CommandCandidates(
+        patterns=tuple(patterns),
+        is_general=not (is_never_general(call) or leaves(call)),
+    )
 
 
 def single_families(
@@ -107,6 +110,16 @@ def is_never_general(call: EscalatedCall) -> bool:
     """Whether a part of the command is remembered as the identical call alone, or not read."""
     needed = _needed(call)
     return needed is None or not all(family.is_general for family in needed)
+
+
+def leaves(call: EscalatedCall) -> bool:
+    """Return whether the command of a call is known to leave this machine or its sandbox."""
+    if call.command is None:
+        return False
+    # With the tables of programs, which only calls with a command need.
+    from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
+
+    return effect_of(call.command, call.place).effect in {"outward", "beyond"}
 
 
 def of_command(grant: Grant, call: EscalatedCall) -> bool:

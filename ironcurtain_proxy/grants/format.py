@@ -47,6 +47,7 @@ from ironcurtain_proxy.model.grant import (
     WithinDirectory,
 )
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.strict_json import strict_json
 
@@ -143,6 +144,9 @@ def _entry(kept: KeptGrant) -> GrantEntry:
         pattern=_pattern_form(grant.pattern),
         expires_in_boot=UNSET if kept.ends is None else kept.ends,
         basis=kept.basis or UNSET,
+        opened_hosts=[*grant.opened.hosts] or UNSET,
+        opened_reads=[str(path) for path in grant.opened.reads] or UNSET,
+        opened_paths=[str(path) for path in grant.opened.paths] or UNSET,
     )
 
 
@@ -280,6 +284,11 @@ def _remembered(entry: GrantEntry) -> Remembered:
         source=entry.source,
         reason=entry.reason,
         expires=expires,
+        opened=SandboxOpening(
+            hosts=tuple(entry.opened_hosts or ()),
+            paths=tuple([_path(text) for text in entry.opened_paths or ()]),
+            reads=tuple([_path(text) for text in entry.opened_reads or ()]),
+        ),
     )
     last_used = None if entry.last_used is None else _moment(entry.last_used)
     return Remembered(grant=grant, uses=entry.uses, last_used=last_used)

@@ -13,11 +13,17 @@ from msgspec import Struct
 
 from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.families import CommandCandidates, is_never_general, single_families
+from ironcurtain_proxy.grants.families import (
+    CommandCandidates,
+    is_never_general,
+    leaves,
+    single_families,
+)
+from ironcurtain_proxy.grants.matching import names_opening
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.grants.whole_calls import is_never_remembered
 from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
-from ironcurtain_proxy.model.escalation import Approved, Decider, Escalation, OriginReason
+from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
 from ironcurtain_proxy.model.grant import (
     CallPattern,
     CapabilityPattern,
@@ -28,6 +34,7 @@ from ironcurtain_proxy.model.grant import (
     Pattern,
     ToolPattern,
 )
+from ironcurtain_proxy.model.opening import NOTHING_OPENED
 from ironcurtain_proxy.model.question import visible
 
 
@@ -53,6 +60,17 @@ def settle_by_grants(
         now: aware, UTC.
     """
     reasons = tuple(reasons)
+    found = _settled_so_far(reasons, call, book, now)
+    if not found.open and not names_opening(found.grants, call):
+        # INVARIANT: no grant opens a host or a path that no question named.
+        return SettledByGrants(reasons, ())
+    return found
+
+
+def _settled_so_far(
+    reasons: tuple[OriginReason, ...], call: EscalatedCall, book: GrantBook, now: datetime
+) -> SettledByGrants:
+    """Return what grants settle, whatever the call needs beyond its sandbox."""
     if any(reason.origin == "secrets" for reason in reasons):
         # INVARIANT: nobody who approved such calls before saw this secret.
         return SettledByGrants(reasons, ())
@@ -86,9 +104,12 @@ def _settled(
         case "policy":
             grant = book.find(call, now)
         case "tool-policy":
-            grant = book.find_tool(call, now)
+            # INVARIANT: what a whole shell may do says nothing of where it may send.
+            grant = None if leaves(call) else book.find_tool(call, now)
         case "capability":
-            found = {name: book.find_capability(name, now) for name in reason.capabilities}
+            found = {
+                name: book.find_capability(name, now, call.opening) for name in reason.capabilities
+            }
             settled = [name for name, one in found.items() if one is not None]
             return _less(reason, settled), [one for one in found.values() if one is not None]
         case "secrets":
@@ -170,7 +191,7 @@ def remembered(
     for reason in question.reasons:
         # For a shell this would cover every program.
         of_tool = question.command is None
-        if reason.origin == "capability" and of_tool and _is_reviewer(approved.by):
+        if reason.origin == "capability" and of_tool and not approved.by.is_automatic:
             for name in reason.capabilities:
                 patterns[capability_pattern(name)] = reason.ground.reason
         if reason.origin == "tool-policy" and chosen is not None and tool is not None:
@@ -193,14 +214,11 @@ def _grants(
                 source=question.id,
                 reason=why,
                 expires=None if how.ttl is None else how.now + how.ttl,
+                opened=question.opening or NOTHING_OPENED,
             )
             for pattern, why in patterns.items()
         ]
     )
-
-
-def _is_reviewer(decider: Decider) -> bool:
-    return decider == "human" or decider.startswith("reviewer:")
 
 
 def capability_pattern(name: Capability) -> CapabilityPattern:

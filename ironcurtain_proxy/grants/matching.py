@@ -3,22 +3,27 @@
 A grant settles escalations of its own kind only, and is void when its tool's definition changes.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import assert_never
 
 from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall, places_of
 from ironcurtain_proxy.model.annotation import IGNORES_CASE, ArgumentRole, same_scalar
 from ironcurtain_proxy.model.grant import (
     CallPattern,
+    CapabilityPattern,
     Constraint,
     ExactValue,
     FamilyPattern,
     Grant,
     GrantPattern,
     OnHost,
+    Pattern,
     SameFlag,
     ToolPattern,
     WithinDirectory,
 )
+from ironcurtain_proxy.model.opening import NOTHING_OPENED, SandboxOpening
 from ironcurtain_proxy.model.request import PathValue, SqlValue, TextValue, UrlValue, Value
 
 
@@ -62,6 +67,41 @@ def is_of(
 def has_expired(grant: Grant, now: datetime) -> bool:
     """Whether a grant's time is over; `now` is aware, UTC."""
     return grant.expires is not None and now >= grant.expires
+
+
+def names_opening(grants: Sequence[Grant], call: EscalatedCall) -> bool:
+    """Return whether grants that cover a call name all that it needs beyond its sandbox."""
+    needed = call.opening
+    if needed is None:
+        return True
+    named = [one for grant in grants for one in (grant.opened, _named(grant.pattern, call))]
+    hosts = {host for one in named for host in one.hosts}
+    paths = {path for one in named for path in one.paths}
+    reads = {path for one in named for path in one.reads}
+    return (
+        hosts.issuperset(needed.hosts)
+        and paths.issuperset(needed.paths)
+        and reads.issuperset(needed.reads)
+    )
+
+
+def _named(pattern: Pattern, call: EscalatedCall) -> SandboxOpening:
+    """Return the hosts and paths that the words of a pattern name in a call that it covers."""
+    match pattern:
+        case FamilyPattern(families=families):
+            return SandboxOpening(hosts=tuple([host for one in families for host in one.hosts]))
+        case GrantPattern(constraints=constraints):
+            roles = {one.role for one in constraints if not isinstance(one, SameFlag)}
+            values = [value for role in roles for value in call.values(role)]
+            urls = [one for one in values if isinstance(one, UrlValue)]
+            return SandboxOpening(
+                hosts=tuple([domain.partition("/")[0] for one in urls for domain in one.domains]),
+                paths=tuple([one.path for one in values if isinstance(one, PathValue)]),
+            )
+        case ToolPattern() | CapabilityPattern() | CallPattern():
+            return NOTHING_OPENED
+        case _:
+            assert_never(pattern)
 
 
 def _flags_hold(flags: dict[str, SameFlag], call: EscalatedCall) -> bool:

@@ -27,6 +27,7 @@ from ironcurtain_proxy.model.grant import (
     WithinDirectory,
 )
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import NOWHERE, Place
 from ironcurtain_proxy.model.question import as_json, visible
@@ -77,6 +78,8 @@ class EscalatedCall:
     """The place of that command."""
     held: bool = False
     """A sandbox holds the local parts of the command, and the timeline can undo them."""
+    opening: SandboxOpening | None = None
+    """The access beyond the sandbox that the call needs and that an approval must name."""
     goes_by_name: bool = False
     """A rule asks about a file of the call by its name, such as `.env`: only an approval of that
     very path covers it."""

@@ -136,6 +136,11 @@ def remembered(one: PendingRequest) -> Field:
     return Field("remember", (*shown[:1], *others) or ("nothing",))
 
 
+def why_alone(one: PendingRequest) -> str:
+    """Return why "approve all" leaves a request out, on one line."""
+    return visible("; ".join(one.request.alone))
+
+
 def time_left(one: PendingRequest, now: datetime) -> str:
     """The time left, such as `4:59`; empty if the request names no end."""
     left = seconds_left(one.request, now)

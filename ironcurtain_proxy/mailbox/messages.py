@@ -10,14 +10,14 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
-from ironcurtain_proxy.model.decision import UNKNOWN_TOOL
+from ironcurtain_proxy.model.decider import HUMAN, KERNEL, Decider, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import effect_word
@@ -35,14 +35,7 @@ _RESPONSE: Final = re.compile(rf"response-({_ID})(?:-[0-9a-f]{{16}})?\.json", re
 _WHOLE_ID: Final = re.compile(_ID, re.ASCII)
 _REVIEWER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}", re.ASCII)
 
-_NOT_TOGETHER: Final = frozenset(
-    {"delete-path", "write-history", "delete-history", "fetch-url", "git-remote-url",
-     "proxy-domain", "message", "unclear"}
-)  # fmt: skip
-"""Groups of calls that are approved one by one: deletes, history, egress, undescribed tools."""
-
-_ALONE: Final = frozenset({"fs.delete", "net.egress", "secrets.access", "destroys", "sends"})
-"""Capabilities and effects whose calls are approved one by one."""
+_UNKNOWN: Final = ("the proxy that asks does not say that it is harmless",)
 
 
 class Owner(Struct, frozen=True):
@@ -77,6 +70,9 @@ class Request:
     roles: tuple[str, ...] | None = None
     """Every argument role of the call; None: not said, as by the original."""
     effect: str = ""
+    alone: tuple[str, ...] = _UNKNOWN
+    """Why "approve all" leaves the request out; empty if the call is known to be harmless. Requests
+    of the original and of earlier versions do not say."""
     created: datetime | None = None
     expires: datetime | None = None
     ends: BootMoment | None = None
@@ -88,13 +84,8 @@ class Request:
 
     @property
     def may_be_answered_together(self) -> bool:
-        """Whether "approve all" includes the request. A request with unknown roles is left out."""
-        return (
-            self.roles is not None
-            and _NOT_TOGETHER.isdisjoint(self.roles)
-            and _ALONE.isdisjoint((*self.asking, self.effect))
-            and self.rule != UNKNOWN_TOOL
-        )
+        """Whether "approve all" includes the request."""
+        return not self.alone
 
 
 class Expected(Struct, frozen=True, kw_only=True):
@@ -199,6 +190,7 @@ def request_bytes(
         ],
         "effect": effect_word(escalation.request),
         "roles": list(dict.fromkeys([*escalation.roles, *roles])),
+        "alone": list(escalation.alone),
         # Finer than elsewhere: requests are listed in the order in which they came.
         "createdAt": timestamp(escalation.created, "microseconds"),
         "expiresAt": timestamp(escalation.deadline),
@@ -229,11 +221,14 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
     if problem := _problem(fields, expected):
         return invalid(problem)
     name, note = _text(fields, "reviewer"), clean_line(_text(fields, "note"))
-    remember = _selection(fields, expected.candidates)
+    chosen = fields.get("whitelistSelection")
+    remember = chosen if _is_place(chosen, expected.candidates) else None
     if expected.credential is not None:
         # Only a person has anything remembered; and no proof covers it.
         note, remember = expected.credential.kept_out_of(note), None
-    by = f"reviewer:{name}" if name else "human"
+    by: Decider = HUMAN
+    if name:
+        by = Program(name, "named" if expected.credential is None else "session")
     origin = "" if expected.credential else clean_line(_text(fields, "answeredFrom"))[:MAX_ORIGIN]
     details: tuple[tuple[str, Json], ...] = (("answeredFrom", origin),) if origin else ()
     if fields["decision"] == "denied":
@@ -256,10 +251,13 @@ def _problem(fields: Mapping[str, object], expected: Expected) -> str:
     if reviewer == expected.session:
         return "a session does not review itself"
     # A refusal counts whatever was shown.
-    return "" if fields["decision"] == "denied" else _digest_problem(fields, expected)
+    return "" if fields["decision"] == "denied" else _why_no_approval(fields, expected)
 
 
-def _digest_problem(fields: Mapping[str, object], expected: Expected) -> str:
+def _why_no_approval(fields: Mapping[str, object], expected: Expected) -> str:
+    chosen = fields.get("whitelistSelection")
+    if chosen is not None and not _is_place(chosen, expected.candidates):
+        return f"the response would remember what was not offered ({expected.candidates} offered)"
     if "requestDigest" not in fields:
         return "the response does not say what was shown" if expected.require_digest else ""
     if fields["requestDigest"] != expected.digest:
@@ -269,15 +267,12 @@ def _digest_problem(fields: Mapping[str, object], expected: Expected) -> str:
 
 def invalid(reason: str) -> Declined:
     """The refusal of one call because its answer could not be accepted."""
-    return Declined(by="kernel", kind="invalid", reason=reason)
+    return Declined(by=KERNEL, kind="invalid", reason=reason)
 
 
-def _selection(fields: Mapping[str, object], candidates: int) -> int | None:
-    """The chosen index. True is no number and 0.0 no integer, so both remember nothing."""
-    chosen = fields.get("whitelistSelection")
-    if isinstance(chosen, bool) or not isinstance(chosen, int):
-        return None
-    return chosen if 0 <= chosen < candidates else None
+def _is_place(chosen: object, candidates: int) -> TypeGuard[int]:
+    """Return whether a choice is the index of a candidate: True is no number, 0.0 no integer."""
+    return isinstance(chosen, int) and not isinstance(chosen, bool) and 0 <= chosen < candidates
 
 
 def read_request(name: str, raw: bytes) -> Request | None:
@@ -311,6 +306,7 @@ def read_request(name: str, raw: bytes) -> Request | None:
         ),
         roles=_texts(fields.get("roles")),
         effect=_text(fields, "effect"),
+        alone=_UNKNOWN if (said := _texts(fields.get("alone"))) is None else said,
         created=_moment(fields.get("createdAt")),
         expires=_moment(fields.get("expiresAt")),
         ends=boot_moment(fields.get("expiresInBoot")),

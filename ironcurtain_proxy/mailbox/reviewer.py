@@ -45,6 +45,7 @@ from ironcurtain_proxy.mailbox.messages import (
 from ironcurtain_proxy.mailbox.processes import this_process
 from ironcurtain_proxy.mailbox.question import Question
 from ironcurtain_proxy.mailbox.watch import watch_directory
+from ironcurtain_proxy.model.decider import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.ports import Clock
@@ -66,7 +67,7 @@ _SAFETY_SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
 while the watch is being set up, then every second, where the file system sends no notices."""
 _LATE_SECONDS: Final = 0.5
 """Seconds after the deadline within which a busy machine may take its last look."""
-_EXPIRED: Final = Declined(by="timeout", kind="expired")
+_EXPIRED: Final = Declined(by=TIMEOUT, kind="expired")
 _MAX_WARNINGS: Final = 100
 """The most warnings about answers that do not count. A flood must not fill the log."""
 _MOST_LEFT: Final = 10_000
@@ -311,7 +312,7 @@ class Mailbox:
 
     def _end(self) -> None:
         for question in list(self._open.values()):
-            question.settle(Declined(by="kernel", kind="withdrawn", reason="the proxy is ending"))
+            question.settle(Declined(by=KERNEL, kind="withdrawn", reason="the proxy is ending"))
         self._clear_what_is_left()
         if self._place is not None:
             discard_grants(self._place, self._owner)

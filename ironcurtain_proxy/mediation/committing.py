@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.escalation import CONTAINMENT
+from ironcurtain_proxy.model.decider import CONTAINMENT
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ToolResult

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, assert_never
 
 import anyio
 from msgspec import Struct
@@ -36,23 +36,23 @@ from ironcurtain_proxy.approval.containment import (
     why_open,
     written_outside,
 )
-from ironcurtain_proxy.approval.settlements import by_containment, is_by_itself
+from ironcurtain_proxy.approval.settlements import by_containment
 from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.mediation.committing import commit
 from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.judge import BLOCKED, Attempts
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.escalation import CONTAINMENT
+from ironcurtain_proxy.model.decider import CONTAINMENT, Decider, Grants
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.opening import OPENS, SandboxOpening, shown_host
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.walls import Walls
-from ironcurtain_proxy.ports import Containment, World
+from ironcurtain_proxy.ports import Containment, Servers, World
 
 _log = logging.getLogger(__name__)
 
@@ -97,12 +97,8 @@ class Containing:
     """The control places that a call was kept from changing, by the call's fingerprint."""
     _discarded: dict[str, str] = field(default_factory=dict, init=False)
     """Why the changes of a call were discarded, by the call's fingerprint."""
-    _shown_places: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
-    """The control places that a question showed, by its call in progress."""
-    _shown: dict[str, str] = field(default_factory=dict, init=False)
-    """The host that a question showed, by its call in progress."""
-    _reads: dict[str, tuple[RealPath, ...]] = field(default_factory=dict, init=False)
-    """The credentials that a question showed, by its call in progress."""
+    _opened: dict[str, SandboxOpening] = field(default_factory=dict, init=False)
+    """What was opened for a call in progress."""
 
     @property
     def policy(self) -> Policy:
@@ -126,55 +122,78 @@ class Containing:
         roots = self.world.facts.roots(facts.request, directories)
         return Consent(reasons=case.judged.reasons, roots=roots)
 
-    def opening(self, case: Case, facts: Facts) -> SandboxOpening | str | None:
-        """The access that a call needs beyond its sandbox; a text: no approval grants it."""
-        hosts = [*hosts_of(facts), *facts.place.every_host(), self._tried_host(case)]
-        found = self.world.servers.opening(
-            case.call.server, facts.request, hosts, written_outside(facts), programs_outside(facts)
-        )
-        if isinstance(found, SandboxOpening) and found.reads:
-            self._reads[case.call.request_id] = found.reads
-        return found
+    def tried(self, case: Case) -> str:
+        """Return the host that the sandbox kept an identical call from; empty if none."""
+        return self.attempts.tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
 
-    def approved(self, case: Case, facts: Facts) -> SandboxOpening | None:
-        """The access beyond the sandbox that was approved for a call about to be forwarded."""
+    def opening(self, case: Case, facts: Facts, tried: str) -> SandboxOpening | str | None:
+        """Return the access that a call needs beyond its sandbox; a text: no approval grants it.
+
+        This one value is shown in the question, bound into the approval, and opened.
+        """
+        found = opening_of(self.world.servers, case.call.server, facts, tried)
+        workspace, places = self.policy.workspace, self._kept_places(case)
+        if not places or workspace is None or isinstance(found, str):
+            return found
+        kept = tuple([RealPath((*workspace.parts, *one.split("/"))) for one in places])
+        found = found or SandboxOpening()
+        return replace(found, paths=(*found.paths, *kept))
+
+    def is_still(
+        self, case: Case, facts: Facts, tried: str, opening: SandboxOpening | None
+    ) -> bool:
+        """Return whether a call still needs what its question showed.
+
+        A credential that came to the disk meanwhile is not opened, and changes nothing else.
+        """
+        now = self.opening(case, facts, tried)
+        if isinstance(now, SandboxOpening):
+            now = replace(now, reads=() if opening is None else opening.reads)
+            now = now if now.words() else None
+        return now == opening
+
+    def seen(
+        self, case: Case, facts: Facts, opening: SandboxOpening | None, by: Decider
+    ) -> SandboxOpening | None:
+        """Return the part of an opening that the party that approved has looked at."""
+        match by.sight:
+            case "question":
+                return opening
+            case "command":
+                # It has seen the call alone: no host of a configuration, no path of a command, no
+                # credential.
+                hosts = hosts_of(facts)
+                found = self.world.servers.opening(case.call.server, facts.request, hosts)
+                return found if isinstance(found, SandboxOpening) else None
+            case "nothing":
+                return None
+            case _:
+                assert_never(by.sight)
+
+    def opened(
+        self, case: Case, facts: Facts, opening: SandboxOpening | None
+    ) -> SandboxOpening | None:
+        """Record the access beyond the sandbox of a call about to be forwarded, and return it."""
         settlement = case.settlement
         if settlement is None:
             return self._opened_before(case, facts)
-        if settlement.decided_by == CONTAINMENT:
+        if opening is None:
             return None
-        hosts = [*hosts_of(facts)]
-        if settlement.names_hosts:
-            hosts += facts.place.every_host()
-        if case.question and not is_by_itself(settlement.decided_by):
-            # The host that the sandbox blocked was shown in the question. Grants, models and the
-            # engine look at the command alone and have not seen it.
-            shown = self._shown.get(case.call.request_id, "")
-            hosts.append(shown)
-            if shown and case.judged.decision.ground.rule == BLOCKED:
-                self.attempts.open(case.call.server, shown)
-        paths = () if is_by_itself(settlement.decided_by) else written_outside(facts)
-        found = self.world.servers.opening(
-            case.call.server, facts.request, hosts, paths, self._reading(case, facts)
-        )
-        if places := self._approved_places(case):
-            opened = found if isinstance(found, SandboxOpening) else SandboxOpening()
-            found = replace(opened, paths=(*opened.paths, *places))
-        if not isinstance(found, SandboxOpening):
-            return None
-        found = self._as_shown(case, found)
-        case.note_instead("opened", list(found.words()))
-        return replace(found, for_later=settlement.decided_by.startswith("grant:"))
-
-    def _as_shown(self, case: Case, found: SandboxOpening) -> SandboxOpening:
-        """The opening without credentials that came to the disk after the question."""
-        if not case.question:
-            return found
-        shown = self._reads.get(case.call.request_id, ())
-        return replace(found, reads=tuple([one for one in found.reads if one in shown]))
+        host = self.tried(case)
+        is_shown = case.question is not None and host in opening.hosts
+        is_blocked = case.judged.decision.ground.rule == BLOCKED
+        if is_shown and is_blocked and not settlement.decided_by.is_automatic:
+            # A person saw the host that an allowed call lacks: further calls get it, too.
+            self.attempts.open(case.call.server, host)
+        by_grant = isinstance(settlement.decided_by, Grants)
+        if by_grant and not runs_nothing_else(facts):
+            opening = replace(opening, reads=())
+        self._opened[case.call.request_id] = opening
+        case.note_instead("opened", list(opening.words()))
+        return replace(opening, for_later=by_grant) if opening.words() else None
 
     def _opened_before(self, case: Case, facts: Facts) -> SandboxOpening | None:
-        """The access of a call that the policy allows: the hosts that a person has opened to such.
+        """Return the hosts that a person has opened to calls that the policy allows.
 
         Nothing else that the call names: a decision of the policy alone opens no sandbox.
         """
@@ -182,46 +201,28 @@ class Containing:
         if not opened:
             return None
         found = self.world.servers.opening(case.call.server, facts.request, [*opened])
-        if not isinstance(found, SandboxOpening):
+        hosts = found.hosts if isinstance(found, SandboxOpening) else ()
+        only = SandboxOpening(hosts=tuple([one for one in hosts if one in opened]), for_later=True)
+        if not only.hosts:
             return None
-        hosts = tuple([host for host in found.hosts if host in opened])
-        if not hosts:
-            return None
-        only = SandboxOpening(hosts=hosts, for_later=True)
         case.note_instead("opened", list(only.words()))
         return only
 
-    def _approved_places(self, case: Case) -> tuple[RealPath, ...]:
-        """Return the control places that a reviewer saw in the question of an approved call."""
-        settlement, workspace = case.settlement, self.policy.workspace
-        if settlement is None or workspace is None or is_by_itself(settlement.decided_by):
-            return ()
-        shown = self._shown_places.get(case.call.request_id, ()) if case.question else ()
-        return tuple([RealPath((*workspace.parts, *path.split("/"))) for path in shown])
-
-    def _reading(self, case: Case, facts: Facts) -> tuple[str, ...]:
-        """Return the programs whose credentials were approved for a call."""
-        settlement = case.settlement
-        if settlement is None or not settlement.names_hosts:
-            # A grant of a whole tool names no program, and neither the engine nor a model that
-            # answers by itself saw what the question said of credentials.
-            return ()
-        if settlement.decided_by.startswith("grant:") and not runs_nothing_else(facts):
-            return ()
-        return programs_outside(facts)
-
-    def told(self, case: Case, facts: Facts) -> tuple[tuple[str, str], ...]:
-        """The explanation for the reviewer of why a call is not contained."""
+    def told(
+        self, case: Case, facts: Facts, opening: SandboxOpening | None, tried: str
+    ) -> tuple[tuple[str, str], ...]:
+        """Return the explanation for the reviewer of why a call is asked, and what would open."""
         said = [("Not contained", str(why)) for name, why in case.notes if name == _NOTE]
-        hosts = facts.place.every_host()
-        said += [("It reaches", ", ".join(hosts))] if hosts else []
-        if reads := self._reads.get(case.call.request_id):
+        hosts = dict.fromkeys((*hosts_of(facts), *facts.place.every_host()))
+        said += [("It reaches", ", ".join(map(shown_host, hosts)))] if hosts else []
+        if opening is not None and opening.reads:
             needs = " and ".join(programs_outside(facts))
-            said.append(("It reads", f"{needs} may need {', '.join(map(str, reads))}"))
-        host = self._shown[case.call.request_id] = self._tried_host(case)
-        said += [("The sandbox stopped it on its way to", host)] if host else []
-        places = self._shown_places[case.call.request_id] = self._kept_places(case)
+            said.append(("It reads", f"{needs} may need {', '.join(map(str, opening.reads))}"))
+        said += [("The sandbox stopped it on its way to", shown_host(tried))] if tried else []
+        places = self._kept_places(case)
         said += [("It was kept from changing", _listed(places))] if places else []
+        if opening is not None:
+            said.append((OPENS, ", ".join(opening.shown())))
         return tuple(said)
 
     def _kept_places(self, case: Case) -> tuple[str, ...]:
@@ -230,9 +231,6 @@ class Containing:
     def _has_view(self, case: Case) -> bool:
         """Return whether the call changes nothing until its changes are committed."""
         return self.world.views is not None and self.world.views.serves(case.call.server)
-
-    def _tried_host(self, case: Case) -> str:
-        return self.attempts.tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
 
     async def before(self, case: Case, facts: Facts, *, must_have_point: bool) -> bool:
         """Make the point of a call about to be forwarded. False: its consent no longer holds."""
@@ -278,7 +276,10 @@ class Containing:
         is_contained = settlement is not None and settlement.decided_by == CONTAINMENT
         if self.world.lookout is None or is_contained or workspace is None:
             return nullcontext()
-        allowed = [*may_change(facts, workspace), *self._approved_places(case)]
+        allowed = [
+            *may_change(facts, workspace),
+            *self._opened.get(case.call.request_id, SandboxOpening()).paths,
+        ]
         return self.world.lookout.allowing([str(one) for one in allowed])
 
     async def _commit(self, case: Case, result: ToolResult) -> ToolResult:
@@ -310,14 +311,12 @@ class Containing:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no call in progress has a point or was shown to a reviewer."""
-        return not (self._points or self._shown or self._shown_places or self._reads)
+        """Whether no call in progress has a point or an opening."""
+        return not (self._points or self._opened)
 
     async def settle(self, case: Case) -> None:
         """Close the point of a call, whether or not it was forwarded. Never fails."""
-        self._shown.pop(case.call.request_id, None)
-        self._shown_places.pop(case.call.request_id, None)
-        self._reads.pop(case.call.request_id, None)
+        self._opened.pop(case.call.request_id, None)
         timeline, marked = self.world.timeline, self._points.pop(case.call.request_id, None)
         if timeline is None or marked is None:
             return
@@ -353,7 +352,7 @@ class Containing:
             walls=walls,
             for_reviewers=rule_for_reviewers(facts.request, self.policy),
             asked_to_read=is_asked_to_read(facts.request, self.policy),
-            tried=self._tried_host(case),
+            tried=self.tried(case),
         )
         if workspace is None or why_not_held(about) is not None:
             return why_asked(about)
@@ -441,6 +440,15 @@ class Containing:
         if on is not None and acting:
             case.note(("containmentEnded", True))
             on.end(case.call.request_id, acting[0].said)
+
+
+def opening_of(
+    servers: Servers, server: str, facts: Facts, tried: str = ""
+) -> SandboxOpening | str | None:
+    """Return the access that a call needs beyond its server's sandbox, as `Containing.opening`."""
+    hosts = [*hosts_of(facts), *facts.place.every_host(), tried]
+    paths, programs = written_outside(facts), programs_outside(facts)
+    return servers.opening(server, facts.request, hosts, paths, programs)
 
 
 def _announced(paths: tuple[RealPath, ...], facts: Facts) -> tuple[RealPath, ...]:

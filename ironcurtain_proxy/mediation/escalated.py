@@ -18,6 +18,7 @@ from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.ports import Clock, FactGatherer, IdSource, Servers, ToolFinder
@@ -32,6 +33,8 @@ class Consent(Struct, frozen=True, kw_only=True):
     """SHA-256 of the tool's definition that the reviewer approved; None: no reviewer was asked."""
     roots: tuple[str, ...] = ()
     """Directories that the server must be told about for this call."""
+    opening: SandboxOpening | None = None
+    """The access beyond the sandbox that was approved."""
     revocable: bool = False
     """The consent holds only if the call can be undone."""
 
@@ -49,8 +52,21 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
     grant_ttl: timedelta | None = None
     """The time for which a remembered approval holds; None: as long as the session."""
 
-    def claim(self, case: Case, facts: Facts, approved: Sequence[OriginReason] = ()) -> Claim:
-        """The reasons of a call that are not approved yet, of the tool as defined now."""
+    def claim(
+        self,
+        case: Case,
+        facts: Facts,
+        opening: SandboxOpening | None,
+        approved: Sequence[OriginReason] = (),
+    ) -> Claim:
+        """Return the reasons of a call that are not approved yet, of the tool as defined now.
+
+        Args:
+            case: the call.
+            facts: of the call.
+            opening: the access that earlier approvals have to name; None if a reviewer approved it.
+            approved: the reasons that a reviewer approved.
+        """
         call, decision = case.call, case.decision
         return Claim(
             call=EscalatedCall(
@@ -63,11 +79,18 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
                 command=facts.command,
                 place=facts.place,
                 held=case.held,
+                opening=opening,
                 goes_by_name=goes_by_name(facts.request, self.frame.in_force.policy),
             ),
             reasons=reasons_left(case.judged.reasons, approved),
             run=case.arrival.run,
         )
+
+    def rest(self, case: Case, facts: Facts, consent: Consent) -> Claim:
+        """Return what a consent leaves to earlier approvals, of the tool as defined now."""
+        # What a reviewer was shown, earlier approvals need not name as well.
+        opening = None if consent.reasons else consent.opening
+        return self.claim(case, facts, opening, consent.reasons)
 
     def left(self, claim: Claim) -> tuple[OriginReason, ...]:
         """The reasons that no earlier approval covers now and a reviewer must see.

@@ -155,25 +155,26 @@ class Mediator(Struct, frozen=True, kw_only=True):
             raise KernelError("a call that nothing asks about came to be reviewed")
         # (4) Question: a reviewer is asked, unless containment or earlier approvals settle the
         # call. A call that no approval can let through its sandbox is refused without a question.
-        opening = self.containing.opening(case, facts)
+        tried = self.containing.tried(case)
+        opening = self.containing.opening(case, facts, tried)
         if isinstance(opening, str):
             return await self.journal.refuse(case, "policy", Ground("sandbox", opening))
         directories = await self.world.facts.directories(facts.request)
         roots = self.world.facts.roots(facts.request, directories)
-        claim = self.escalated.claim(case, facts)
+        claim = self.escalated.claim(case, facts, opening)
         while left := self.escalated.left(claim):
-            told = self.containing.told(case, facts)
+            told = self.containing.told(case, facts, opening, tried)
             question = self.escalated.question(case, facts, claim, left, directories, told)
             ruling = await self.changes.answer(case, question, on_progress)
             if not isinstance(ruling, Approved | AlreadyUsed):
                 return await self.changes.turn_down(case, question, ruling)
             if isinstance(ruling, Approved):
                 case.approve(ruling.question or question.id)
-            # (5) Second look: time has passed, and the call, including the definition of its tool,
-            # must still be what was approved.
+            # (5) Second look: time has passed; call and tool must still be what was approved.
             same = await self.judge.examine(case.call) == (facts, case.judged)
+            same = same and self.containing.is_still(case, facts, tried, opening)
             same = same and not self.changes.affect(case)
-            if not same or self.escalated.claim(case, facts) != claim:
+            if not same or self.escalated.claim(case, facts, opening) != claim:
                 return await self.changes.refuse(case)
             if isinstance(ruling, Approved):
                 self.escalated.accept(case, question, ruling, claim)
@@ -181,10 +182,11 @@ class Mediator(Struct, frozen=True, kw_only=True):
                     reasons=left,
                     definition=claim.call.definition,
                     roots=roots,
+                    opening=self.containing.seen(case, facts, opening, ruling.by),
                     revocable=ruling.revocable,
                 )
             # An identical call used the approval. What that call remembered may cover this one.
-        return Consent(roots=roots)
+        return Consent(roots=roots, opening=opening)
 
     async def _enforce(
         self,
@@ -204,7 +206,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
                 if is_other or self.changes.affect(case):
                     return await self.changes.refuse(case)
                 if consent is not None:
-                    claim = self.escalated.claim(case, facts, consent.reasons)
+                    claim = self.escalated.rest(case, facts, consent)
                     if consent.definition not in {None, claim.call.definition}:
                         return await self.journal.refuse(case, "policy", CHANGED)
                     # Grants and budgets are evaluated at this moment, after every wait.
@@ -213,7 +215,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
                 must_have_point = consent is not None and consent.revocable
                 if not await self.containing.before(case, facts, must_have_point=must_have_point):
                     return None
-                return await self._forward(case, facts, consent, on_progress)
+                return await self._forward(case, facts, consent or Consent(), on_progress)
         except BusyError as error:
             return await self.journal.refuse(case, "busy", Ground("repository-busy", str(error)))
 
@@ -221,14 +223,14 @@ class Mediator(Struct, frozen=True, kw_only=True):
         self,
         case: Case,
         facts: Facts,
-        consent: Consent | None,
+        consent: Consent,
         on_progress: ProgressListener | None,
     ) -> Reply:
         decision, settlement = case.decision, case.settlement
         settled = settlement is not None and settlement.effect == "allow"
         if isinstance(decision, Deny) or (isinstance(decision, Escalate) and not settled):
             raise KernelError("a call that was not allowed came to be forwarded")
-        opening = self.containing.approved(case, facts)
+        opening = self.containing.opened(case, facts, consent.opening)
         # (7) Intent: without an intent record, nothing is forwarded.
         try:
             await self.journal.intend(case)
@@ -239,9 +241,8 @@ class Mediator(Struct, frozen=True, kw_only=True):
         # every ending has an outcome record.
         case.send()
         try:
-            roots = () if consent is None else consent.roots
             end = self.world.end_of(authorized.method)
-            sent = end.forward(authorized, on_progress, roots=roots, opening=opening)
+            sent = end.forward(authorized, on_progress, roots=consent.roots, opening=opening)
             result = await self.containing.watch(case, facts, sent)
         except DownstreamError as error:
             return await unanswered(self.journal, case, error)

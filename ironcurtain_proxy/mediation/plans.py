@@ -17,6 +17,7 @@ from ironcurtain_proxy.approval.settlements import by_reviewer
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.grants.budget import Budget
 from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.mediation.containing import opening_of
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.question import Frame
@@ -35,6 +36,7 @@ from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judgement
+from ironcurtain_proxy.model.opening import OPENS, SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Refused
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
@@ -127,6 +129,7 @@ class Planner(Struct, frozen=True, kw_only=True):
             capabilities=asking,
             calls=wanted,
             expires=expires if parent is None else min(expires, parent.expires),
+            opened=parent.opened if inner and parent is not None else self._opened(steps),
             private=private,
             parent=parent if inner else None,
         )
@@ -216,7 +219,8 @@ class Planner(Struct, frozen=True, kw_only=True):
             ),
             ground=ground,
             reasons=(OriginReason(origin="capability", ground=ground, capabilities=names),),
-            context=_context(steps),
+            context=_context(steps, self._opened(steps)),
+            opening=self._opened(steps),
             for_people=True,
             fingerprint=world.facts.fingerprint(case.call, case.call.arguments),
             # The resources that the calls name are part of the question: see
@@ -227,6 +231,20 @@ class Planner(Struct, frozen=True, kw_only=True):
             policy_version=frame.policy.version,
             created=now,
             deadline=now + frame.patience,
+        )
+
+    def _opened(self, steps: Sequence[_Step]) -> SandboxOpening:
+        """Return all that the calls of a plan need beyond their sandboxes, as its question says."""
+        found = [
+            opening_of(self.world.servers, step.call.server, step.gathered)
+            for step in steps
+            if isinstance(step.gathered, Facts)
+        ]
+        needed = [one for one in found if isinstance(one, SandboxOpening)]
+        return SandboxOpening(
+            hosts=tuple(dict.fromkeys([host for one in needed for host in one.hosts])),
+            paths=tuple(dict.fromkeys([path for one in needed for path in one.paths])),
+            reads=tuple(dict.fromkeys([path for one in needed for path in one.reads])),
         )
 
 
@@ -244,9 +262,10 @@ def _shown(step: _Step) -> Json:
     return {"tool": f"{step.call.server}/{step.call.tool}", "arguments": dict(judged)}
 
 
-def _context(steps: Sequence[_Step]) -> tuple[tuple[str, str], ...]:
-    later = _asked_later(steps)
-    return (("Asked about separately", "; ".join(later)),) if later else ()
+def _context(steps: Sequence[_Step], opened: SandboxOpening) -> tuple[tuple[str, str], ...]:
+    later, shown = _asked_later(steps), opened.shown()
+    said = [("Asked about separately", "; ".join(later))] if later else []
+    return (*said, *([(OPENS, ", ".join(shown))] if shown else []))
 
 
 def read_calls(arguments: Mapping[str, Json]) -> list[PlannedCall] | str:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from ironcurtain_proxy.approval.containment import why_alone
 from ironcurtain_proxy.grants.families import command_candidates
 from ironcurtain_proxy.grants.grant_settlement import offered, tool_candidate
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
@@ -14,6 +15,7 @@ from ironcurtain_proxy.grants.whole_calls import (
     whole_tool_candidate,
 )
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
+from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.crossing import bound_meta
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason
 from ironcurtain_proxy.model.operation import Operation
@@ -90,6 +92,8 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
         branch=posed.facts.branch,
         sandboxed=posed.sandboxed,
         held=posed.asked.held,
+        opening=posed.asked.opening,
+        alone=_why_alone(posed, frame),
         candidates=offered(
             posed.reasons,
             patterns,
@@ -106,6 +110,15 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
         created=posed.now,
         deadline=posed.now + frame.patience,
     )
+
+
+def _why_alone(posed: QuestionInput, frame: Frame) -> tuple[str, ...]:
+    """Return why "approve all" leaves the call out; empty if it is known to be harmless."""
+    found = why_alone(posed.facts, frame.policy.workspace, held=posed.asked.held)
+    capabilities = {name for reason in posed.reasons for name in reason.capabilities}
+    asked = sorted(capabilities & {"fs.delete", "net.egress", "secrets.access", "data.user"})
+    found = (*found, *[f"it may {CAPABILITIES[name]}" for name in asked])
+    return (*found, "an approval opens its sandbox") if posed.asked.opening else found
 
 
 def _context(facts: Facts, call: Operation) -> tuple[tuple[str, str], ...]:

@@ -4,7 +4,7 @@ from typing import Final, assert_never
 
 from msgspec.structs import replace
 
-from ironcurtain_proxy.approval.settlements import by_refusal, decider_of, held, refused_by
+from ironcurtain_proxy.approval.settlements import by_refusal, held, refused_by
 from ironcurtain_proxy.errors import DownstreamError, UnansweredError
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.model.asking import question_in
@@ -39,7 +39,7 @@ async def turn_down(
         case Declined(note=note):
             case.settle(by_refusal(ruling, question.id))
             refused = await journal.refuse(case, refused_by(ruling), question.ground, note)
-            return replace(refused, decider=decider_of(ruling))
+            return replace(refused, decider=ruling.by)
         case _:
             assert_never(ruling)
 

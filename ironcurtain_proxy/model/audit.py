@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from ironcurtain_proxy.model.decider import Decider
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import RequestId
@@ -66,8 +67,7 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     effect: Effect
     rule: str
     reason: str
-    decided_by: str
-    """`kernel`, `grant:ID`, `engine:…`, `auto-approver`, `reviewer:ID`, `human` or `timeout`."""
+    decided_by: Decider
     client: str = ""
     """The agent's program, as it names itself; untrusted. Empty: not known."""
     origins: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from ironcurtain_proxy.model.audit import (
     ResultSummary,
 )
 from ironcurtain_proxy.model.crossing import meta_of
+from ironcurtain_proxy.model.decider import KERNEL, Decider, Grants, in_record
 from ironcurtain_proxy.model.decision import Decision, Deny, Effect, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.grant import GrantId
@@ -37,13 +38,10 @@ class Settlement:
     effect: Effect
     """`allow` if it was approved."""
     reason: str
-    decided_by: str
+    decided_by: Decider
     result: EscalationResult | None
     extra: tuple[tuple[str, Json], ...] = ()
     """Additional record fields, such as `("autoApproved", true)`."""
-    names_hosts: bool = False
-    """Whether its question, or each grant that it rests on, named the hosts that the call's command
-    is known to reach."""
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
@@ -108,7 +106,7 @@ class Case(Struct, kw_only=True, eq=False):
     @property
     def allowed(self) -> Allowed:
         """The reason that allowed a forwarded call, in the words of the record."""
-        by = "kernel" if self.settlement is None else self.settlement.decided_by
+        by = KERNEL if self.settlement is None else self.settlement.decided_by
         return Allowed(self.decision.ground.rule, by)
 
     def locate(self, server: str, tool: str) -> None:
@@ -205,8 +203,9 @@ class Case(Struct, kw_only=True, eq=False):
         asked = None if result is None else result.asked
         ground = decision.ground
         outcome: EscalationResult | None
+        by: Decider
         if settlement is None:
-            effect, reason, by = effect_of(decision), ground.reason, "kernel"
+            effect, reason, by = effect_of(decision), ground.reason, KERNEL
             outcome = "denied" if escalated and denied else None
         else:
             effect, reason, by = settlement.effect, settlement.reason, settlement.decided_by
@@ -263,11 +262,11 @@ class Case(Struct, kw_only=True, eq=False):
         if origins - {"policy"}:
             stages.append("overlay:escalate")
         settlement = self.settlement
-        by_grant = settlement is not None and settlement.decided_by.startswith("grant:")
+        by_grant = settlement is not None and isinstance(settlement.decided_by, Grants)
         stages.append("grants:approve" if by_grant else "grants:open")
         engine = None if settlement is None else dict(settlement.extra).get("engine")
         if isinstance(engine, dict):
             stages.append(f"engine:{engine.get('action')}")
         if settlement is not None and not by_grant and settlement.result is not None:
-            stages.append(f"{settlement.decided_by}:{settlement.result}")
+            stages.append(f"{in_record(settlement.decided_by)}:{settlement.result}")
         return stages

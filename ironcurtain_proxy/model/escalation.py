@@ -2,16 +2,18 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, NewType, TypeAlias
+from typing import Literal, NewType, TypeAlias
 
 from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.command import ParsedCommand
+from ironcurtain_proxy.model.decider import HUMAN, Decider
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.grant import Candidate, Pattern
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.place import NOWHERE, Place
 from ironcurtain_proxy.model.request import AccessRequest
 
@@ -70,6 +72,10 @@ class Escalation:
     timeline can take them back."""
     definition: str = ""
     """SHA-256 of the tool's definition; of a plan, of everything that its calls name."""
+    opening: SandboxOpening | None = None
+    """The access beyond the sandbox that an approval opens. `context` shows all of it."""
+    alone: tuple[str, ...] = ("it is not known to be harmless",)
+    """Why "approve all" leaves the call out; empty if it is known to be harmless."""
     for_people: bool = False
     """Whether only a person may answer, neither a model nor the engine: the question covers several
     calls, or a secret would leave."""
@@ -100,22 +106,11 @@ class Escalation:
         return tuple([reason.origin for reason in self.reasons]) or ("policy",)
 
 
-Decider: TypeAlias = str
-"""The party that settled an escalation, for the record: `human`, `auto-approver`, `reviewer:ID`,
-`containment`, `timeout`, `kernel`."""
-
-HUMAN: Final[Decider] = "human"
-CONTAINMENT: Final[Decider] = "containment"
-
-BY_MODEL: Final[tuple[str, Json]] = ("reviewerKind", "model")
-"""Record field: the reviewer that decided is a language model."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
     """An explicit, valid and timely approval of exactly this escalation."""
 
-    by: Decider = "human"
+    by: Decider = HUMAN
     reasoning: str = ""
     remember: Candidate | int | None = None
     """One of the escalation's candidates, or its index; None: approved once, nothing remembered."""
@@ -133,7 +128,7 @@ class Approved:
 class Declined:
     """A refusal, an invalid answer, or no answer in time."""
 
-    by: Decider = "human"
+    by: Decider = HUMAN
     kind: Literal["denied", "expired", "invalid", "withdrawn", "limit"] = "denied"
     """`invalid`: the answer could not be accepted. `withdrawn`: the agent cancelled the call.
     `limit`: nobody was asked, because too many questions of this session are open."""

@@ -14,6 +14,7 @@ from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.opening import NOTHING_OPENED, SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 
 GrantId = NewType("GrantId", str)
@@ -152,3 +153,5 @@ class Grant:
     """The reason why that call was escalated."""
     expires: datetime | None = None
     """The expiry; None: the grant ends with the session."""
+    opened: SandboxOpening = NOTHING_OPENED
+    """The access beyond the sandbox that the question named: the grant covers no other."""

@@ -1,6 +1,7 @@
 """Access that was approved for one call beyond its server's sandbox."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
 
@@ -24,3 +25,35 @@ class SandboxOpening:
             *[f"write {path}" for path in self.paths],
             *[f"read {path}" for path in self.reads],
         )
+
+    def shown(self) -> tuple[str, ...]:
+        """Return all hosts and paths for a person, with misleading hosts marked."""
+        hosts = [f"host {shown_host(host)}" for host in self.hosts]
+        return (*hosts, *self.words()[len(hosts) :])
+
+    def names(self, other: "SandboxOpening | None") -> bool:
+        """Return whether every host and path of another opening is part of this one."""
+        return other is None or (
+            {*self.hosts} >= {*other.hosts}
+            and {*self.paths} >= {*other.paths}
+            and {*self.reads} >= {*other.reads}
+        )
+
+
+OPENS: Final = "An approval opens for this call"
+"""The line of a question that names the whole opening."""
+
+NOTHING_OPENED: Final = SandboxOpening()
+
+_PUNYCODE: Final = "xn--"
+
+
+def shown_host(host: str) -> str:
+    """Return a host for a person, marked if it may look like another one."""
+    if host.isascii() and not any(one.startswith(_PUNYCODE) for one in host.lower().split(".")):
+        return host
+    try:
+        looks = host.encode("ascii").decode("idna")
+    except UnicodeError:
+        looks = host
+    return f"{host} (shown as {looks}: letters outside a to z, it may imitate another host)"

@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from ironcurtain_proxy.model.audit import PutBack
+from ironcurtain_proxy.model.decider import HUMAN, Decider
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import HUMAN, Decider
 from ironcurtain_proxy.model.server import ToolResult
 
 RefusedBy: TypeAlias = Literal[
@@ -37,12 +37,12 @@ often. `busy`: other calls on its repository did not end. `audit`: the call coul
 
 
 class Allowed(Struct, frozen=True):
-    """The reason that allowed a call, in the words of the record."""
+    """The reason that allowed a call, as the record has it."""
 
     rule: str
     """The policy's rule that allowed the call, or that asked for a reviewer."""
-    by: str
-    """`kernel`: the policy alone. Otherwise the approver: `human`, `reviewer:ID`, `grant:ID`."""
+    by: Decider
+    """The kernel where the policy alone allowed it."""
 
 
 class Answered(Struct, frozen=True, kw_only=True):

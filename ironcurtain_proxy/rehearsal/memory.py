@@ -21,6 +21,7 @@ from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.grants.worktrees import moved
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_about
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
 from ironcurtain_proxy.model.family import Family
@@ -123,7 +124,7 @@ class Memory:
         question = question_about(self._posed(asked, call), _frame(asked))
         if question.candidates:
             how = NewGrantTerms(new_id=self._new_id, now=_WHEN)
-            self.approvals.remember(question, Approved(remember=0), call, how)
+            self.approvals.remember(question, Approved(by=HUMAN, remember=0), call, how)
 
     def _new_id(self) -> str:
         self._number += 1

@@ -5,11 +5,13 @@ Any return value other than a clear approval is a refusal.
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from inspect import isawaitable
 from typing import Final, TypeAlias
 
 import anyio
 
+from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT, Person, Program, of_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.ports import Clock
 
@@ -19,8 +21,6 @@ OnEscalation: TypeAlias = Callable[[Escalation], "Awaitable[object] | object"]
 """Answers a question with `Approved` or `Declined`, or in the words of response files:
 `{"decision": "approved" | "denied", "whitelistSelection": 0}`. A plain function must not block.
 """
-
-HUMAN: Final = "human"
 
 
 class CallbackReviewer:
@@ -57,27 +57,33 @@ def _read(answer: object, escalation: Escalation) -> Ruling:
         case Approved(remember=remember):
             if remember is not None and escalation.chosen(remember) is None:
                 return _invalid("on_escalation would remember what was not offered")
-            return answer
+            return _by_reviewer(answer)
         case Declined():
-            return answer
+            return _by_reviewer(answer)
         case {"decision": "approved", **more}:
-            selected = _selection(more.get("whitelistSelection"), len(escalation.candidates))
-            return Approved(by=HUMAN, remember=selected)
+            chosen = more.get("whitelistSelection")
+            place = chosen if chosen is None or isinstance(chosen, int) else -1
+            return _read(Approved(by=HUMAN, remember=place), escalation)
         case {"decision": "denied"}:
             return Declined(by=HUMAN, kind="denied")
         case _:
             return _invalid("on_escalation gave no ruling")
 
 
-def _selection(selected: object, candidates: int) -> int | None:
-    """The candidate to remember. As in response files, an invalid selection counts as none."""
-    if not isinstance(selected, int) or isinstance(selected, bool):
-        return None
-    return selected if 0 <= selected < candidates else None
+def _by_reviewer(ruling: Approved | Declined) -> Ruling:
+    """Return the ruling if it is a person's or a named reviewer's, also if that is named as text.
+
+    The embedding program answers for its user, and never in the name of a part of the proxy.
+    """
+    said: object = ruling.by
+    by = of_record(said) if isinstance(said, str) else said
+    if not isinstance(by, Person | Program):
+        return _invalid("on_escalation names a reviewer that only the proxy has")
+    return replace(ruling, by=by)
 
 
 def _expired() -> Declined:
-    return Declined(by="timeout", kind="expired")
+    return Declined(by=TIMEOUT, kind="expired")
 
 
 def _invalid(reason: str) -> Declined:

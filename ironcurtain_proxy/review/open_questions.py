@@ -25,6 +25,7 @@ from ironcurtain_proxy.approval.lifecycle import (
     state_after,
 )
 from ironcurtain_proxy.model.capability import Capability
+from ironcurtain_proxy.model.decider import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Approved,
@@ -53,7 +54,7 @@ MAX_OPEN: Final = 1000
 without end."""
 
 _TOO_MANY: Final = Declined(
-    by="kernel", kind="limit", reason="too many calls of this session wait for a reviewer"
+    by=KERNEL, kind="limit", reason="too many calls of this session wait for a reviewer"
 )
 
 
@@ -206,13 +207,13 @@ class OpenQuestions:
         return None
 
     async def _ask(self, question: _Question) -> None:
-        ruling: Ruling = Declined(by="timeout", kind="withdrawn")
+        ruling: Ruling = Declined(by=TIMEOUT, kind="withdrawn")
         try:
             with question.scope:
                 ruling = await self._reviewer.ask(question.escalation)
         except Exception:  # noqa: BLE001  a defect in one way to a reviewer refuses one call
             _log.exception("escalation %s could not be asked", question.escalation.id)
-            ruling = Declined(by="kernel", kind="invalid", reason="it could not be asked")
+            ruling = Declined(by=KERNEL, kind="invalid", reason="it could not be asked")
         finally:
             question.ruling = ruling
             question.state = advance(question.state, state_after(ruling))
@@ -307,5 +308,6 @@ def _key(escalation: Escalation) -> _QuestionKey:
         escalation.context,
         escalation.command,
         escalation.place,
+        escalation.opening,
     )
     return same, names

@@ -12,13 +12,13 @@ from typing import Final
 
 import anyio
 
+from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.question import folded, places, question
 from ironcurtain_proxy.ports import Clock
 
 TERMINAL: Final = "/dev/tty"
 
-HUMAN: Final = "human"
 
 _ONCE: Final = frozenset({"y", "yes"})
 _ALWAYS: Final = frozenset({"a", "always"})
@@ -52,7 +52,7 @@ class TerminalReviewer:
         with anyio.move_on_after(seconds):
             async with self._turn:
                 return await self._ask(escalation)
-        return Declined(by="timeout", kind="expired")
+        return Declined(by=TIMEOUT, kind="expired")
 
     async def _ask(self, escalation: Escalation) -> Ruling:
         try:

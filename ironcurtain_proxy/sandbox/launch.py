@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +35,16 @@ _CHANGE_DIRECTORY: Final = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
 """Into the directory of the first word, and run the others. `env -C` is not on every system."""
 
 
+class Mounted(Protocol):
+    """A directory that is mounted over another one inside the sandbox."""
+
+    def mount(self) -> tuple[str, ...]:
+        """Return the arguments of bubblewrap."""
+
+    def carry(self) -> tuple[str, ...]:
+        """Carry over what was approved, and return what was not, each with the reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class Confinement:
     """The sandbox of a server."""
@@ -55,6 +65,8 @@ class Confinement:
     """Folders of the home directory that it has for itself."""
     credentials: Credentials | None = None
     """The user's credentials that stay hidden; None: its entry says itself what is closed."""
+    stages: tuple[Mounted, ...] = ()
+    """The private directories that hold the paths of an approval, for a second instance."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables that the server needs in a sandbox, unless its entry sets them."""
 
@@ -71,7 +83,8 @@ class Confinement:
             sockets: the directory of the sandbox's own sockets.
         """
         own = () if self.private is None else self.private.mounts(sockets)
-        return (*own, *[word for one in self.folders for word in one.mount()])
+        folders = [word for one in self.folders for word in one.mount()]
+        return (*own, *folders, *[word for one in self.stages for word in one.mount()])
 
 
 class Launch(Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Final
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue
+from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, TextValue, UrlValue
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
 _CHANGES: frozenset[ArgumentRole] = frozenset(
@@ -42,10 +42,10 @@ def obstacle(profile: SandboxProfile, request: AccessRequest) -> str | None:
                     if why is not None:
                         return f"{why} {text}"
                 case UrlValue(text=text):
-                    for host in _hosts(value):
-                        if not profile.may_reach(host):
-                            return f"{_network(profile, host)}: {text}"
-                case _:
+                    closed = _closed(profile, value)
+                    if closed:
+                        return f"{_network(profile, closed[0])}: {text}"
+                case SqlValue() | TextValue():
                     pass
     return None
 
@@ -130,8 +130,12 @@ def _why_kept(
 def closed_hosts(profile: SandboxProfile, request: AccessRequest) -> tuple[str, ...]:
     """The hosts that a call's URLs lead to and its server's sandbox keeps closed, each once."""
     values = [value for fact in request.arguments for value in fact.values]
-    hosts = [host for value in values if isinstance(value, UrlValue) for host in _hosts(value)]
-    return tuple(dict.fromkeys([host for host in hosts if not profile.may_reach(host)]))
+    urls = [value for value in values if isinstance(value, UrlValue)]
+    return tuple(dict.fromkeys([host for url in urls for host in _closed(profile, url)]))
+
+
+def _closed(profile: SandboxProfile, url: UrlValue) -> list[str]:
+    return [host for host in _hosts(url) if not profile.may_reach(host)]
 
 
 def _hosts(value: UrlValue) -> list[str]:

@@ -1,14 +1,16 @@
 """The confinement of a second instance: that of the first, with the approved opening."""
 
 import os
+import secrets
+import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.opening import SandboxOpening
@@ -45,6 +47,7 @@ def widened(
 
     Raises:
         ConfigurationError: an approved path cannot be opened without opening others.
+        OSError: a private directory cannot be made.
     """
     views, opening = in_views(first.views, opening)
     reads = tuple([str(path) for path in opening.reads])
@@ -52,25 +55,23 @@ def widened(
         first.profile,
         deny_read=tuple([one for one in first.profile.deny_read if one not in reads]),
     )
-    beside = left_closed(opening, home)
-    places = [temporary, *beside]
-    closed = [f"{place}/{name}" for place, names in beside.items() for name in sorted(names)]
+    stages = staged(opening, home, f"{temporary}.staged")
     return Confinement(
         first.command,
         replace(
             profile,
-            allow_write=(*[path for path in profile.allow_write if path != former], *places),
+            allow_write=(*[path for path in profile.allow_write if path != former], temporary),
             allow_read=(
                 *[path for path in profile.allow_read if path != former],
                 temporary,
                 *reads,
             ),
-            deny_write=(*profile.deny_write, *closed),
             allowed_domains=(*profile.allowed_domains, *opening.hosts),
         ),
         temporary,
         private=first.private,
         folders=first.folders,
+        stages=stages,
         variables=first.variables,
         views=views,
     )
@@ -202,3 +203,167 @@ def _beside(path: RealPath, place: str) -> list[str]:
         raise ConfigurationError(f"{place} holds too much beside {path}")
     # A link cannot be closed, and what it leads to is not opened.
     return [name for name in names if not Path(place, name).is_symlink()]
+
+
+# --- approved paths: a private directory in the place of the one that holds them -----------------
+
+_MOST_STAGED: Final = 256 << 20
+"""Bytes of a file that is copied for a call."""
+_Identity: TypeAlias = tuple[int, ...] | None
+"""What changes with a file; None: there is none."""
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    """A private directory that a second instance sees in the place of a real one.
+
+    What lies beside the approved paths is shown there and cannot be changed. A new name lands in
+    the private directory. After the instance has ended, the proxy carries the approved paths over
+    by its own hand, and nothing else: a program may replace its file by renaming, and no other file
+    of the place changes.
+    """
+
+    place: str
+    """The real directory."""
+    directory: str
+    """The private one."""
+    beside: tuple[str, ...]
+    """Names that are shown as they are."""
+    opened: tuple[str, ...]
+    """Approved names that are directories: they are opened themselves."""
+    carried: tuple[tuple[str, _Identity, _Identity], ...]
+    """Approved paths below the place, with what was there, and its copy."""
+
+    def mount(self) -> tuple[str, ...]:
+        """Return the arguments of bubblewrap."""
+        found = ["--bind", self.directory, self.place]
+        for kind, names in (("--ro-bind", self.beside), ("--bind", self.opened)):
+            found += [word for name in names for word in (kind, *[f"{self.place}/{name}"] * 2)]
+        return tuple(found)
+
+    def carry(self) -> tuple[str, ...]:
+        """Carry the approved paths over, and return what was not, each with the reason."""
+        return tuple([why for one in self.carried if (why := self._carry(*one))])
+
+    def _carry(self, path: str, before: _Identity, copied: _Identity) -> str:
+        source, target = f"{self.directory}/{path}", f"{self.place}/{path}"
+        if _identity(source) == copied:
+            return ""
+        if _identity(target) != before:
+            return f"{target} was changed by somebody else meanwhile: their version stays"
+        try:
+            _replace(source, target)
+        except (OSError, shutil.Error) as error:
+            return f"{target} could not be written: {getattr(error, 'strerror', None) or 'no copy'}"
+        return ""
+
+
+def staged(opening: SandboxOpening, home: str, base: str) -> tuple[Stage, ...]:
+    """Make the private directories of an opening.
+
+    Args:
+        opening: what was approved.
+        home: the user's.
+        base: a directory to make, which no sandbox may read.
+
+    Raises:
+        ConfigurationError: an approved path cannot be opened without opening others.
+        OSError: a directory or a copy cannot be made.
+    """
+    found: list[Stage] = []
+    # A directory inside another is mounted after it.
+    for place, beside in sorted(left_closed(opening, home).items()):
+        paths = [str(one) for one in opening.paths if place_of(one, home) == place]
+        below = [path.removeprefix(f"{place}/") for path in paths]
+        directory = f"{base}/{len(found)}"
+        Path(directory).mkdir(mode=0o700, parents=True)
+        opened = [one for one in below if _is_directory(RealPath.from_text(f"{place}/{one}"))]
+        own = {one.partition("/")[0] for one in below}
+        for name in os.listdir(place):  # noqa: PTH208  names are enough
+            if name not in own and Path(place, name).is_symlink():
+                Path(directory, name).symlink_to(Path(place, name).readlink())
+        carried = [one for one in below if one not in opened]
+        for one in carried:
+            _copy_in(f"{place}/{one}", f"{directory}/{one}")
+        found.append(
+            Stage(
+                place=place,
+                directory=directory,
+                beside=tuple(sorted(beside)),
+                opened=tuple(opened),
+                carried=tuple(
+                    [
+                        (one, _identity(f"{place}/{one}"), _identity(f"{directory}/{one}"))
+                        for one in carried
+                    ]
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def _copy_in(source: str, target: str) -> None:
+    try:
+        found = os.lstat(source)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+        raise ConfigurationError(f"{source} is no file and no directory")
+    if found.st_size > _MOST_STAGED:
+        raise ConfigurationError(f"{source} is too large to be copied for one call")
+    shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _identity(path: str) -> _Identity:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return (
+        found.st_dev,
+        found.st_ino,
+        found.st_mode,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )
+
+
+def _replace(source: str, target: str) -> None:
+    """Put what lies at one path in the place of another, at once. Neither can change meanwhile."""
+    if not os.path.lexists(source):
+        Path(target).unlink()
+        return
+    kinds = [os.lstat(source).st_mode]
+    for top, directories, files in os.walk(source):
+        kinds += [os.lstat(f"{top}/{name}").st_mode for name in (*directories, *files)]
+    if not all(stat.S_ISREG(one) or stat.S_ISDIR(one) or stat.S_ISLNK(one) for one in kinds):
+        raise OSError(0, "it is or holds neither file, directory nor link")
+    parent = Path(target).parent
+    parent.mkdir(parents=True, exist_ok=True)
+    fresh = f"{parent}/.ironcurtain-{secrets.token_hex(8)}"
+    try:
+        if stat.S_ISDIR(kinds[0]):
+            shutil.copytree(source, fresh, symlinks=True)
+        else:
+            shutil.copy2(source, fresh, follow_symlinks=False)
+        for top, _, files in os.walk(fresh):
+            for name in files:
+                _without_privilege(f"{top}/{name}")
+        _without_privilege(fresh)
+        Path(fresh).rename(target)
+    except BaseException:
+        _remove(fresh)
+        raise
+
+
+def _without_privilege(path: str) -> None:
+    mode = os.lstat(path).st_mode
+    if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
+        Path(path).chmod(stat.S_IMODE(mode) & ~(stat.S_ISUID | stat.S_ISGID))
+
+
+def _remove(path: str) -> None:
+    if Path(path).is_dir() and not Path(path).is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        Path(path).unlink(missing_ok=True)

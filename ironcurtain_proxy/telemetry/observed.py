@@ -16,6 +16,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.conventions import method_and_target
+from ironcurtain_proxy.model.decider import in_record
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import Clock, Recorder
@@ -104,7 +105,7 @@ class ObservedRecorder:
                 "mcp.method.name": method,
                 **target,
                 "ironcurtain.rule": record.rule,
-                "ironcurtain.decided_by": record.decided_by,
+                "ironcurtain.decided_by": in_record(record.decided_by),
                 "ironcurtain.session": record.session,
                 "ironcurtain.request": record.request_id,
                 "ironcurtain.policy": record.policy_version,

@@ -312,7 +312,6 @@ def shown_question(one: PendingRequest, credential: Credential | None, now: date
         "reasons": _fields(reasons_of(one)),
         "candidates": [visible(words) for words in request.candidates],
         "record": _fields(metadata_of(one)),
-        "together": request.may_be_answered_together,
         "objection": objection(request, credential),
     }
 

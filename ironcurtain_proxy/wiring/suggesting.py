@@ -13,6 +13,7 @@ from typing import Final
 from ironcurtain_proxy.config.policy.difference import all_rules
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.policy.proposing import RuleProposal, is_never_general, proposals
+from ironcurtain_proxy.model.decider import HUMAN, Nobody, Person, in_record, of_record
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts
@@ -22,7 +23,6 @@ _MOST_CALLS: Final = 2000
 """The most different calls that are judged."""
 _MOST_RULES: Final = 200
 """The most different rules that are tried."""
-_PEOPLE: Final = frozenset({"human", "timeout", "none"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +204,12 @@ def _was_asked(fields: Mapping[str, object]) -> bool:
     status = decision.get("status") if isinstance(decision, dict) else None
     if status != "escalate" or fields.get("refusedBy") == "held":
         return False
-    by = str(fields.get("decidedBy") or "none").partition(":")[0]
-    return by in _PEOPLE or fields.get("refusedBy") == "no-reviewer"
+    said = fields.get("decidedBy")
+    is_person = not said or isinstance(of_record(str(said)), Person | Nobody)
+    return is_person or fields.get("refusedBy") == "no-reviewer"
 
 
 def _was_declined(fields: Mapping[str, object]) -> bool:
-    return fields.get("escalationResult") == "denied" and fields.get("decidedBy") == "human"
+    return fields.get("escalationResult") == "denied" and fields.get("decidedBy") == in_record(
+        HUMAN
+    )

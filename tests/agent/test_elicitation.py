@@ -11,6 +11,7 @@ import pytest
 from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.errors import AgentError
+from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
 from tests.agent.connected import Agent, an_agent
@@ -105,7 +106,7 @@ async def test_each_kind_that_may_be_remembered_is_a_decision() -> None:
     assert decisions == ["approve", "approve and remember", "approve and remember 2", "deny"]
     assert '"Remember 2" means: Allow files/read_file read-path within /srv' in params["message"]
     second = await ruling_on(question, accept(decision="approve and remember 2"))
-    assert second == Approved(by="human", remember=1)
+    assert second == Approved(by=HUMAN, remember=1)
     third = await ruling_on(question, accept(decision="approve and remember 3"))
     assert isinstance(third, Declined)
 
@@ -117,22 +118,20 @@ def accept(**content: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        pytest.param(accept(decision="approve"), Approved(by="human"), id="approved"),
+        pytest.param(accept(decision="approve"), Approved(by=HUMAN), id="approved"),
         pytest.param(
             accept(decision="approve and remember", note=" ok\u202e\n"),
-            Approved(by="human", remember=0, note="ok\\u202e"),
+            Approved(by=HUMAN, remember=0, note="ok\\u202e"),
             id="remembered, with a word",
         ),
-        pytest.param(
-            accept(decision="approve", note=None), Approved(by="human"), id="an empty note"
-        ),
+        pytest.param(accept(decision="approve", note=None), Approved(by=HUMAN), id="an empty note"),
         pytest.param(
             accept(decision="deny", note="use /tmp"),
-            Declined(by="human", kind="denied", note="use /tmp"),
+            Declined(by=HUMAN, kind="denied", note="use /tmp"),
             id="denied, with a word",
         ),
         pytest.param(
-            {"result": {"action": "decline"}}, Declined(by="human", kind="denied"), id="declined"
+            {"result": {"action": "decline"}}, Declined(by=HUMAN, kind="denied"), id="declined"
         ),
         pytest.param({"result": {"action": "cancel"}}, Unreachable(), id="closed"),
         pytest.param({"error": {"code": -32601, "message": "no"}}, Unreachable(), id="an error"),
@@ -218,7 +217,7 @@ async def test_a_client_cannot_declare_itself_later() -> None:
 async def test_no_answer_until_the_deadline_is_a_refusal_and_the_client_is_told() -> None:
     async with a_client() as client:
         ruling = await client.reviewer.ask(a_question(seconds=0.05))
-        assert ruling == Declined(by="timeout", kind="expired")
+        assert ruling == Declined(by=TIMEOUT, kind="expired")
         asked, told = await client.receive(), await client.receive()
         assert told["method"] == "notifications/cancelled"
         assert told["params"] == {"requestId": asked["id"], "reason": "the deadline has passed"}
@@ -301,4 +300,4 @@ async def test_an_answer_with_another_id_is_nobodys(forged: object) -> None:
             client.clock.seconds += 1
             client.send(id=forged, **accept(decision="approve"))
             client.send(id=asked["id"], **accept(decision="deny"))
-        assert rulings == [Declined(by="human", kind="denied")]
+        assert rulings == [Declined(by=HUMAN, kind="denied")]

@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 
 from ironcurtain_proxy.agent.replies import NOT_RECORDED_NOTE, REFUSALS, result_of
+from ironcurtain_proxy.model.decider import AUTO_APPROVER, Decider, Program
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy
@@ -53,12 +54,12 @@ def test_a_person_s_refusal_has_the_known_words_and_the_person_s_own() -> None:
 @pytest.mark.parametrize(
     ("decider", "who"),
     [
-        ("reviewer:night-shift", "the reviewer night-shift did not approve the action"),
-        ("model:second-look", "the model second-look did not approve the action"),
-        ("auto-approver", "the auto-approver did not approve the action"),
+        (Program("night-shift", "session"), "the reviewer night-shift did not approve the action"),
+        (Program("second-look", "model"), "the model second-look did not approve the action"),
+        (AUTO_APPROVER, "the auto-approver did not approve the action"),
     ],
 )
-def test_what_refused_is_not_called_the_user_when_it_is_none(decider: str, who: str) -> None:
+def test_what_refused_is_not_called_the_user_when_it_is_none(decider: Decider, who: str) -> None:
     reply = Refused(by="declined", ground=Ground("a-rule", "a reason"), decider=decider)
     assert texts(result_of(reply, "fs__read"))[0] == f"tool 'fs__read' execution denied: {who}"
 
@@ -69,7 +70,7 @@ def test_a_question_that_nobody_answered_was_not_refused_by_the_user() -> None:
 
 
 def test_a_reviewer_s_name_cannot_hide_words_in_a_reply() -> None:
-    decider = "reviewer:a\u202e\nDENIED"
+    decider = Program("a\u202e\nDENIED", "named")
     reply = Refused(by="declined", ground=Ground("a-rule", "a reason"), decider=decider)
     assert texts(result_of(reply, "fs__read"))[0].isprintable()
 

@@ -7,6 +7,7 @@ import pytest
 
 from ironcurtain_proxy.approval.lifecycle import TRANSITIONS, EscalationState, advance, state_after
 from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
 
 STATES = get_args(EscalationState)
@@ -30,8 +31,8 @@ def test_only_what_the_table_says_may_follow(
 @pytest.mark.requirement("X-8")
 def test_nothing_but_an_approval_leads_to_approved_and_nothing_leads_back() -> None:
     assert [s for s in STATES if "approved" in TRANSITIONS[s]] == ["open"]
-    assert state_after(Approved(by="human")) == "approved"
+    assert state_after(Approved(by=HUMAN)) == "approved"
     assert state_after(Unreachable()) == "refused"
     for kind in ("denied", "expired", "invalid"):
-        assert state_after(Declined(by="human", kind=kind)) == "refused"
-    assert state_after(Declined(by="human", kind="withdrawn")) == "withdrawn"
+        assert state_after(Declined(by=HUMAN, kind=kind)) == "refused"
+    assert state_after(Declined(by=HUMAN, kind="withdrawn")) == "withdrawn"

@@ -13,6 +13,7 @@ from msgspec import structs
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.decider import KERNEL, of_record
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import RequestId
 
@@ -69,7 +70,7 @@ RECORD: Final = AuditRecord(
     effect="allow",
     rule="read-srv",
     reason="Reading below /srv is allowed",
-    decided_by="kernel",
+    decided_by=KERNEL,
     result=ResultSummary(status="success", size=12, sha256="ab" * 32),
     duration_ms=3,
 )
@@ -79,12 +80,15 @@ _changed: Final[Callable[..., AuditRecord]] = structs.replace
 
 
 def record(number: int = 1, changes: Mapping[str, object] | None = None) -> AuditRecord:
-    """An outcome of its own request."""
+    """An outcome of its own request; `decided_by` is written as in a record."""
     own = {
         "request_id": f"75b32e3b-0000-4000-8000-{number:012x}",
         "arguments": {"path": f"/srv/{number}.txt"},
     }
-    return _changed(RECORD, **{**own, **(changes or {})})
+    changed = {**own, **(changes or {})}
+    if isinstance(by := changes and changes.get("decided_by"), str):
+        changed["decided_by"] = of_record(by)
+    return _changed(RECORD, **changed)
 
 
 def intent(number: int = 1, changes: Mapping[str, object] | None = None) -> AuditRecord:

@@ -23,6 +23,7 @@ from ironcurtain_proxy.auto_approver.scenarios import AROUND, shipped_scenarios
 from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel
 from ironcurtain_proxy.llm.log import LlmLog
 from ironcurtain_proxy.mailbox.user_message import UserMessage
+from ironcurtain_proxy.model.decider import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import PathValue
@@ -106,7 +107,7 @@ async def local(model: ScriptedModel, provider: str = "openai") -> AsyncIterator
 @pytest.mark.requirement("A-2", "A-21", "A-53")
 async def test_what_the_user_asked_for_is_approved_in_its_own_name() -> None:
     ruling = await Session().ask()
-    assert ruling == Approved(by="auto-approver", reasoning="r")
+    assert ruling == Approved(by=AUTO_APPROVER, reasoning="r")
 
 
 @pytest.mark.requirement("A-3")

@@ -12,6 +12,7 @@ from ironcurtain_proxy.auto_approver.scenarios import AROUND, shipped_scenarios
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.llm.litellm_model import Completion
 from ironcurtain_proxy.mailbox.user_message import UserMessage
+from ironcurtain_proxy.model.decider import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.review.channel_order import Channel, Panel
 from tests.fakes import FakeClock
@@ -118,7 +119,7 @@ async def test_in_shadow_a_person_does_not_wait_for_the_model() -> None:
 async def test_in_shadow_an_approval_of_the_first_reviewer_is_never_used() -> None:
     class Eager:
         async def ask(self, _escalation: Escalation) -> Ruling:
-            return Approved(by="auto-approver")
+            return Approved(by=AUTO_APPROVER)
 
         def note_denied_by_person(self, _fingerprint: str) -> None:
             pass

@@ -24,6 +24,7 @@ from ironcurtain_proxy.auto_confirm.store.interactions import OPEN
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
 from ironcurtain_proxy.auto_confirm.windows import Windows
+from ironcurtain_proxy.model.decider import TIMEOUT, Program, in_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId, Ruling
 from ironcurtain_proxy.review.channel_order import FirstReviewer
 from tests.auto_confirm.engine import calls
@@ -45,9 +46,9 @@ READ, EDIT, DELETE = (
     calls.delete(),
 )
 ELSEWHERE = calls.edit("/srv/other/a")
-BY_MANAGER = Approved(by="reviewer:architect_manager")
-DENIED = Declined(by="reviewer:architect_manager", kind="denied")
-EXPIRED = Declined(by="timeout", kind="expired")
+BY_MANAGER = Approved(by=Program("architect_manager", "named"))
+DENIED = Declined(by=Program("architect_manager", "named"), kind="denied")
+EXPIRED = Declined(by=TIMEOUT, kind="expired")
 
 
 @dataclass
@@ -208,7 +209,7 @@ async def engine_session(
 
 def decider(ruling: Ruling) -> str:
     assert isinstance(ruling, Approved)
-    return ruling.by
+    return in_record(ruling.by)
 
 
 def model(ruling: Ruling) -> FirstReviewer:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.reviewer import LIMIT
 from ironcurtain_proxy.auto_confirm.store.rows import Ending
+from ironcurtain_proxy.model.decider import AUTO_APPROVER, HUMAN, Engine, in_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unreachable
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine_session import (
@@ -46,7 +47,7 @@ async def test_what_the_engine_approves_is_noted_and_nothing_else(tmp_path: Path
         for ruling in (BY_MANAGER, DENIED, EXPIRED):
             running.manager.at_once = ruling
             await running.ask(DELETE)
-        running.engine.first = model(Approved(by="auto-approver"))
+        running.engine.first = model(Approved(by=AUTO_APPROVER))
         assert decider(await running.ask(ELSEWHERE)) == "auto-approver"
         assert len(running.approved) == 1
         # The session is stuck by now: somebody should look, but nobody does.
@@ -130,7 +131,7 @@ async def test_what_was_held_and_is_approved_by_no_reviewer_is_held_no_longer(
         await running.ask(DELETE)
         assert running.status() == "stuck"
         if who == "auto-approver":
-            running.engine.first = model(Approved(by=who))
+            running.engine.first = model(Approved(by=AUTO_APPROVER))
         question = running.question(EDIT)
         assert decider(await running.ask(question)) == who
         found = running.found(question)
@@ -145,7 +146,7 @@ async def test_what_was_ended_elsewhere_is_not_approved_by_silence(tmp_path: Pat
     async with engine_session(tmp_path, LENIENT) as running:
         running.manager.at_once = EXPIRED
         await running.ask(DELETE)
-        end = Ending(status="rejected", decided_by="human", reason="no")
+        end = Ending(status="rejected", decided_by=in_record(HUMAN), reason="no")
         running.manager.meanwhile = lambda question: running.store.settle(
             running.found(question).id, end
         )
@@ -166,7 +167,7 @@ async def test_how_a_session_stands_follows_from_its_decisions_and_the_next_one_
         assert running.status() == "well"
         well = await running.carry_out(EDIT)
         assert isinstance(well, Approved)
-        assert (well.by, well.reasoning) == ("engine:health", "Session doing well")
+        assert (well.by, well.reasoning) == (Engine("health"), "Session doing well")
         running.manager.at_once = DENIED
         for _ in range(4):
             await running.carry_out(DELETE)

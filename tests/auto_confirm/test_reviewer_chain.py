@@ -14,6 +14,7 @@ from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
 from ironcurtain_proxy.auto_confirm.notify.notices import ReviewNotice
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, OnStep, ReviewerChain, Seat
+from ironcurtain_proxy.model.decider import HUMAN, KERNEL, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from tests.auto_confirm.notify.listeners import HANGING, notifying
 from tests.fakes import FakeClock
@@ -37,10 +38,10 @@ DECISION = EngineDecision(
     factors=(("HIGH", 80),),
     confidence_factors=(),
 )
-EXPIRED = Declined(by="timeout", kind="expired")
-BY_TARGET = Approved(by="reviewer:architect_manager")
-BY_FALLBACK = Approved(by="reviewer:claude_code_high_level")
-DENIED = Declined(by="reviewer:architect_manager", kind="denied")
+EXPIRED = Declined(by=TIMEOUT, kind="expired")
+BY_TARGET = Approved(by=Program("architect_manager", "named"))
+BY_FALLBACK = Approved(by=Program("claude_code_high_level", "named"))
+DENIED = Declined(by=Program("architect_manager", "named"), kind="denied")
 
 
 @dataclass
@@ -102,7 +103,7 @@ NO_ANSWERS: dict[str, tuple[Ruling | Exception, str]] = {
     "nobody there": (Unreachable(), "it could not be asked"),
     "its death": (PassedOn("its process has ended"), "its process has ended"),
     "a defect": (ValueError("a secret"), "it failed"),
-    "the requester's approval": (Approved(by="reviewer:S"), REVIEW_BY_REQUESTER),
+    "the requester's approval": (Approved(by=Program("S", "named")), REVIEW_BY_REQUESTER),
 }
 
 
@@ -214,7 +215,7 @@ async def test_a_denial_by_who_may_not_deny_goes_to_the_next() -> None:
 
 @pytest.mark.requirement("X-8")
 async def test_an_answer_that_could_not_be_accepted_refuses_the_call() -> None:
-    refused = Declined(by="kernel", kind="invalid", reason="the response is not JSON")
+    refused = Declined(by=KERNEL, kind="invalid", reason="the response is not JSON")
     assert await Table(Scripted(refused)).ask() == refused
 
 
@@ -228,10 +229,10 @@ async def test_a_person_stands_in_for_a_name_without_a_reviewer_and_is_asked_onc
 
 
 async def test_a_person_is_not_kept_from_reviewing_by_a_sessions_name() -> None:
-    table, person = Table(Scripted(EXPIRED)), Scripted(Approved(by="human"))
+    table, person = Table(Scripted(EXPIRED)), Scripted(Approved(by=HUMAN))
     table.seats = {"human": Seat(ask=person.ask)}
     question = replace(a_question(), session="architect_manager")
-    assert await table.ask(question) == Approved(by="human")
+    assert await table.ask(question) == Approved(by=HUMAN)
 
 
 async def test_a_step_that_cannot_be_written_stops_nobody() -> None:

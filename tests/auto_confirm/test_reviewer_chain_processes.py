@@ -13,6 +13,7 @@ from ironcurtain_proxy.auto_confirm.reviewer_chain import (
     without_briefing,
 )
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ReviewerProcess, Start
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
 from tests.auto_confirm.test_reviewer_chain import DECISION, EXPIRED
@@ -48,7 +49,7 @@ async def test_from_a_silent_process_to_a_persons_mailbox(answers: bool, tmp_pat
                 await until(person.request(question).exists)
                 person.answer(question, APPROVED)
         assert person.names() == []
-    assert rulings == [Approved(by="human") if answers else EXPIRED]
+    assert rulings == [Approved(by=HUMAN) if answers else EXPIRED]
 
 
 @pytest.mark.requirement("B-67")

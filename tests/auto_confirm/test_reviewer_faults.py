@@ -17,6 +17,7 @@ from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Findings, LedgerError
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.windows import Windows
+from ironcurtain_proxy.model.decider import Engine
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine_session import (
@@ -123,7 +124,7 @@ async def test_a_conditional_approval_holds_only_if_the_call_can_be_taken_back(
         running.manager.at_once = BY_MANAGER
         ruling = await running.ask(replace(running.question(ELSEWHERE), sandboxed=True))
         assert isinstance(ruling, Approved)
-        assert ruling.by.startswith("engine:") is now
+        assert isinstance(ruling.by, Engine) is now
         assert ruling.revocable is now
 
 

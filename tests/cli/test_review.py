@@ -11,6 +11,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.mailbox.mailbox_fixture import a_box, escalation, until
 
@@ -70,7 +71,7 @@ async def test_lines_answer_a_session_that_began_after_the_review(home: Path) ->
                 await process.stdin.send(b"/deny 2 not now\n/quit\n")
             assert await process.wait() == 0
         assert isinstance(box.rulings[approved.id], Approved)
-        assert box.rulings[denied.id] == Declined(by="human", kind="denied", note="not now")
+        assert box.rulings[denied.id] == Declined(by=HUMAN, kind="denied", note="not now")
         assert not box.mailbox.is_reachable()
         assert [entry.name for entry in sessions.iterdir()] == ["s1"]
 

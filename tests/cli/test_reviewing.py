@@ -19,6 +19,7 @@ from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError, find
 from ironcurtain_proxy.mailbox.messages import request_bytes, request_name, response_name
 from ironcurtain_proxy.mailbox.processes import this_process
 from ironcurtain_proxy.mailbox.requests import PendingRequest
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_taken, mark_taken
 from tests.mailbox.mailbox_fixture import CLOCK, a_box, escalation, until, within
@@ -50,7 +51,7 @@ async def test_a_session_is_found_shown_and_answered_by_number(
             assert "[1] files/read_file path=/etc/hosts" in capsys.readouterr().out
             assert await command("approve", "1", "--remember") == 0
             assert f"approved {asked.id[:8]}" in capsys.readouterr().out
-        assert box.rulings[asked.id] == Approved(by="human", remember=0)
+        assert box.rulings[asked.id] == Approved(by=HUMAN, remember=0)
 
 
 async def test_a_named_directory_is_answered_by_the_beginning_of_an_id(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ async def test_a_named_directory_is_answered_by_the_beginning_of_an_id(tmp_path:
         async with box.asked(asked):
             words = ("deny", asked.id[:6], "--note", "no", "--dir", str(box.path))
             assert await command(*words) == 0
-        assert box.rulings[asked.id] == Declined(by="human", kind="denied", note="no")
+        assert box.rulings[asked.id] == Declined(by=HUMAN, kind="denied", note="no")
 
 
 async def test_the_environments_directory_is_looked_into(
@@ -101,12 +102,10 @@ async def test_all_approves_together_only_what_may_be(
 ) -> None:
     """R-28."""
     async with a_box(box_path) as box:
-        harmless, deletes = escalation(), escalation(tool="delete_file")
+        harmless, deletes = escalation(), replace(escalation(), alone=("it deletes",))
         async with box.asked(harmless), box.asked(deletes):
-            lines = box.request(deletes).read_text().replace("read-path", "delete-path")
-            box.request(deletes).write_text(lines)
             assert await command("approve", "all") == 0
-            assert "left out of all" in capsys.readouterr().err
+            assert "left out of all: it deletes; approve it by its id" in capsys.readouterr().err
             assert await command("approve", "all") == 1
             assert await command("deny", "all") == 0
         assert isinstance(box.rulings[harmless.id], Approved)

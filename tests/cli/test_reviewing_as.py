@@ -9,6 +9,7 @@ import pytest
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.messages import response_name
+from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.cli.test_review import reviewing
 from tests.cli.test_reviewing import command
@@ -42,8 +43,10 @@ async def test_the_reviewer_answers_with_its_token(tmp_path: Path, token: str) -
         async with box.asked(first), box.asked(second):
             assert await command("approve", first.id[:8], "--note", "fine", *own) == 0
             assert await command("deny", second.id[:8], *own) == 0
-        assert box.rulings[first.id] == Approved(by="reviewer:night-shift", note="fine")
-        assert box.rulings[second.id] == Declined(by="reviewer:night-shift", kind="denied")
+        assert box.rulings[first.id] == Approved(by=Program("night-shift", "session"), note="fine")
+        assert box.rulings[second.id] == Declined(
+            by=Program("night-shift", "session"), kind="denied"
+        )
         assert box.names() == []
 
 
@@ -70,7 +73,7 @@ async def test_a_person_is_told_who_is_asked_and_nothing_is_written(
                 assert await command(*words, "--dir", str(box.path)) == 1
                 assert 'only "night-shift" may answer this' in capsys.readouterr().err
             assert box.names() == [f"request-{asked.id}.json"]
-        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+        assert box.rulings[asked.id] == Declined(by=TIMEOUT, kind="expired")
 
 
 async def test_a_wrong_token_is_said_to_be_no_answer_and_the_call_still_waits(
@@ -117,8 +120,8 @@ async def test_all_is_all_that_one_is_asked_about(
             assert asked.id not in box.rulings
             own = ("--as", "night-shift", "--token-file", token)
             assert await command("approve", "all", *both, *own) == 0
-        assert mine.rulings[others.id] == Approved(by="human")
-        assert box.rulings[asked.id] == Approved(by="reviewer:night-shift")
+        assert mine.rulings[others.id] == Approved(by=HUMAN)
+        assert box.rulings[asked.id] == Approved(by=Program("night-shift", "session"))
 
 
 async def test_a_stranger_s_file_hides_no_question_and_takes_no_name(
@@ -196,7 +199,7 @@ async def test_review_answers_with_the_token_and_refuses_without_it(
                     assert wanted in said
                     if not words:
                         assert not (box.path / response_name(asked.id)).exists()
-        assert box.rulings[asked.id] == Approved(by="reviewer:night-shift")
+        assert box.rulings[asked.id] == Approved(by=Program("night-shift", "session"))
 
 
 async def reviewed(directory: str, *words: str) -> str:

@@ -41,6 +41,12 @@ class Person:
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.run(*arguments, "--dir", str(self.directory))
 
+    def approve(self, *options: str) -> None:
+        """Approve each request that waits, by its id."""
+        for asked in self.until_asked():
+            done = self.command("approve", str(asked["escalationId"]), *options)
+            assert done.returncode == 0, done.stderr
+
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command of ours, for the same user."""
         environment = {**os.environ, "HOME": str(self.installation.home)}

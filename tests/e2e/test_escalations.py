@@ -103,7 +103,7 @@ def test_a_remembered_approval_covers_the_directory_and_nothing_beside_it(
     (installation.root / "out-old").mkdir()
     first = agent.start_call("ask", {"text": str(installation.root / "out" / "a")})
     person.until_asked()
-    assert person.command("approve", "all", "--remember").returncode == 0
+    person.approve("--remember")
     agent.result(first)
     agent.result(agent.start_call("ask", {"text": str(installation.root / "out" / "deep" / "b")}))
     assert str(installation.outcomes()[-1]["decidedBy"]).startswith("grant:")
@@ -125,7 +125,7 @@ def test_what_is_remembered_covers_the_same_call_that_waited_beside_it(
     ]
     agent.answer(agent.request("ping"))
     person.until_asked()
-    assert person.command("approve", "all", "--remember").returncode == 0
+    person.approve("--remember")
     assert not any(agent.result(call).get("isError") for call in both)
     human, grant = sorted(
         installation.outcomes(), key=lambda one: str(one["decidedBy"]), reverse=True

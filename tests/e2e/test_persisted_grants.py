@@ -53,7 +53,7 @@ def approve_and_remember(installation: Installation, person: Person, **variables
     agent = start(installation, person, **variables)
     call = asking(installation, agent)
     person.until_asked()
-    assert person.command("approve", "all", "--remember").returncode == 0
+    person.approve("--remember")
     agent.result(call)
     agent.close()
     (identifier,) = {str(entry["id"]) for entry in kept(installation)} - before
@@ -119,7 +119,7 @@ def test_unless_it_is_switched_on_nothing_outlives_the_session(
     agent = start(installation, person)
     call = asking(installation, agent)
     person.until_asked()
-    assert person.command("approve", "all", "--remember").returncode == 0
+    person.approve("--remember")
     agent.result(call)
     agent.close()
     assert not file(installation).exists()
@@ -303,7 +303,7 @@ def test_sessions_at_once_keep_all_they_were_given_and_lose_what_was_cleared(
     for agent, directory in ((one, "out"), (two, "more")):
         call = agent.start_call("ask", {"text": str(installation.root / directory / "a")})
         person.until_asked()
-        assert person.command("approve", "all", "--remember").returncode == 0
+        person.approve("--remember")
         agent.result(call)
     assert len(kept(installation)) == 2
     file(installation).unlink()

@@ -56,7 +56,8 @@ def test_an_answer_by_command_is_recorded_with_words_way_place_and_wait(
         call = ask(agent)
         person.until_asked()
         words = f"{answer}: the ticket says so\x1b[2J"
-        assert person.command(answer, "all", "--note", words).returncode == 0
+        asked = str(person.until_asked()[0]["escalationId"])
+        assert person.command(answer, asked, "--note", words).returncode == 0
         agent.result(call)
         found = outcome(installation)
         assert found["note"] == f"{answer}: the ticket says so[2J"

@@ -412,3 +412,47 @@ def test_a_host_that_a_person_refuses_for_an_allowed_call_stays_closed(
     # Another call of the server is not asked about, and not let out either.
     assert BLOCKED in refused(agent.call("http", {"url": local(website, "other")}))
     assert website.visits == []
+
+
+def test_an_approved_file_opens_itself_alone(contained_session: Asking) -> None:
+    installation, agent, person = contained_session
+    place, here = folder(installation, "bin"), installation.workspace
+    (place / "claude").write_text("mine")
+    (place / "tool").write_text("old")
+    (here / "x").write_text("new")
+    (here / "evil.sh").write_text(
+        f"echo evil > {place}/ls; mkdir -p {place}/conf.d; echo evil > {place}/conf.d/x.fish\n"
+        f"echo evil > {place}/claude; mv {place}/claude {place}/c; rm {place}/claude\n"
+        f"ln -s {here}/x {place}/y; touch {place}/.hidden\n"
+    )
+    command = f"sh {here}/evil.sh; cp {here}/x {place}/tool"
+    approved(agent, person, "shell", {"command": command})
+    assert last(installation)["opened"] == [f"write {place}/tool"]
+    assert {one.name: one.read_text() for one in place.iterdir()} == {
+        "claude": "mine",
+        "tool": "new",
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("install -m 755 HERE/x PLACE/tool", {"tool": "new", "other": "o"}),
+        ("mv HERE/x PLACE/tool", {"tool": "new", "other": "o"}),
+        ("cp HERE/x PLACE/fresh", {"tool": "old\n", "other": "o", "fresh": "new"}),
+        ("rm PLACE/tool", {"other": "o"}),
+        ("mkdir PLACE/d", {"tool": "old\n", "other": "o", "d": ""}),
+    ],
+)
+def test_a_program_that_replaces_or_removes_an_approved_file_has_its_way(
+    contained_session: Asking, command: str, left: dict[str, str]
+) -> None:
+    installation, agent, person = contained_session
+    place, here = folder(installation, f"place-{abs(hash(command))}"), installation.workspace
+    (place / "tool").write_text("old\n")
+    (place / "other").write_text("o")
+    (here / "x").write_text("new")
+    said = command.replace("HERE", str(here)).replace("PLACE", str(place))
+    approved(agent, person, "shell", {"command": said})
+    found = {one.name: "" if one.is_dir() else one.read_text() for one in place.iterdir()}
+    assert found == left

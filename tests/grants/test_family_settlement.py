@@ -18,6 +18,7 @@ from ironcurtain_proxy.grants.grant_settlement import (
     tool_candidate,
 )
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Origin, OriginReason
 from ironcurtain_proxy.model.family import Family
@@ -61,7 +62,7 @@ def kept_by(question: Escalation, call: EscalatedCall, remember: int | None) -> 
     book = GrantBook()
     ids = iter("abcdefgh")
     how = NewGrantTerms(new_id=lambda: next(ids), now=NOW)
-    approved = Approved(by="human", remember=remember)
+    approved = Approved(by=HUMAN, remember=remember)
     for grant in remembered(question, approved, tool_candidate(call), how):
         book.add(grant)
     return book

@@ -14,6 +14,7 @@ from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import Budget, BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals, Claim
+from ironcurtain_proxy.grants.families import command_candidates
 from ironcurtain_proxy.grants.grant_settlement import (
     NewGrantTerms,
     capability_pattern,
@@ -23,19 +24,25 @@ from ironcurtain_proxy.grants.grant_settlement import (
     settle_by_grants,
     tool_candidate,
 )
+from ironcurtain_proxy.grants.matching import names_opening
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
+from ironcurtain_proxy.model.decider import AUTO_APPROVER, HUMAN, Decider, Engine, Program
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import Approved, Decider, Escalation, OriginReason
+from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
+from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import (
     CallPattern,
     CapabilityPattern,
+    FamilyPattern,
     Grant,
     GrantId,
     Pattern,
     ToolPattern,
 )
+from ironcurtain_proxy.model.opening import NOTHING_OPENED, SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.shell.parse import parse_command
 from tests.questions import ETC, a_question
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("D-29")]
@@ -183,7 +190,7 @@ def test_a_grant_with_a_lifetime_of_ten_minutes_holds_after_five_and_not_after_e
     how = NewGrantTerms(new_id=lambda: "g", now=NOW, ttl=timedelta(minutes=10))
     asked = ask(MODE)
     book = GrantBook()
-    for grant in remembered(asked, Approved(by="human", remember=0), TOOL, how):
+    for grant in remembered(asked, Approved(by=HUMAN, remember=0), TOOL, how):
         book.add(grant)
     left = settle_by_grants((MODE,), CALL, book, NOW + timedelta(minutes=minutes))
     assert (left.open == ()) is holds
@@ -202,7 +209,7 @@ def kinds(asked: Escalation, approved: Approved) -> list[type]:
 
 @pytest.mark.requirement("E-22", "E-34")
 def test_an_approval_remembers_each_origin_by_its_own_rule() -> None:
-    once, always = Approved(by="human"), Approved(by="human", remember=0)
+    once, always = Approved(by=HUMAN), Approved(by=HUMAN, remember=0)
     assert kinds(ask(POLICY), once) == []
     assert kinds(ask(POLICY), always) == [type(DIRECTORY)]
     assert kinds(ask(MODE), once) == []
@@ -213,16 +220,15 @@ def test_an_approval_remembers_each_origin_by_its_own_rule() -> None:
     assert kinds(ask(*REASONS, patterns=False), always) == [CapabilityPattern, ToolPattern]
 
 
-@pytest.mark.parametrize("by", ["human", "reviewer:team"])
-def test_what_a_reviewer_approved_is_remembered_for_the_session(by: Decider) -> None:
-    assert kinds(ask(PROFILE), Approved(by=by)) == [CapabilityPattern]
+def test_what_a_person_approved_is_remembered_for_the_session() -> None:
+    assert kinds(ask(PROFILE), Approved(by=HUMAN)) == [CapabilityPattern]
 
 
 def test_an_answer_about_the_identical_call_remembers_nothing_wider() -> None:
     found = offered(REASONS, (DIRECTORY,), TOOL, whole=(SAME,))
     assert found == (SAME,)
     asked = replace(a_question(), reasons=REASONS, candidates=found)
-    assert kinds(asked, Approved(by="human", remember=0)) == [CallPattern]
+    assert kinds(asked, Approved(by=HUMAN, remember=0)) == [CallPattern]
 
 
 def test_a_tool_whose_definition_is_unknown_is_neither_offered_nor_remembered() -> None:
@@ -230,7 +236,7 @@ def test_a_tool_whose_definition_is_unknown_is_neither_offered_nor_remembered() 
     assert offered((POLICY, MODE), (DIRECTORY,), None) == (DIRECTORY,)
     how = NewGrantTerms(new_id=lambda: "g", now=NOW)
     asked = replace(a_question(), reasons=(POLICY, MODE), candidates=(DIRECTORY,))
-    (only,) = remembered(asked, Approved(by="human", remember=0), None, how)
+    (only,) = remembered(asked, Approved(by=HUMAN, remember=0), None, how)
     assert only.pattern == DIRECTORY
 
 
@@ -240,14 +246,16 @@ def test_a_capability_is_described_in_words_and_by_its_name() -> None:
     assert newer.description == "Let tools fs.new\\n in this session"
 
 
-@pytest.mark.parametrize("by", ["auto-approver", "engine:pattern", "timeout", "kernel"])
-def test_what_no_person_approved_is_not_remembered_for_the_session(by: str) -> None:
+@pytest.mark.parametrize(
+    "by", [AUTO_APPROVER, Engine("pattern"), Program("team", "named"), Program("m", "model")]
+)
+def test_what_no_person_approved_is_not_remembered_for_the_session(by: Decider) -> None:
     assert kinds(ask(PROFILE), Approved(by=by)) == []
 
 
 @pytest.mark.parametrize("place", [-1, 1, 99])
 def test_a_place_that_was_not_offered_remembers_nothing(place: int) -> None:
-    assert kinds(ask(POLICY), Approved(by="human", remember=place)) == []
+    assert kinds(ask(POLICY), Approved(by=HUMAN, remember=place)) == []
 
 
 def test_what_the_policy_asks_is_never_offered_for_the_approval_mode() -> None:
@@ -299,3 +307,75 @@ def test_a_tool_that_was_revoked_is_asked_about_again_and_its_neighbour_is_not_t
     assert settle_by_grants((MODE,), CALL, book, NOW).open == (MODE,)
     assert settle_by_grants((MODE,), replace(CALL, tool="edit\0b"), book, NOW).open == ()
     assert settle_by_grants((MODE,), replace(CALL, server="files\0edit", tool="b"), book, NOW).open
+
+
+# --- what a grant opens
+
+
+A, B = SandboxOpening(hosts=("a.example",)), SandboxOpening(hosts=("b.example",))
+PATH = SandboxOpening(paths=(RealPath.from_text("/srv/x"),))
+FETCH = Family(program=("git", "fetch"), hosts=("a.example",))
+FETCHES = FamilyPattern(
+    server="files",
+    tool="edit",
+    definition="d",
+    workspace=RealPath.from_text("/w"),
+    families=(FETCH,),
+    phrases=("`git fetch`",),
+    description="`git fetch`",
+)
+NAMING: dict[str, tuple[Pattern, SandboxOpening, SandboxOpening | None, bool]] = {
+    "nothing is needed": (WRITE, NOTHING_OPENED, None, True),
+    "a host that nobody saw": (WRITE, NOTHING_OPENED, A, False),
+    "a host that the question named": (WRITE, A, A, True),
+    "another host": (WRITE, A, B, False),
+    "one host more": (WRITE, A, SandboxOpening(hosts=("a.example", "b.example")), False),
+    "a path that nobody saw": (WRITE, A, PATH, False),
+    "a path that the question named": (WRITE, PATH, PATH, True),
+    "a family's own host": (FETCHES, NOTHING_OPENED, A, True),
+    "another host than a family's": (FETCHES, NOTHING_OPENED, B, False),
+    "the identical call": (SAME, NOTHING_OPENED, A, False),
+}
+
+
+@pytest.mark.parametrize(("pattern", "opened", "needed", "names"), NAMING.values(), ids=NAMING)
+def test_a_grant_opens_only_what_its_question_named(
+    pattern: Pattern, opened: SandboxOpening, needed: SandboxOpening | None, names: bool
+) -> None:
+    given = replace(grant(pattern, "g"), opened=opened)
+    assert names_opening((given,), replace(CALL, opening=needed)) is names
+
+
+def test_a_host_that_no_question_named_is_asked_about_whatever_was_remembered() -> None:
+    assert TOOL is not None
+    book = grants_of(TOOL, WRITE)
+    for reason in (MODE, PROFILE):
+        assert settle_by_grants((reason,), CALL, book, NOW).open == ()
+        left = settle_by_grants((reason,), replace(CALL, opening=A), book, NOW)
+        assert (left.open, left.grants) == ((reason,), ())
+    book.add(replace(grant(TOOL, "later"), opened=A))
+    found = settle_by_grants((MODE,), replace(CALL, opening=A), book, NOW)
+    assert [one.id for one in found.grants] == ["later"]
+
+
+def test_an_approval_remembers_what_its_question_named() -> None:
+    how = NewGrantTerms(new_id=lambda: "g", now=NOW)
+    asked = replace(ask(*REASONS), opening=A)
+    made = remembered(asked, Approved(by=HUMAN, remember=0), TOOL, how)
+    assert [one.opened for one in made] == [A, A, A]
+
+
+@pytest.mark.parametrize(
+    ("command", "covered"),
+    [("ls", True), ("curl https://a.example", False), ("git fetch br", False)],
+)
+def test_a_grant_of_a_whole_shell_covers_no_command_that_leaves(
+    command: str, covered: bool
+) -> None:
+    assert TOOL is not None
+    call = replace(CALL, command=parse_command(command))
+    left = settle_by_grants((MODE,), call, grants_of(TOOL), NOW)
+    assert (left.open == ()) is covered
+    offer = command_candidates(call)
+    assert offer is not None
+    assert (TOOL in offered((MODE,), (), TOOL, offer)) is covered

@@ -77,6 +77,7 @@ def escalation(
         ),
         ground=Ground("outside-workspace", "Reads outside the workspace"),
         roles=("read-path",),
+        alone=(),
         candidates=candidates,
         fingerprint="f" * 64,
         policy_version="p1",

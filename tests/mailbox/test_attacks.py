@@ -10,6 +10,7 @@ import pytest
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.messages import digest_of
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
+from ironcurtain_proxy.model.decider import KERNEL
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
 from ironcurtain_proxy.sandbox.inotify import Inotify
 from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, Box, a_box, escalation, until
@@ -61,7 +62,7 @@ async def test_a_malformed_answer_refuses_and_leaves_nothing_behind(path: Path, 
     async with a_box(path) as box:
         ruling = await box.ruling(escalation(), raw)
         assert isinstance(ruling, Declined)
-        assert (ruling.by, ruling.kind) == ("kernel", "invalid")
+        assert (ruling.by, ruling.kind) == (KERNEL, "invalid")
         assert box.names() == []
 
 

@@ -13,6 +13,7 @@ from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.mailbox.messages import read_request, request_bytes, request_name
 from ironcurtain_proxy.mailbox.processes import this_process
+from ironcurtain_proxy.model.decider import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from tests.cli.review_screen.test_review_screen import ready, shown, status_of
@@ -40,8 +41,10 @@ async def test_an_inbox_answers_with_its_token(tmp_path: Path, token: Path) -> N
         async with inbox, box.asked(first), box.asked(second):
             assert await inbox.approve(first.id) is True
             assert await anyio.to_thread.run_sync(inbox.deny_now, second.id) is True
-        assert box.rulings[first.id] == Approved(by="reviewer:night-shift")
-        assert box.rulings[second.id] == Declined(by="reviewer:night-shift", kind="denied")
+        assert box.rulings[first.id] == Approved(by=Program("night-shift", "session"))
+        assert box.rulings[second.id] == Declined(
+            by=Program("night-shift", "session"), kind="denied"
+        )
         assert box.names() == []
 
 
@@ -67,7 +70,7 @@ async def test_an_inbox_without_the_token_is_told_so(tmp_path: Path, token: Path
         async with EscalationInbox(box.path, reviewer="night-shift") as inbox, box.asked(asked):
             with pytest.raises(NotTheReviewerError, match=r"only .* may answer"):
                 await inbox.approve(asked.id)
-        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+        assert box.rulings[asked.id] == Declined(by=TIMEOUT, kind="expired")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ async def test_the_screen_says_why_a_key_answers_nothing(
             await ready(screen, pilot, asked)
             assert box.rulings == {}
         mailboxes.stop_listening()
-        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+        assert box.rulings[asked.id] == Declined(by=TIMEOUT, kind="expired")
 
 
 async def test_the_screen_answers_with_the_token(tmp_path: Path) -> None:
@@ -102,4 +105,4 @@ async def test_the_screen_answers_with_the_token(tmp_path: Path) -> None:
             await pilot.press("a")
             await shown(pilot, lambda: asked.id in box.rulings)
         mailboxes.stop_listening()
-        assert box.rulings[asked.id] == Approved(by="reviewer:night-shift")
+        assert box.rulings[asked.id] == Approved(by=Program("night-shift", "session"))

@@ -19,6 +19,7 @@ from ironcurtain_proxy.mailbox.messages import (
     response_bytes,
     response_id,
 )
+from ironcurtain_proxy.model.decider import HUMAN, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.mailbox.mailbox_fixture import an_id, escalation, within
 
@@ -29,7 +30,6 @@ OWNER = Owner(42, "1000")
 REFUSED = {
     "nothing": b"",
     "half an object": b'{"decision":"appro',
-    "null": b"null",
     "true": b"true",
     "a number": b"1",
     "a string": b'"approved"',
@@ -103,10 +103,10 @@ def test_a_session_does_not_review_itself() -> None:
 
 
 def test_the_originals_answers_are_understood() -> None:
-    assert judge_response(b'{"decision":"approved"}', EXPECTED) == Approved(by="human")
-    assert judge_response(b'{"decision":"denied"}', EXPECTED) == Declined(by="human", kind="denied")
+    assert judge_response(b'{"decision":"approved"}', EXPECTED) == Approved(by=HUMAN)
+    assert judge_response(b'{"decision":"denied"}', EXPECTED) == Declined(by=HUMAN, kind="denied")
     chosen = judge_response(b'{"decision":"approved","whitelistSelection":1}', EXPECTED)
-    assert chosen == Approved(by="human", remember=1)
+    assert chosen == Approved(by=HUMAN, remember=1)
 
 
 SELECTIONS: dict[str, bytes] = {
@@ -117,14 +117,17 @@ SELECTIONS: dict[str, bytes] = {
     "a text": b'"0"',
     "true": b"true",
     "a list": b"[0]",
-    "null": b"null",
 }
 
 
 @pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
-def test_a_selection_that_is_no_place_remembers_nothing_and_approves(selection: bytes) -> None:
+def test_an_answer_that_chooses_what_was_not_offered_approves_nothing(selection: bytes) -> None:
     raw = b'{"decision":"approved","whitelistSelection":' + selection + b"}"
-    assert judge_response(raw, EXPECTED) == Approved(by="human", remember=None)
+    ruling = judge_response(raw, EXPECTED)
+    assert isinstance(ruling, Declined)
+    assert (ruling.kind, "not offered" in ruling.reason) == ("invalid", True)
+    denied = judge_response(raw.replace(b"approved", b"denied"), EXPECTED)
+    assert (denied.by, denied.kind) == (HUMAN, "denied") if isinstance(denied, Declined) else False
 
 
 def test_without_a_digest_an_approval_counts_unless_it_is_required() -> None:
@@ -137,7 +140,9 @@ def test_without_a_digest_an_approval_counts_unless_it_is_required() -> None:
 
 def test_a_reviewer_is_named() -> None:
     raw = response_bytes(approved=False, digest="x", remember=0, note="no", reviewer="mgr-1")
-    assert judge_response(raw, EXPECTED) == Declined(by="reviewer:mgr-1", kind="denied", note="no")
+    assert judge_response(raw, EXPECTED) == Declined(
+        by=Program("mgr-1", "named"), kind="denied", note="no"
+    )
 
 
 def test_a_note_is_one_line_of_visible_characters() -> None:
@@ -239,19 +244,18 @@ def test_a_request_of_the_original_is_read() -> None:
     assert not read.may_be_answered_together
 
 
-TOGETHER = {
-    "reads": (("read-path",), True),
-    "writes": (("write-path",), True),
-    "deletes": (("read-path", "delete-path"), False),
-    "rewrites history": (("write-history",), False),
-    "sends to a remote": (("git-remote-url",), False),
-    "fetches": (("fetch-url",), False),
+TOGETHER: dict[str, tuple[object, bool]] = {
+    "harmless": ([], True),
+    "deletes": (["it deletes"], False),
+    "an earlier version": (None, False),
+    "no list": ("", False),
+    "null": ({}, False),
 }
 
 
-@pytest.mark.parametrize(("roles", "together"), TOGETHER.values(), ids=TOGETHER)
-def test_deletes_history_and_egress_are_approved_one_by_one(
-    roles: tuple[str, ...], together: bool
+@pytest.mark.parametrize(("alone", "together"), TOGETHER.values(), ids=TOGETHER)
+def test_only_what_its_proxy_calls_harmless_is_approved_together(
+    alone: object, together: bool
 ) -> None:
     """R-28."""
     identity = an_id()
@@ -262,7 +266,8 @@ def test_deletes_history_and_egress_are_approved_one_by_one(
             "toolName": "t",
             "arguments": {},
             "reason": "",
-            "roles": roles,
+            "roles": ["read-path"],
+            **({} if alone is None else {"alone": alone}),
         }
     )
     read = read_request(request_name(identity), raw)

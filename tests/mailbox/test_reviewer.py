@@ -11,6 +11,7 @@ import pytest
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.mailbox.listener_lock import ListenerLock
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
+from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
 from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, a_box, an_id, escalation, until, within
 
@@ -27,7 +28,7 @@ async def test_an_approval_approves_and_leaves_nothing_behind(path: Path) -> Non
     async with a_box(path) as box:
         asked = escalation(candidates=(within("/etc"),))
         ruling = await box.ruling(asked, {"decision": "approved", "whitelistSelection": 0})
-        assert ruling == Approved(by="human", remember=0)
+        assert ruling == Approved(by=HUMAN, remember=0)
         assert box.names() == []
 
 
@@ -36,7 +37,7 @@ async def test_a_denial_with_a_word_reaches_the_caller(path: Path) -> None:
     async with a_box(path) as box:
         asked = escalation()
         ruling = await box.ruling(asked, {"decision": "denied", "note": "use /tmp"})
-        assert ruling == Declined(by="human", kind="denied", note="use /tmp")
+        assert ruling == Declined(by=HUMAN, kind="denied", note="use /tmp")
         assert box.names() == []
 
 
@@ -62,7 +63,7 @@ async def test_a_deadline_that_passes_refuses_and_leaves_nothing_behind(path: Pa
         asked = escalation(seconds=0.2)
         async with box.asked(asked):
             pass
-        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+        assert box.rulings[asked.id] == Declined(by=TIMEOUT, kind="expired")
         assert box.names() == []
 
 
@@ -80,7 +81,7 @@ async def test_a_late_answer_is_never_honoured_and_is_removed(path: Path) -> Non
 async def test_a_question_whose_time_is_over_is_not_even_asked(path: Path) -> None:
     async with a_box(path) as box:
         ruling = await box.mailbox.ask(escalation(seconds=-1))
-        assert ruling == Declined(by="timeout", kind="expired")
+        assert ruling == Declined(by=TIMEOUT, kind="expired")
 
 
 async def test_a_cancelled_call_withdraws_its_question(path: Path) -> None:
@@ -101,7 +102,7 @@ async def test_an_answer_that_lay_there_before_the_question_does_not_count(path:
         box.answer(asked, APPROVED)
         async with box.asked(asked):
             assert not box.response(asked).exists()
-        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+        assert box.rulings[asked.id] == Declined(by=TIMEOUT, kind="expired")
 
 
 @pytest.mark.requirement("X-8")

@@ -13,6 +13,7 @@ from ironcurtain_proxy.approval.overlay import OverlayRules
 from ironcurtain_proxy.grants.grant_settlement import capability_pattern
 from ironcurtain_proxy.mediation.plans import Opened, PlannedCall
 from ironcurtain_proxy.model.capability import ToolDeclaration
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
 from ironcurtain_proxy.model.grant import Grant, GrantId
@@ -21,7 +22,7 @@ from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Reply
 from tests.fakes import FakeRecorder, FakeTools, Harness, no_roles
 
-YES = Approved(by="human")
+YES = Approved(by=HUMAN)
 TOOLS = {name: ("files", name) for name in ("edit", "mirror")}
 NEEDS = {"edit": ("fs.write",), "mirror": ("fs.write", "net.egress")}
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from ironcurtain_proxy.model.decider import HUMAN, Grants
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Held, Unreachable
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.request import Facts
@@ -37,7 +38,7 @@ async def test_a_budget_pays_for_what_the_grants_leave_open() -> None:
     made.questions.ruling = Unreachable()
     assert isinstance(await call(made, "mirror"), Answered)
     assert isinstance(await call(made, "mirror"), Refused)
-    assert made.recorder.records[0].decided_by == f"grant:g-fs.write+{opened.budget.id}"
+    assert made.recorder.records[0].decided_by == Grants(("g-fs.write", opened.budget.id))
 
 
 @pytest.mark.requirement("D-25", "D-27")
@@ -54,7 +55,7 @@ async def test_a_held_call_is_paid_for_once_however_often_it_is_made() -> None:
     assert opened.budget.calls[("files", "edit")] == 0
 
 
-@pytest.mark.parametrize("ruling", [Declined(by="human", kind="denied"), Unreachable()])
+@pytest.mark.parametrize("ruling", [Declined(by=HUMAN, kind="denied"), Unreachable()])
 async def test_a_call_that_is_refused_uses_nothing_up(ruling: Declined | Unreachable) -> None:
     made = supervised("escalate")
     opened = await plan(made, "mirror")
@@ -149,7 +150,7 @@ async def test_a_grant_that_still_holds_counts_beside_a_question_and_is_used_onc
     assert isinstance(await call(made), Answered)
     assert uses(made, identifier) == 1
     # The record names both.
-    assert made.recorder.records[0].decided_by == "human"
+    assert made.recorder.records[0].decided_by == HUMAN
     assert ("grants", identifier) in made.recorder.records[0].context
 
 

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import PathCondition
+from ironcurtain_proxy.model.decider import HUMAN, KERNEL
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Approved,
@@ -75,10 +76,10 @@ async def test_a_push_that_leads_where_it_led_goes_out() -> None:
 async def test_a_remembered_approval_is_about_what_was_asked_and_about_nothing_else() -> None:
     harness = Harness(OUTSIDE)
     harness.facts.answer = copies
-    harness.questions.ruling = Approved(by="human", remember=0)
+    harness.questions.ruling = Approved(by=HUMAN, remember=0)
     await copy(harness, "/in/a", "/out/a")
     assert len(harness.questions.asked) == 1
-    harness.questions.ruling = Declined(by="human", kind="denied")
+    harness.questions.ruling = Declined(by=HUMAN, kind="denied")
     # What the policy allows by itself nobody asked about.
     await copy(harness, "/in/deep/b", "/out/b")
     assert len(harness.servers.forwarded) == 2
@@ -88,7 +89,7 @@ async def test_a_remembered_approval_is_about_what_was_asked_and_about_nothing_e
     assert len(harness.questions.asked) == 2
 
 
-@pytest.mark.parametrize("then", [Approved(by="human"), Declined(by="human", kind="denied")])
+@pytest.mark.parametrize("then", [Approved(by=HUMAN), Declined(by=HUMAN, kind="denied")])
 async def test_a_call_whose_approval_another_used_asks_for_itself(then: Ruling) -> None:
     harness = Harness(policy("escalate"))
     answers: Iterator[Ruling | Held | AlreadyUsed | Superseded] = iter(
@@ -99,13 +100,13 @@ async def test_a_call_whose_approval_another_used_asks_for_itself(then: Ruling) 
     assert isinstance(reply, Answered if isinstance(then, Approved) else Refused)
     assert len(harness.questions.asked) == 3
     assert len(harness.servers.forwarded) == isinstance(then, Approved)
-    assert harness.recorder.records[-1].decided_by == "human"
+    assert harness.recorder.records[-1].decided_by == HUMAN
 
 
 async def test_what_an_approval_no_longer_covers_is_recorded_as_nobodys_approval() -> None:
     harness = Harness(policy("escalate"))
     harness.facts.answer = writes
-    harness.questions.ruling = Approved(by="human", remember=0)
+    harness.questions.ruling = Approved(by=HUMAN, remember=0)
     await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
     (remembered,) = harness.grants.list()
     harness.questions.ruling = Unreachable()
@@ -114,7 +115,7 @@ async def test_what_an_approval_no_longer_covers_is_recorded_as_nobodys_approval
     assert isinstance(reply, Refused)
     last = harness.recorder.records[-1]
     assert (last.decided_by, last.effect, last.escalation_result) == (
-        "kernel",
+        KERNEL,
         "escalate",
         "denied",
     )
@@ -132,7 +133,7 @@ async def test_the_record_says_how_long_a_reviewer_took() -> None:
     harness.questions.on_ask = lambda: setattr(
         harness.clock, "seconds", harness.clock.seconds + 1.5
     )
-    harness.questions.ruling = Approved(by="human")
+    harness.questions.ruling = Approved(by=HUMAN)
     await harness.mediator.handle("read", {})
     intent, outcome = harness.recorder.records
     assert dict(intent.context)["waitedMs"] == dict(outcome.context)["waitedMs"] == 1500

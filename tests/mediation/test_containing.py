@@ -11,6 +11,15 @@ from msgspec import structs
 
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack
 from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.decider import (
+    AUTO_APPROVER,
+    CONTAINMENT,
+    HUMAN,
+    KERNEL,
+    Decider,
+    Engine,
+    Program,
+)
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved
 from ironcurtain_proxy.model.json import Json
@@ -136,7 +145,7 @@ async def test_a_contained_call_is_recorded_with_its_point_and_what_it_changed()
     world = harness(on)
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
     intent, outcome = world.recorder.records
-    assert intent.decided_by == outcome.decided_by == "containment"
+    assert intent.decided_by == outcome.decided_by == CONTAINMENT
     assert notes(intent)["point"] == notes(outcome)["point"] == "7"
     assert notes(outcome)["changed"] == ["deleted a\\udcff.txt"]
     assert on.timeline.settled == ["7"]
@@ -257,7 +266,7 @@ async def test_an_allowed_call_goes_also_where_it_has_no_point() -> None:
     world = harness(on, "allow")
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
     record = world.recorder.records[-1]
-    assert (record.decided_by, notes(record)["notHeld"]) == ("kernel", "disk full")
+    assert (record.decided_by, notes(record)["notHeld"]) == (KERNEL, "disk full")
 
 
 async def test_an_attempt_to_leave_is_remembered_for_that_call_alone() -> None:
@@ -279,7 +288,7 @@ async def test_a_timeline_that_fails_afterwards_does_not_lose_the_record() -> No
     world = harness(on)
     on.timeline.on_mark = lambda: setattr(on.timeline, "fault", OSError("gone"))
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
-    assert world.recorder.records[-1].decided_by == "containment"
+    assert world.recorder.records[-1].decided_by == CONTAINMENT
 
 
 async def test_what_is_not_known_of_a_call_is_recorded_as_such() -> None:
@@ -308,7 +317,7 @@ def conditional(timeline: FakeTimeline | None, facts: Callable[[Operation], Fact
     return Harness(
         Policy(rules=(rule,), workspace=WORKSPACE),
         facts=FakeFacts(answer=facts),
-        questions=FakeDesk(ruling=Approved(by="engine:health", revocable=True)),
+        questions=FakeDesk(ruling=Approved(by=Engine("health"), revocable=True)),
         timeline=timeline,
     )
 
@@ -352,9 +361,15 @@ async def test_what_a_call_changed_besides_what_it_names_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "hosts"), [("human", ["t.example"]), ("auto-approver", []), ("engine:matrix", [])]
+    ("by", "hosts"),
+    [
+        (HUMAN, ["t.example"]),
+        (Program("small", "model"), ["t.example"]),
+        (AUTO_APPROVER, []),
+        (Engine("matrix"), []),
+    ],
 )
-async def test_only_a_reviewer_who_saw_the_host_opens_it(by: str, hosts: list[str]) -> None:
+async def test_only_a_reviewer_who_saw_the_host_opens_it(by: Decider, hosts: list[str]) -> None:
     asked: list[Sequence[str]] = []
 
     class Needs(FakeServers):
@@ -380,8 +395,7 @@ async def test_only_a_reviewer_who_saw_the_host_opens_it(by: str, hosts: list[st
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
     assert needs.openings[0] is None
     opened = needs.openings[1]
-    assert opened is not None
-    assert [*opened.hosts] == hosts
+    assert [*(() if opened is None else opened.hosts)] == hosts
 
 
 async def test_what_the_policy_allows_opens_nothing() -> None:
@@ -394,7 +408,7 @@ async def test_what_the_policy_allows_opens_nothing() -> None:
 async def test_what_was_approved_is_opened_for_that_call_and_recorded() -> None:
     world = harness(FakeContainment(why="ended"))
     world.servers.needs = SandboxOpening(hosts=("a.example",))
-    world.questions.ruling = Approved(by="human")
+    world.questions.ruling = Approved(by=HUMAN)
     await world.mediator.handle("read", CALL)
     assert world.servers.openings == [SandboxOpening(hosts=("a.example",))]
     assert notes(world.recorder.records[-1])["opened"] == ["host a.example"]

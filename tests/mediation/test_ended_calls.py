@@ -16,6 +16,7 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack
 from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.escalation import Declined, EscalationId
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused
@@ -208,7 +209,7 @@ async def test_who_approved_is_told_by_the_question_that_was_answered() -> None:
 
 async def test_who_did_not_approve_is_told_nothing() -> None:
     made = supervised()
-    made.questions.ruling = Declined(by="human", kind="denied")
+    made.questions.ruling = Declined(by=HUMAN, kind="denied")
     assert isinstance(await call(made), Refused)
     assert told(made) == []
 

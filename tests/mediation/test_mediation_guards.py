@@ -8,10 +8,12 @@ import anyio.lowlevel
 import pytest
 
 from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.plans import Opened
 from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Settlement
+from ironcurtain_proxy.model.decider import HUMAN, KERNEL
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, Ground
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
 from ironcurtain_proxy.model.judgement import Judgement
@@ -37,7 +39,7 @@ def policy(effect: Effect) -> Policy:
 @pytest.mark.requirement("D-28", "X-9")
 async def test_a_step_of_an_approved_plan_that_the_policy_denies_is_denied() -> None:
     made = harness(denied="remove")
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
     opened = await open_plan(made, "read")
     assert isinstance(opened, Opened)
     refused = await made.mediator.handle("remove", {"arguments": {}}, run=opened.budget.id)
@@ -50,7 +52,7 @@ async def test_a_step_of_an_approved_plan_that_the_policy_denies_is_denied() -> 
 @pytest.mark.requirement("D-28", "X-9")
 async def test_a_step_of_an_approved_plan_that_the_policy_escalates_is_asked_about() -> None:
     made = harness(then="escalate")
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
     opened = await open_plan(made, "edit")
     assert isinstance(opened, Opened)
     before = len(made.questions.asked)
@@ -62,7 +64,7 @@ async def test_a_step_of_an_approved_plan_that_the_policy_escalates_is_asked_abo
 @pytest.mark.requirement("D-28", "X-9")
 async def test_a_tool_that_is_no_step_of_a_plan_is_not_paid_for_by_it() -> None:
     made = harness()
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
     opened = await open_plan(made, "read")
     assert isinstance(opened, Opened)
     before = len(made.questions.asked)
@@ -88,9 +90,9 @@ async def test_what_was_not_allowed_is_never_forwarded(
     case = made.arrived()
     case.judge(Judgement(decision=decision))
     if settled is not None:
-        case.settle(Settlement(effect=settled, reason="so", decided_by="human", result="approved"))
+        case.settle(Settlement(effect=settled, reason="so", decided_by=HUMAN, result="approved"))
     with pytest.raises(KernelError):
-        await made.mediator._forward(case, no_roles(case.call), None, None)
+        await made.mediator._forward(case, no_roles(case.call), Consent(), None)
     assert made.servers.forwarded == []
     assert made.recorder.records == []
 
@@ -109,7 +111,7 @@ async def test_a_call_withdrawn_while_a_person_thinks_is_recorded_by_a_slow_disk
     made = Harness(policy("escalate"), recorder=SlowRecorder())
     with anyio.CancelScope() as scope:
         made.questions.on_ask = scope.cancel
-        made.questions.ruling = Approved(by="human")
+        made.questions.ruling = Approved(by=HUMAN)
         await made.mediator.handle("read", {})
     assert scope.cancelled_caught
     assert made.servers.forwarded == []
@@ -174,14 +176,14 @@ async def test_an_allowed_call_needs_no_settlement_to_be_forwarded() -> None:
     made = Harness(policy("allow"))
     case = made.arrived()
     case.judge(Judgement(decision=Allow(GROUND)))
-    reply = await made.mediator._forward(case, no_roles(case.call), None, None)
-    assert reply == Answered(result=DONE, allowed=Allowed(GROUND.rule, "kernel"))
+    reply = await made.mediator._forward(case, no_roles(case.call), Consent(), None)
+    assert reply == Answered(result=DONE, allowed=Allowed(GROUND.rule, KERNEL))
 
 
 async def test_an_approval_of_a_tool_that_changed_meanwhile_is_not_remembered() -> None:
     made = Harness(policy("escalate"))
     made.facts.answer = writes
-    made.questions.ruling = Approved(by="human", remember=0)
+    made.questions.ruling = Approved(by=HUMAN, remember=0)
     made.questions.on_ask = lambda: setattr(made.tools, "digest", "d2")
     refused = await made.mediator.handle("read", {"arguments": {"path": "/out/a"}})
     assert isinstance(refused, Refused)
@@ -194,7 +196,7 @@ async def test_an_approval_of_a_tool_that_changed_meanwhile_is_not_remembered() 
 
 async def test_nobody_is_asked_about_what_the_sandbox_keeps_from_the_server() -> None:
     made = Harness(policy("escalate"), servers=Confined())
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
     refused = await made.mediator.handle("read", {})
     assert isinstance(refused, Refused)
     assert refused.ground == Ground("sandbox", "it lies outside")

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.decider import AUTO_APPROVER, HUMAN, KERNEL, TIMEOUT, Grants
 from ironcurtain_proxy.model.decision import Effect, Ground
 from ironcurtain_proxy.model.escalation import (
     Approved,
@@ -52,7 +53,7 @@ def policy(effect: Effect) -> Policy:
 async def test_an_allowed_call_is_recorded_forwarded_and_recorded_again() -> None:
     harness = Harness(policy("allow"))
     reply = await harness.mediator.handle("read", {"name": "read", "arguments": {"a": 1}})
-    assert reply == Answered(result=DONE, allowed=Allowed("it", "kernel"))
+    assert reply == Answered(result=DONE, allowed=Allowed("it", KERNEL))
     intent, outcome = harness.recorder.records
     assert intent.result is None
     assert outcome.result is not None
@@ -94,7 +95,7 @@ async def test_an_escalation_that_nobody_can_settle_is_denied_at_once() -> None:
     (record,) = harness.recorder.records
     assert (record.effect, record.escalation_result) == ("escalate", "denied")
     assert record.origins == ("policy",)
-    assert record.decided_by == "kernel"
+    assert record.decided_by == KERNEL
     assert "waitedMs" not in dict(record.context), "whatever the clock says: nobody was asked"
 
 
@@ -125,7 +126,7 @@ async def test_without_an_intent_record_nothing_is_forwarded() -> None:
 
 async def test_an_outcome_that_cannot_be_recorded_is_told_to_the_agent() -> None:
     harness = Harness(policy("allow"), recorder=FakeRecorder(failing_from=1))
-    unrecorded = Answered(result=DONE, recorded=False, allowed=Allowed("it", "kernel"))
+    unrecorded = Answered(result=DONE, recorded=False, allowed=Allowed("it", KERNEL))
     assert await harness.mediator.handle("read", {}) == unrecorded
     later = await harness.mediator.handle("read", {})
     assert isinstance(later, Refused)
@@ -148,7 +149,7 @@ async def test_a_server_that_fails_is_an_error_with_an_outcome() -> None:
     harness = Harness(policy("allow"))
     harness.servers.act = fail
     reply = await harness.mediator.handle("read", {})
-    allowed = Allowed("it", "kernel")
+    allowed = Allowed("it", KERNEL)
     assert reply == Failed(message='server "files" is not running', allowed=allowed)
     outcome = harness.recorder.records[1].result
     assert outcome is not None
@@ -292,12 +293,12 @@ def test_only_an_allowed_known_recorded_call_is_ever_forwarded(
 
 
 RULINGS: tuple[Ruling | Held, ...] = (
-    Approved(by="human"),
-    Approved(by="auto-approver", reasoning="asked for"),
-    Approved(by="human", remember=0),
-    Declined(by="human", kind="denied"),
-    Declined(by="timeout", kind="expired"),
-    Declined(by="human", kind="invalid"),
+    Approved(by=HUMAN),
+    Approved(by=AUTO_APPROVER, reasoning="asked for"),
+    Approved(by=HUMAN, remember=0),
+    Declined(by=HUMAN, kind="denied"),
+    Declined(by=TIMEOUT, kind="expired"),
+    Declined(by=HUMAN, kind="invalid"),
     Unreachable(),
     Held(EscalationId("00000000-0000-4000-8000-000000000000")),
 )
@@ -321,12 +322,12 @@ async def test_only_an_escalation_is_asked_about_and_only_an_approval_lets_it_go
 @pytest.mark.requirement("A-21", "A-33", "A-53", "A-89")
 async def test_an_auto_approval_is_marked_as_one() -> None:
     harness = Harness(policy("escalate"))
-    harness.questions.ruling = Approved(by="auto-approver", reasoning="the user asked for it")
+    harness.questions.ruling = Approved(by=AUTO_APPROVER, reasoning="the user asked for it")
     await harness.mediator.handle("read", {})
     record = harness.recorder.records[-1]
     assert (record.effect, record.rule) == ("allow", "it")
     assert record.reason == "Auto-approved: the user asked for it"
-    assert record.decided_by == "auto-approver"
+    assert record.decided_by == AUTO_APPROVER
     assert dict(record.context) == {
         "autoApproved": True,
         "escalationId": harness.questions.asked[0].id,
@@ -337,7 +338,7 @@ async def test_an_auto_approval_is_marked_as_one() -> None:
 @pytest.mark.requirement("X-11")
 async def test_an_approval_of_what_is_no_longer_there_forwards_nothing() -> None:
     harness = Harness(policy("escalate"))
-    harness.questions.ruling = Approved(by="human")
+    harness.questions.ruling = Approved(by=HUMAN)
     harness.questions.on_ask = lambda: setattr(
         harness.facts,
         "answer",
@@ -352,7 +353,7 @@ async def test_an_approval_of_what_is_no_longer_there_forwards_nothing() -> None
 @pytest.mark.requirement("X-11")
 async def test_an_approval_under_a_policy_that_denies_by_now_forwards_nothing() -> None:
     harness = Harness(policy("escalate"))
-    harness.questions.ruling = Approved(by="human")
+    harness.questions.ruling = Approved(by=HUMAN)
     judge = harness.mediator.judge
     harness.questions.on_ask = lambda: object.__setattr__(judge, "policy", policy("deny"))
     await harness.mediator.handle("read", {})
@@ -376,15 +377,15 @@ def writes(call: Operation) -> Facts:
 async def test_a_remembered_approval_spares_the_question_until_it_is_revoked() -> None:
     harness = Harness(policy("escalate"))
     harness.facts.answer = writes
-    harness.questions.ruling = Approved(by="human", remember=0)
+    harness.questions.ruling = Approved(by=HUMAN, remember=0)
     await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
-    harness.questions.ruling = Declined(by="human", kind="denied")
+    harness.questions.ruling = Declined(by=HUMAN, kind="denied")
     await harness.mediator.handle("read", {"arguments": {"path": "/out/b"}})
     assert len(harness.questions.asked) == 1
     assert len(harness.servers.forwarded) == 2
     (remembered,) = harness.grants.list()
     assert remembered.uses == 1
-    assert harness.recorder.records[-1].decided_by == f"grant:{remembered.grant.id}"
+    assert harness.recorder.records[-1].decided_by == Grants((remembered.grant.id,))
     harness.grants.revoke(remembered.grant.id)
     await harness.mediator.handle("read", {"arguments": {"path": "/out/c"}})
     assert len(harness.questions.asked) == 2
@@ -393,7 +394,7 @@ async def test_a_remembered_approval_spares_the_question_until_it_is_revoked() -
 @pytest.mark.requirement("X-11")
 async def test_a_tool_that_was_redefined_while_a_reviewer_thought_is_not_called() -> None:
     harness = Harness(policy("escalate"))
-    harness.questions.ruling = Approved(by="human")
+    harness.questions.ruling = Approved(by=HUMAN)
     harness.questions.on_ask = lambda: setattr(harness.tools, "digest", "d2")
     reply = await harness.mediator.handle("read", {})
     assert isinstance(reply, Refused)
@@ -403,7 +404,7 @@ async def test_a_tool_that_was_redefined_while_a_reviewer_thought_is_not_called(
 async def test_a_grant_is_void_when_the_tool_s_definition_changes() -> None:
     harness = Harness(policy("escalate"))
     harness.facts.answer = writes
-    harness.questions.ruling = Approved(by="human", remember=0)
+    harness.questions.ruling = Approved(by=HUMAN, remember=0)
     await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
     harness.tools.digest = "d2"
     harness.questions.ruling = Unreachable()

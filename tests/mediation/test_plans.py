@@ -11,6 +11,7 @@ from ironcurtain_proxy.approval.modes import InterceptorConfig
 from ironcurtain_proxy.approval.overlay import OverlayRules
 from ironcurtain_proxy.mediation.plans import MAX_CALLS, Opened, PlannedCall, read_calls
 from ironcurtain_proxy.model.capability import ToolDeclaration
+from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT, Grants
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Held, Unreachable
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
@@ -55,7 +56,7 @@ async def open_plan(made: Harness, *names: str) -> Opened | Refused:
 @pytest.mark.requirement("D-24", "D-25")
 async def test_a_plan_is_one_question_over_the_union_of_what_its_calls_need() -> None:
     made = harness()
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
     opened = await open_plan(made, "read", "edit", "push", "edit")
     assert isinstance(opened, Opened)
     (question,) = made.questions.asked
@@ -74,7 +75,7 @@ async def test_a_plan_that_needs_no_approval_asks_nobody() -> None:
 
 async def test_a_plan_for_what_was_approved_before_asks_nobody() -> None:
     made = harness()
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
     await made.mediator.handle("edit", {"arguments": {}})
     assert isinstance(await open_plan(made, "edit"), Opened)
     assert len(made.questions.asked) == 1
@@ -104,8 +105,8 @@ async def test_one_step_that_is_denied_refuses_the_plan_and_nobody_is_asked(
 @pytest.mark.parametrize(
     ("ruling", "by"),
     [
-        (Declined(by="human", kind="denied"), "declined"),
-        (Declined(by="timeout", kind="expired"), "expired"),
+        (Declined(by=HUMAN, kind="denied"), "declined"),
+        (Declined(by=TIMEOUT, kind="expired"), "expired"),
         (Unreachable(), "no-reviewer"),
         (Held(EscalationId("7")), "held"),
     ],
@@ -126,7 +127,7 @@ async def test_a_plan_that_is_not_approved_opens_nothing(
 @pytest.mark.requirement("X-11")
 async def test_a_plan_whose_step_changed_while_it_was_asked_about_is_refused() -> None:
     made = harness()
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
 
     def change() -> None:
         made.facts.answer = lambda call: structs.replace(no_roles(call), pushes=True)
@@ -142,19 +143,19 @@ async def test_calls_of_a_plan_go_unasked_until_the_budget_is_spent_and_still_pa
     None
 ):
     made = harness()
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
     await open_plan(made, "edit", "edit")
     made.questions.ruling = Unreachable()
     for _ in range(2):
         assert isinstance(await made.mediator.handle("edit", {"arguments": {}}), Answered)
     assert isinstance(await made.mediator.handle("edit", {"arguments": {}}), Refused)
     assert len(made.servers.forwarded) == 2
-    assert made.recorder.records[0].decided_by.startswith("grant:")
+    assert isinstance(made.recorder.records[0].decided_by, Grants)
 
 
 async def test_what_the_policy_escalates_is_asked_about_in_spite_of_the_budget() -> None:
     made = harness(then="escalate")
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
     opened = await open_plan(made, "edit")
     assert isinstance(opened, Opened)
     assert opened.asked_later == ("step 1, edit: so",)
@@ -164,7 +165,7 @@ async def test_what_the_policy_escalates_is_asked_about_in_spite_of_the_budget()
 
 async def test_a_plan_within_a_plan_takes_its_part_and_beyond_it_asks() -> None:
     made = harness()
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
     outer = await open_plan(made, "edit", "edit")
     assert isinstance(outer, Opened)
     planner = made.planner
@@ -180,7 +181,7 @@ async def test_a_plan_within_a_plan_takes_its_part_and_beyond_it_asks() -> None:
 
 async def test_a_run_that_was_taken_back_meanwhile_pays_for_no_plan_within_it() -> None:
     made = harness()
-    made.questions.ruling = Approved(by="human")
+    made.questions.ruling = Approved(by=HUMAN)
     outer = await open_plan(made, "edit", "edit")
     assert isinstance(outer, Opened)
     made.budgets.clear()

@@ -8,6 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from ironcurtain_proxy.model.decider import HUMAN, KERNEL
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved, EscalationId, Superseded
 from ironcurtain_proxy.model.json import Json
@@ -64,7 +65,7 @@ async def test_an_open_question_is_settled_by_the_policy_that_takes_effect(
     assert isinstance(await harness.mediator.handle("read", {}), reply)
     assert len(harness.questions.asked) == 1
     last = harness.recorder.records[-1]
-    assert (last.policy_version, last.rule, last.decided_by) == ("new", f"{after}-it", "kernel")
+    assert (last.policy_version, last.rule, last.decided_by) == ("new", f"{after}-it", KERNEL)
 
 
 async def test_a_call_during_which_the_policy_changes_is_made_once() -> None:
@@ -97,7 +98,7 @@ class Told:
 async def test_an_approval_of_a_question_of_the_old_policy_is_not_used() -> None:
     told = Told()
     harness = Harness(policy("escalate", "old"), aftermath=told)
-    harness.questions.ruling = Approved(by="human")
+    harness.questions.ruling = Approved(by=HUMAN)
     harness.questions.on_ask = takes(harness, "escalate")
     assert isinstance(await harness.mediator.handle("read", {}), Answered)
     assert [one.policy_version for one in harness.questions.asked] == ["old", "new"]

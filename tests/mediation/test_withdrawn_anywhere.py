@@ -16,6 +16,7 @@ from msgspec import structs
 from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.decider import Engine, Grants
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, Ruling
 from ironcurtain_proxy.model.json import Json
@@ -75,7 +76,7 @@ class SlowReviewer:
         with anyio.CancelScope(shield=True):
             await some_turns(2)
             self.approved.append(escalation.id)
-        return Approved(by="engine:rule")
+        return Approved(by=Engine("rule"))
 
 
 class SlowAftermath(Aftermath):
@@ -161,7 +162,7 @@ class Session:
         records = self.made.recorder.records
         intents = [record.decided_by for record in records if record.result is None]
         left = self.budget.calls[("files", "edit")]
-        assert intents.count(f"grant:{self.budget.id}") == 1 - left
+        assert intents.count(Grants((self.budget.id,))) == 1 - left
 
 
 @pytest.mark.requirement("X-8", "X-11", "C-36")

@@ -7,6 +7,7 @@ import pytest
 
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack, ResultStatus, ResultSummary
 from ironcurtain_proxy.model.case import Arrival, Case, Settlement
+from ironcurtain_proxy.model.decider import AUTO_APPROVER, HUMAN, KERNEL, Decider, Grants, Program
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import EscalationId, Origin, OriginReason
 from ironcurtain_proxy.model.grounds import asking_answer, held_part
@@ -73,10 +74,10 @@ def test_what_overrules_a_judgement_takes_its_approval_away_and_leaves_its_reaso
     case = a_case(Allow(Ground("rule", "reason")))
     judged = Judgement(decision=Escalate(Ground("r", "why")), reasons=(reason("policy"),))
     case.judge(judged)
-    case.settle(settled("human"))
+    case.settle(settled(HUMAN))
     case.overrule(Ground("withdrawn", "gone"))
     record = case.record(ResultSummary(status="denied"), elapsed=1.0, sandboxed=False)
-    assert (record.effect, record.rule, record.decided_by) == ("deny", "withdrawn", "kernel")
+    assert (record.effect, record.rule, record.decided_by) == ("deny", "withdrawn", KERNEL)
     assert (record.origins, record.escalation_result) == ((), None)
     assert dict(record.context)["stages"] == ["kernel:escalate", "grants:open"]
     assert case.judged is judged
@@ -99,7 +100,7 @@ def stages(origins: tuple[Origin, ...], settlement: Settlement | None) -> Json:
     return dict(record.context).get("stages")
 
 
-def settled(by: str, **extra: Json) -> Settlement:
+def settled(by: Decider, **extra: Json) -> Settlement:
     return Settlement(
         effect="allow", reason="r", decided_by=by, result="approved", extra=tuple(extra.items())
     )
@@ -113,12 +114,12 @@ def settled(by: str, **extra: Json) -> Settlement:
         (("policy",), None, ["kernel:escalate", "grants:open"]),
         (
             ("capability",),
-            settled("grant:1"),
+            settled(Grants(("1",))),
             ["kernel:allow", "overlay:escalate", "grants:approve"],
         ),
         (
             ("policy", "tool-policy"),
-            settled("reviewer:boss", engine={"action": "held"}),
+            settled(Program("boss", "session"), engine={"action": "held"}),
             [
                 *("kernel:escalate", "overlay:escalate", "grants:open", "engine:held"),
                 "reviewer:boss:approved",
@@ -126,12 +127,12 @@ def settled(by: str, **extra: Json) -> Settlement:
         ),
         (
             ("policy",),
-            settled("auto-approver", engine="not an object"),
+            settled(AUTO_APPROVER, engine="not an object"),
             ["kernel:escalate", "grants:open", "auto-approver:approved"],
         ),
         (
             ("policy",),
-            Settlement(effect="escalate", reason="r", decided_by="kernel", result=None),
+            Settlement(effect="escalate", reason="r", decided_by=KERNEL, result=None),
             ["kernel:escalate", "grants:open"],
         ),
     ],
@@ -172,7 +173,7 @@ def test_a_note_takes_the_place_of_the_one_before_it() -> None:
 
 def test_a_settlement_that_does_not_hold_any_more_is_gone() -> None:
     case = a_case(Deny(Ground("rule", "reason")))
-    case.settle(Settlement(effect="allow", reason="", decided_by="human", result=None))
+    case.settle(Settlement(effect="allow", reason="", decided_by=HUMAN, result=None))
     case.unsettle()
     assert case.settlement is None
 
@@ -180,7 +181,7 @@ def test_a_settlement_that_does_not_hold_any_more_is_gone() -> None:
 def test_a_call_that_is_judged_again_is_neither_settled_nor_approved() -> None:
     case = a_case(Escalate(Ground("rule", "reason")))
     case.approve(EscalationId("e"))
-    case.settle(settled("human"))
+    case.settle(settled(HUMAN))
     case.start_over()
     assert (case.settlement, case.question) == (None, None)
 
@@ -211,7 +212,7 @@ ALLOWED = Ground("rule", "reason")
         lambda case: case.note_instead("opened", ["example.com"]),
         lambda case: case.clean((PUT_BACK,)),
         lambda case: case.wait(2.0),
-        lambda case: case.settle(settled("human", engine={"action": "asked"})),
+        lambda case: case.settle(settled(HUMAN, engine={"action": "asked"})),
         lambda case: case.overrule(Ground("defect", "another reason")),
         lambda case: case.judge(Judgement(decision=Deny(Ground("other", "why"))), {"a": 1}, "v2"),
     ],

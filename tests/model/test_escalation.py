@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ironcurtain_proxy.model.case import Settlement
+from ironcurtain_proxy.model.decider import HUMAN, KERNEL
 from ironcurtain_proxy.model.decision import Allow, Escalate, Ground
 from ironcurtain_proxy.model.grant import Candidate
 from ironcurtain_proxy.model.reply import Allowed
@@ -40,9 +41,7 @@ def test_nothing_else_is_remembered(remember: object) -> None:
 
 def test_what_lets_a_call_go_is_the_policy_or_who_approved_it() -> None:
     case = a_case(Allow(Ground("workspace", "inside")))
-    assert case.allowed == Allowed("workspace", "kernel")
+    assert case.allowed == Allowed("workspace", KERNEL)
     case = a_case(Escalate(Ground("outside", "outside")))
-    case.settlement = Settlement(
-        effect="allow", reason="yes", decided_by="human", result="approved"
-    )
-    assert case.allowed == Allowed("outside", "human")
+    case.settlement = Settlement(effect="allow", reason="yes", decided_by=HUMAN, result="approved")
+    assert case.allowed == Allowed("outside", HUMAN)

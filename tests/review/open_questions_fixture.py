@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, Ruling
 from ironcurtain_proxy.model.json import Json
@@ -15,7 +16,7 @@ from ironcurtain_proxy.ports import Reviewer
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from tests.fakes import FakeClock
 
-YES = Approved(by="human")
+YES = Approved(by=HUMAN)
 
 
 def question(number: int = 1, call: str = "same", policy: str = "p") -> Escalation:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.review.callback import CallbackReviewer
 from tests.fakes import FakeClock
@@ -12,8 +13,8 @@ from tests.questions import ETC, a_question
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-32")]
 
-APPROVED = Approved(by="reviewer:lead", note="ok")
-DENIED = Declined(by="human", kind="denied")
+APPROVED = Approved(by=Program("lead", "named"), note="ok")
+DENIED = Declined(by=HUMAN, kind="denied")
 
 
 async def ruling_for(answer: object, *, grantable: bool = True) -> Ruling:
@@ -32,21 +33,11 @@ async def ruling_for(answer: object, *, grantable: bool = True) -> Ruling:
     [
         pytest.param(APPROVED, APPROVED, id="approved"),
         pytest.param(DENIED, DENIED, id="denied"),
-        pytest.param({"decision": "approved"}, Approved(by="human"), id="as in a response file"),
+        pytest.param({"decision": "approved"}, Approved(by=HUMAN), id="as in a response file"),
         pytest.param(
             {"decision": "approved", "whitelistSelection": 0},
-            Approved(by="human", remember=0),
+            Approved(by=HUMAN, remember=0),
             id="to be remembered",
-        ),
-        pytest.param(
-            {"decision": "approved", "whitelistSelection": 1},
-            Approved(by="human"),
-            id="a selection that was not offered",
-        ),
-        pytest.param(
-            {"decision": "approved", "whitelistSelection": True},
-            Approved(by="human"),
-            id="a selection that is no number",
         ),
         pytest.param(Approved(remember=ETC), Approved(remember=ETC), id="a candidate"),
         pytest.param(Declined(), DENIED, id="declined, without a word"),
@@ -69,8 +60,10 @@ async def test_an_answer_is_taken_as_it_was_meant(answer: object, expected: Ruli
         pytest.param({"decision": "Approved"}, id="another spelling"),
         pytest.param({"decision": True}, id="a decision that is true"),
         pytest.param([{"decision": "approved"}], id="a list"),
-        pytest.param(Approved(by="human", remember=1), id="remembers what was not offered"),
-        pytest.param(Approved(by="human", remember=-1), id="remembers from the end"),
+        pytest.param(Approved(by=HUMAN, remember=1), id="remembers what was not offered"),
+        pytest.param(Approved(by=HUMAN, remember=-1), id="remembers from the end"),
+        pytest.param({"decision": "approved", "whitelistSelection": 1}, id="another place"),
+        pytest.param({"decision": "approved", "whitelistSelection": True}, id="no number"),
         pytest.param(Approved(remember=True), id="remembers a truth, which is no place"),
         pytest.param(Approved(remember=0.0), id="remembers a fraction"),  # type: ignore[arg-type]  # untyped
         pytest.param(
@@ -90,11 +83,11 @@ async def test_a_function_that_raises_refuses_and_does_not_tell_why_in_full() ->
         raise ValueError("secret")
 
     ruling = await CallbackReviewer(fails, FakeClock()).ask(a_question())
-    assert ruling == Declined(by="human", kind="invalid", reason="on_escalation raised ValueError")
+    assert ruling == Declined(by=HUMAN, kind="invalid", reason="on_escalation raised ValueError")
 
 
 async def test_a_function_that_does_not_come_back_is_not_waited_for_past_the_deadline() -> None:
-    expired = Declined(by="timeout", kind="expired")
+    expired = Declined(by=TIMEOUT, kind="expired")
     asked: list[str] = []
 
     async def waits(escalation: Escalation) -> None:

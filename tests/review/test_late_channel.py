@@ -2,6 +2,7 @@
 
 import pytest
 
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.review.channel_order import Channel, LateChannel, Panel
 from tests.review.open_questions_fixture import question
@@ -11,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 class Person:
     async def ask(self, escalation: Escalation) -> Ruling:
-        return Approved(by="human")
+        return Approved(by=HUMAN)
 
 
 async def test_a_way_that_has_not_opened_leads_to_nobody() -> None:
@@ -27,7 +28,7 @@ async def test_a_way_leads_to_its_reviewer_once_it_has_opened() -> None:
     panel = Panel((Channel(late, late.is_reachable),))
     late.open(Person(), lambda: True)
     assert panel.is_reachable()
-    assert await panel.ask(question(1)) == Approved(by="human")
+    assert await panel.ask(question(1)) == Approved(by=HUMAN)
 
 
 async def test_an_open_way_may_still_lead_to_nobody() -> None:

@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from ironcurtain_proxy.model.command import ParsedCommand
+from ironcurtain_proxy.model.decider import HUMAN, KERNEL
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Declined,
@@ -27,7 +28,7 @@ from tests.review.open_questions_fixture import YES, Person, at_work, question
 
 pytestmark = pytest.mark.anyio
 
-NO = Declined(by="human", kind="denied")
+NO = Declined(by=HUMAN, kind="denied")
 
 
 @pytest.mark.parametrize("ruling", [YES, NO, Unreachable()])
@@ -164,7 +165,7 @@ async def test_more_questions_than_anyone_can_answer_are_not_asked(
             await desk.settle(question(number, call=str(number)))
         refused = await desk.settle(question(3, call="3"))
         assert isinstance(refused, Declined)
-        assert (refused.by, refused.kind) == ("kernel", "limit")
+        assert (refused.by, refused.kind) == (KERNEL, "limit")
         await person.until_asked(2)
         assert len(person.asked) == 2
 

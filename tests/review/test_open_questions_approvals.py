@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.approval.overlay import asked_before
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Declined,
@@ -23,7 +24,7 @@ from tests.review.open_questions_fixture import YES, Aftermath, Person, at_work,
 
 pytestmark = pytest.mark.anyio
 
-NO = Declined(by="human", kind="denied")
+NO = Declined(by=HUMAN, kind="denied")
 
 
 def lacking(asked: Escalation, *names: str) -> Escalation:

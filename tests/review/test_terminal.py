@@ -87,21 +87,21 @@ def a_terminal(*questions: str, raw: bool = False, columns: int = 0) -> Iterator
     [
         pytest.param(
             "y\n",
-            "Approved(by='human', reasoning='', remember=None, question=None, note='', details=()",
+            "Approved(by=Person(), reasoning='', remember=None, question=None, note='', details=()",
             id="y",
         ),
-        pytest.param(" YES \n", "Approved(by='human'", id="yes"),
+        pytest.param(" YES \n", "Approved(by=Person()", id="yes"),
         pytest.param(
             "a\n",
-            "Approved(by='human', reasoning='', remember=0, question=None, note='', details=()",
+            "Approved(by=Person(), reasoning='', remember=0, question=None, note='', details=()",
             id="a",
         ),
         pytest.param("Always\n", "remember=0", id="always"),
-        pytest.param("n\n", "Declined(by='human', kind='denied'", id="n"),
-        pytest.param("\n", "Declined(by='human', kind='denied'", id="nothing"),
-        pytest.param("yess\n", "Declined(by='human', kind='denied'", id="another word"),
-        pytest.param("y\x04\x04", "Declined(by='human', kind='denied'", id="half a line"),
-        pytest.param("\x04", "Declined(by='human', kind='denied'", id="the end"),
+        pytest.param("n\n", "Declined(by=Person(), kind='denied'", id="n"),
+        pytest.param("\n", "Declined(by=Person(), kind='denied'", id="nothing"),
+        pytest.param("yess\n", "Declined(by=Person(), kind='denied'", id="another word"),
+        pytest.param("y\x04\x04", "Declined(by=Person(), kind='denied'", id="half a line"),
+        pytest.param("\x04", "Declined(by=Person(), kind='denied'", id="the end"),
     ],
 )
 def test_only_yes_and_always_approve(typed: str, expected: str) -> None:
@@ -157,7 +157,7 @@ def test_a_question_ends_with_its_deadline_and_one_that_waits_for_its_turn_as_we
         screen.result()
         results = sorted((screen.result(), screen.result()))
     assert results == [
-        f"{number}: Declined(by='timeout', kind='expired', reason='', note='', "
+        f"{number}: Declined(by=Nobody(), kind='expired', reason='', note='', "
         "question=None, details=())"
         for number in (0, 1)
     ]

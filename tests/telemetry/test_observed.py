@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import ToolResult
@@ -85,7 +86,7 @@ def a_record(
         effect="allow",
         rule="allow-push",
         reason="secret-reason",
-        decided_by="human",
+        decided_by=HUMAN,
         result=result,
         context=context,
     )

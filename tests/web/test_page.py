@@ -15,6 +15,7 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.model.audit import ResultSummary
+from ironcurtain_proxy.model.decider import Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from tests.audit.specimens import record
 from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until
@@ -295,7 +296,7 @@ async def test_an_answer_as_a_reviewer_carries_a_proof(tmp_path: Path) -> None:
             assert answer.status_code == 200, answer.text
         ruling = box.rulings[asked.id]
         assert isinstance(ruling, Approved)
-        assert ruling.by == "reviewer:ops"
+        assert ruling.by == Program("ops", "session")
 
 
 async def test_a_key_shows_the_command_for_a_rule_and_nothing_is_written(

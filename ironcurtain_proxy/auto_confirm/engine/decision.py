@@ -12,6 +12,7 @@ from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.engine.risk import Factor
 from ironcurtain_proxy.auto_confirm.engine.routing import Priority
+from ironcurtain_proxy.model.decider import Engine
 from ironcurtain_proxy.model.json import Json
 
 EngineAction: TypeAlias = Literal["approve", "conditional", "escalate", "held"]
@@ -72,9 +73,9 @@ class EngineDecision:
         return self.priority or 9
 
     @property
-    def decided_by(self) -> str:
-        """The decider in the words of the record."""
-        return f"engine:{self.check}"
+    def decided_by(self) -> Engine:
+        """The decider, for the record."""
+        return Engine(self.check)
 
     def as_json(self) -> dict[str, Json]:
         """The decision for the record, with all its reasons."""

@@ -7,7 +7,7 @@ INVARIANT: words of the agent can add an operation or a danger, never remove one
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final, assert_never, get_args
 
 from ironcurtain_proxy.auto_confirm.engine.branches import branches_of
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
@@ -29,7 +29,14 @@ from ironcurtain_proxy.auto_confirm.engine.operations import (
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.request import ArgumentFact, PathValue, UrlValue, Value
+from ironcurtain_proxy.model.request import (
+    ArgumentFact,
+    PathValue,
+    SqlValue,
+    TextValue,
+    UrlValue,
+    Value,
+)
 
 _FILE_OPERATIONS: Final = frozenset({"read", "list", "edit", "delete"})
 _ELSEWHERE: Final = frozenset({"database", "network", "install", "deploy", "test"})
@@ -217,8 +224,10 @@ def _scopes(arguments: tuple[ArgumentFact, ...]) -> Iterator[str]:
                     # `origin` is a name; where it leads is what counts.
                     case UrlValue(domains=domains) if "git-remote-url" in fact.roles:
                         yield from domains
+                    case UrlValue(text=text) | SqlValue(text=text) | TextValue(text=text):
+                        yield text
                     case _:
-                        yield value.text
+                        assert_never(value)
 
 
 def _hosts(url: UrlValue) -> Iterator[str]:

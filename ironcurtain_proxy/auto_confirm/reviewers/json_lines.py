@@ -92,6 +92,7 @@ def review_fields(
         "priority": decision.urgency,
         "createdAt": timestamp(escalation.created),
         "deadline": timestamp(escalation.deadline),
+        "context": view.context,
         "request": {
             "untrusted": True,
             "warning": _UNTRUSTED,

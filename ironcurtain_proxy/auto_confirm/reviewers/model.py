@@ -26,14 +26,15 @@ from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
 from ironcurtain_proxy.llm.litellm_model import Completion, Model, usage_of, warm_within
 from ironcurtain_proxy.llm.log import LlmLog
 from ironcurtain_proxy.mailbox.messages import clean_line
-from ironcurtain_proxy.model.escalation import BY_MODEL, Approved, Declined, Escalation, Ruling
+from ironcurtain_proxy.model.decider import TIMEOUT, Program
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import as_json, visible
 from ironcurtain_proxy.ports import Clock
 
 _log: Final = logging.getLogger(__name__)
 
-PROMPT_VERSION: Final = "1"
+PROMPT_VERSION: Final = "2"
 """The version of the prompt, for the log."""
 
 SYSTEM_PROMPT: Final = """\
@@ -75,7 +76,7 @@ ModelWord: TypeAlias = Literal["approve", "deny", "pass"]
 _WORDS: Final[Mapping[object, ModelWord]] = {"approve": "approve", "deny": "deny", "pass": "pass"}
 _MAX_ANSWER: Final = 16_384
 _MAX_REASON: Final = 500
-_EXPIRED: Final = Declined(by="timeout", kind="expired")
+_EXPIRED: Final = Declined(by=TIMEOUT, kind="expired")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ def review_prompt(escalation: Escalation, decision: EngineDecision, view: View) 
         # Reasons of a policy may quote the call.
         *[f"Why a review is needed: {reason}" for reason in view.reasons],
         f"Scope: {view.scope}",
+        *[f"{name}: {text}" for name, text in view.context.items()],
         *[f"Argument {name} = {as_json(value)}" for name, value in view.arguments.items()],
         fence,
         "Decision:",
@@ -203,17 +205,16 @@ class ModelReviewer:
         )
 
     def _of(self, answer: ModelAnswer) -> Ruling:
-        by = f"reviewer:{self.name}"
+        by = Program(self.name, "model")
         match answer.decision:
             case "approve":
-                return Approved(by=by, reasoning=answer.reason, details=(BY_MODEL,))
+                return Approved(by=by, reasoning=answer.reason)
             case "deny":
                 return Declined(
                     by=by,
                     kind="denied",
                     reason=answer.reason,
                     note=answer.reason,
-                    details=(BY_MODEL,),
                 )
             case "pass":
                 return PassedOn("its model passed")

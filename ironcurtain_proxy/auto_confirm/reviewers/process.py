@@ -43,6 +43,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, Oversize, open_wire
+from ironcurtain_proxy.model.decider import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.steady_clock import on_the_wall
@@ -56,7 +57,7 @@ _GRACE: Final = 1.0
 _MAX_BACKLOG: Final = 8 << 20
 """Bytes that the process has not read."""
 
-_EXPIRED: Final = Declined(by="timeout", kind="expired")
+_EXPIRED: Final = Declined(by=TIMEOUT, kind="expired")
 _HAS_ENDED: Final = "its process has ended"
 _ENDED: Final = PassedOn(_HAS_ENDED)
 _NOT_STARTED: Final = PassedOn("its process could not be started")
@@ -245,7 +246,7 @@ class ProcessReviewer:
         if is_same_party(answer.reviewer, escalation.session):
             _log.warning("reviewer %s: %s", self._spec.name, REVIEW_BY_REQUESTER)
             return PassedOn(REVIEW_BY_REQUESTER)
-        by = f"reviewer:{self._spec.name}"
+        by = Program(self._spec.name, "process")
         match answer.decision:
             case "approve":
                 return Approved(by=by, note=answer.note)

@@ -40,7 +40,7 @@ class SessionReviewer:
     def _as_shown(self, escalation: Escalation, decision: EngineDecision, view: View) -> Escalation:
         """The question with the view for programs. Its fingerprint stays the call's."""
         context = {
-            **self._redacted(dict(escalation.context)),
+            **view.context,
             "Operation": decision.operation,
             "Risk": f"{decision.risk / _HUNDRED:.2f}",
             "Reviewed because": self._redacted({"reason": decision.reason})["reason"],

@@ -13,6 +13,7 @@ from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
 from ironcurtain_proxy.auto_confirm.store.retention import LONGEST_WAIT
 from ironcurtain_proxy.auto_confirm.store.rows import TIMEOUT
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, StoredText
+from ironcurtain_proxy.model.decider import Engine, Nobody, of_record
 
 STUCK_AFTER: Final = timedelta(minutes=10)
 """A call that waits longer has outlived its reviewer's five minutes and the fallback's five."""
@@ -148,4 +149,4 @@ def _fared(connection: Connection, session: str, recent: datetime) -> SessionHea
 
 
 def _is_nobody(decided_by: str | None) -> bool:
-    return decided_by == TIMEOUT or str(decided_by).startswith("engine:")
+    return isinstance(of_record(decided_by or ""), Nobody | Engine)

@@ -24,6 +24,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     REVIEWER_DECISIONS,
     TASKS,
 )
+from ironcurtain_proxy.model.decider import of_record
 
 LATENCY_TARGET_MS: Final = 100.0
 RESPONSE_TARGET_SECONDS: Final = 300.0
@@ -214,7 +215,8 @@ def _decisions(
     counts: dict[tuple[str, str], int] = {}
     for decision, decided_by, count in rows:
         # A name after the colon would make a series for every reviewer and grant.
-        key = (decision, (decided_by or "unknown").partition(":")[0])
+        decider = of_record(decided_by or "")
+        key = (decision, (decided_by or "unknown") if decider is None else decider.word)
         counts[key] = counts.get(key, 0) + count
     return dict(sorted(counts.items()))
 

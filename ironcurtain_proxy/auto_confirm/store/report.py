@@ -1,7 +1,7 @@
 """The part of a report that is about the auto-confirm engine."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 from ironcurtain_proxy.auto_confirm.store.metrics import (
     LATENCY_TARGET_MS,
@@ -12,6 +12,17 @@ from ironcurtain_proxy.auto_confirm.store.metrics import (
     Ratio,
 )
 from ironcurtain_proxy.auto_confirm.store.series import RESPONSE_BOUNDS, Series
+from ironcurtain_proxy.model.decider import (
+    Contained,
+    Engine,
+    Grants,
+    LlmApprover,
+    Nobody,
+    Person,
+    Program,
+    ProxyItself,
+    of_record,
+)
 from ironcurtain_proxy.report import plots
 from ironcurtain_proxy.report.page import (
     NOTHING,
@@ -139,7 +150,15 @@ def _reasons(reasons: Sequence[tuple[str, int]]) -> str:
 
 def _in_words(reason: str) -> str:
     """A sentence for a reason that only names who decided."""
-    kind, _, name = reason.partition(":")
-    if kind == "reviewer" and name and " " not in name:
-        return f"refused by {name}"
-    return {"human": "refused by a person", "timeout": "no answer in time"}.get(reason, reason)
+    decider = of_record(reason)
+    match decider:
+        case Person():
+            return "refused by a person"
+        case Program(name=name) if " " not in name:
+            return f"refused by {name}"
+        case Nobody():
+            return "no answer in time"
+        case Program() | LlmApprover() | Engine() | Grants() | Contained() | ProxyItself() | None:
+            return reason
+        case _:
+            assert_never(decider)

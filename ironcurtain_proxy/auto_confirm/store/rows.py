@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand
+from ironcurtain_proxy.model import decider
+from ironcurtain_proxy.model.decider import Person, Program, in_record, of_record
 from ironcurtain_proxy.model.json import Json
 
 Status: TypeAlias = Literal["pending", "approved", "rejected", "auto_approved", "held", "escalated"]
@@ -19,11 +21,10 @@ DecisionWord: TypeAlias = Literal["approved", "rejected", "escalated", "timed_ou
 TaskStatus: TypeAlias = Literal["open", "answered", "timed_out", "withdrawn"]
 """The state of a question to one reviewer."""
 
-HUMAN: Final = "human"
-REVIEWER_PREFIX: Final = "reviewer:"
-TIMEOUT: Final = "timeout"
+HUMAN: Final = in_record(decider.HUMAN)
+TIMEOUT: Final = in_record(decider.TIMEOUT)
 
-MODEL: Final = "auto-approver"
+MODEL: Final = in_record(decider.AUTO_APPROVER)
 """The auto-approver, which is asked about held calls before a reviewer."""
 
 LONGEST_REGEX: Final = 512
@@ -32,7 +33,7 @@ LONGEST_REGEX: Final = 512
 
 def is_reviewer(decided_by: str) -> bool:
     """Whether a person or a reviewer decided."""
-    return decided_by == HUMAN or decided_by.startswith(REVIEWER_PREFIX)
+    return isinstance(of_record(decided_by), Person | Program)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection
 from ironcurtain_proxy.mailbox.changes import file_change
 from ironcurtain_proxy.mailbox.credential import Credential
-from ironcurtain_proxy.mailbox.display import summary, time_left, visible
+from ironcurtain_proxy.mailbox.display import summary, time_left, visible, why_alone
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
 from ironcurtain_proxy.mailbox.sending import sent
@@ -254,17 +254,21 @@ class ReviewScreen(App[None]):
         several = {
             key: one
             for key, one in self._waiting.items()
-            if one.request.may_be_answered_together and not objection(one.request, self._credential)
+            if not one.request.alone and not objection(one.request, self._credential)
         }
         if not several:
-            self._say("deletes, history, egress and risky calls are approved one by one")
+            left = "; ".join(dict.fromkeys(map(why_alone, self._waiting.values())))
+            self._say(f"approve these one by one: {left}")
             return
         if self._together != tuple(several):
             # A second press approves exactly these. If others have come meanwhile, they are named
             # first.
             self._together = tuple(several)
             names = ", ".join([summary(one) for one in several.values()])
-            self._say(f"A again approves {len(several)} of {len(self._waiting)} together: {names}")
+            said = f"A again approves {len(several)} of {len(self._waiting)} together: {names}"
+            others = [one for key, one in self._waiting.items() if key not in several]
+            apart = [f"{summary(one)} ({why_alone(one)})" for one in others if one.request.alone]
+            self._say(f"{said}. Left out: {', '.join(apart)}" if apart else said)
             return
         self._together = ()
         for one in several.values():

@@ -11,6 +11,7 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixWord
 from ironcurtain_proxy.auto_confirm.engine.settings import RuleAction, SafetyRule, UnknownAction
 from ironcurtain_proxy.auto_confirm.store.rows import Status
+from ironcurtain_proxy.model.decider import Engine
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, decided, follows
 
@@ -58,7 +59,7 @@ def test_every_check_has_its_word() -> None:
 
 @pytest.mark.requirement("B-46", "B-47", "B-58", "B-119")
 def test_a_decision_says_who_decided_and_the_states_are_the_document_s() -> None:
-    assert DECISIONS[0].decided_by == "engine:safety-rule"
+    assert DECISIONS[0].decided_by == Engine("safety-rule")
     documented = {"pending", "approved", "rejected", "auto_approved", "held", "escalated"}
     assert documented == set(get_args(Status))
 

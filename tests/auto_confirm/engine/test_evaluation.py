@@ -24,6 +24,7 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
     SafetyRule,
 )
 from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.model.decider import Engine
 from ironcurtain_proxy.model.path import RealPath
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, MIDNIGHT, NOON, ON, SAFE_PATHS, decided
@@ -74,7 +75,7 @@ def test_an_exact_pattern_approves_at_once() -> None:
     knowledge = replace(NIGHT, patterns=(calls.pattern("edit", "/srv/other/[^/]+"),))
     decision = decided(ELSEWHERE, ON, knowledge)
     assert (decision.action, decision.reason) == ("approve", "Exact pattern match")
-    assert decision.decided_by == "engine:pattern"
+    assert decision.decided_by == Engine("pattern")
     assert not decided(calls.edit("/srv/other/b/c"), ON, knowledge).approves
 
 

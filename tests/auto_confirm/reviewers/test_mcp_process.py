@@ -16,6 +16,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.dialect import NOTHING_OPEN, TOO_L
 from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import MAX_PAGES, CallDialect
 from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
+from ironcurtain_proxy.model.decider import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from tests.auto_confirm.reviewers.managers.attacking_by_calls import NOISE, SPOILT
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
@@ -23,7 +24,7 @@ from tests.mailbox.mailbox_fixture import escalation, until
 
 pytestmark = pytest.mark.anyio
 
-BY = "reviewer:architect_manager"
+BY = Program("architect_manager", "process")
 NOT_STARTED = PassedOn("its process could not be started")
 
 
@@ -150,7 +151,7 @@ async def test_a_question_that_expires_is_cancelled_and_a_late_result_is_none(
         # Long enough that the question is sent before, on a busy machine too.
         silent = escalation(tool="patience", seconds=3.0)
         assert isinstance(await reviewer.ask(escalation()), Approved)
-        assert await reviewer.ask(silent) == Declined(by="timeout", kind="expired")
+        assert await reviewer.ask(silent) == Declined(by=TIMEOUT, kind="expired")
         ruling = await reviewer.ask(escalation())
     # Two requests are the handshake.
     assert ruling == Approved(by=BY, note="call:3 call:4 cancel:4 call:5")
@@ -191,7 +192,7 @@ async def test_who_does_not_get_ready_is_passed_over_and_ended(
 async def test_getting_ready_does_not_outlast_the_question() -> None:
     async with reviewing(server("not_getting_ready", "silent")) as reviewer:
         ruling = await reviewer.ask(escalation(seconds=0.2))
-    assert ruling == Declined(by="timeout", kind="expired")
+    assert ruling == Declined(by=TIMEOUT, kind="expired")
 
 
 @pytest.mark.requirement("X-8")

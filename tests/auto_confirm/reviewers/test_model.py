@@ -28,7 +28,8 @@ from ironcurtain_proxy.auto_confirm.reviewers.model import (
 )
 from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, parse_model_id
 from ironcurtain_proxy.llm.log import LlmLog
-from ironcurtain_proxy.model.escalation import BY_MODEL, Approved, Declined, Ruling
+from ironcurtain_proxy.model.decider import TIMEOUT, Program
+from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
 from ironcurtain_proxy.model.json import Arguments
 from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.fakes import FakeClock
@@ -97,7 +98,7 @@ async def over_http(server: ScriptedModel) -> AsyncIterator[ModelReviewer]:
 
 # --- over HTTP -----------------------------------------------------------------------------------
 
-BY = "reviewer:wrapper_claude"
+BY = Program("wrapper_claude", "model")
 ANSWERS: dict[str, tuple[Step, Ruling]] = {
     "approve": (says("approve"), Approved(by=BY, reasoning="It is plain.")),
     "deny": (
@@ -117,8 +118,6 @@ async def test_a_model_approves_denies_or_passes(step: Step, ruling: Ruling) -> 
         async with over_http(server) as reviewer:
             given = await reviewer.ask(escalation(), BRIEFING)
             assert given == ruling
-            if isinstance(given, Approved | Declined):
-                assert given.details == (BY_MODEL,)
 
 
 FAULTS = {
@@ -231,7 +230,7 @@ def test_no_argument_makes_a_line_of_its_own(name: str, value: str, reason: str)
     lines = review_prompt(question, briefing, view).splitlines()
     fence = f"===== written by the agent {question.id} ====="
     assert [place for place, line in enumerate(lines) if line == fence] == [7, len(lines) - 2]
-    assert len(lines) == 11 + len(view.reasons) + len(view.arguments)
+    assert len(lines) == 11 + len(view.reasons) + len(view.context) + len(view.arguments)
 
 
 # --- ruling --------------------------------------------------------------------------------------
@@ -251,7 +250,7 @@ async def test_what_it_did_not_see_completely_it_cannot_approve() -> None:
 async def test_silence_and_lateness_end_in_nothing() -> None:
     clock = FakeClock()
     silent = ModelReviewer(name="r", model=Answering(hangs=True), clock=clock, redact=redact)
-    expired = Declined(by="timeout", kind="expired")
+    expired = Declined(by=TIMEOUT, kind="expired")
     assert await silent.ask(a_question(seconds=0.2)) == expired
     assert await silent.ask(a_question(seconds=-1)) == expired
     sleeping = ModelReviewer(name="r", model=Answering(), clock=FakeClock(tick=0), redact=redact)

@@ -18,6 +18,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.decider import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Arguments
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, redact, reviewing
@@ -42,13 +43,15 @@ BRIEFING = replace(
 async def test_an_approval_is_an_approval_by_the_name_the_operator_gave() -> None:
     async with reviewing(manager("deciding", "approve")) as reviewer:
         ruling = await reviewer.ask(escalation(), BRIEFING)
-    assert ruling == Approved(by="reviewer:architect_manager", note="seen")
+    assert ruling == Approved(by=Program("architect_manager", "process"), note="seen")
 
 
 async def test_a_denial_is_a_denial() -> None:
     async with reviewing(manager("deciding", "deny")) as reviewer:
         ruling = await reviewer.ask(escalation(), BRIEFING)
-    assert ruling == Declined(by="reviewer:architect_manager", kind="denied", note="seen")
+    assert ruling == Declined(
+        by=Program("architect_manager", "process"), kind="denied", note="seen"
+    )
 
 
 async def test_one_process_serves_the_whole_session_and_starts_with_the_first_question() -> None:
@@ -171,7 +174,7 @@ async def test_the_environment_holds_nothing_of_the_proxys_secrets(
 async def test_silence_ends_at_the_deadline_and_the_question_is_called_off() -> None:
     async with reviewing(manager("tardy")) as reviewer:
         silent = escalation(tool="patience", seconds=0.5)
-        assert await reviewer.ask(silent) == Declined(by="timeout", kind="expired")
+        assert await reviewer.ask(silent) == Declined(by=TIMEOUT, kind="expired")
         ruling = await reviewer.ask(escalation())
     assert isinstance(ruling, Approved)
     assert f"review:{silent.id} cancel:{silent.id}" in ruling.note
@@ -181,7 +184,7 @@ async def test_how_long_it_may_take_to_get_ready_is_not_how_long_it_may_live() -
     launcher = Launcher()
     async with reviewing(replace(manager("tardy"), ready_seconds=0.2), launcher) as reviewer:
         silent = escalation(tool="patience", seconds=0.6)
-        assert await reviewer.ask(silent) == Declined(by="timeout", kind="expired")
+        assert await reviewer.ask(silent) == Declined(by=TIMEOUT, kind="expired")
         assert isinstance(await reviewer.ask(escalation()), Approved)
     assert len(launcher.starts) == 1
 

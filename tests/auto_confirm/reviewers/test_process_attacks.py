@@ -11,6 +11,7 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn
 from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer
+from ironcurtain_proxy.model.decider import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
 from tests.auto_confirm.reviewers.managers.attacking import ATTACKS
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
@@ -32,7 +33,7 @@ async def test_what_is_not_an_answer_changes_nothing_but_the_log(
         others_token = launcher.starts[0].secrets[0]
         async with reviewing(manager("attacking", attack, others_token)) as reviewer:
             rulings = [await reviewer.ask(escalation()) for _ in range(2)]
-    properly = Declined(by="reviewer:architect_manager", kind="denied", note="properly")
+    properly = Declined(by=Program("architect_manager", "process"), kind="denied", note="properly")
     assert rulings == [properly, properly]
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert any("does not count" in record.getMessage() for record in warnings)
@@ -63,7 +64,7 @@ async def test_an_answer_is_good_for_one_question_once(caplog: pytest.LogCapture
 async def test_an_answer_after_the_deadline_is_none(caplog: pytest.LogCaptureFixture) -> None:
     async with reviewing(manager("tardy")) as reviewer:
         silent = escalation(tool="patience", seconds=0.5)
-        assert await reviewer.ask(silent) == Declined(by="timeout", kind="expired")
+        assert await reviewer.ask(silent) == Declined(by=TIMEOUT, kind="expired")
         assert isinstance(await reviewer.ask(escalation()), Approved)
     assert "it answers nothing that is open" in caplog.text
 
@@ -82,7 +83,7 @@ async def test_an_answer_that_came_while_the_machine_slept_is_none(
 ) -> None:
     async with reviewing(manager("deciding", "approve"), clock=Sleeping()) as reviewer:
         ruling = await reviewer.ask(a_question(seconds=1.5))
-    assert ruling == Declined(by="timeout", kind="expired")
+    assert ruling == Declined(by=TIMEOUT, kind="expired")
     assert "it is late" in caplog.text
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
+from ironcurtain_proxy.model.decider import Program
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Ruling
 from tests.auto_confirm.reviewers.reviewer_processes import redact
@@ -27,13 +28,13 @@ class Seen:
 
     async def ask(self, escalation: Escalation) -> Ruling:
         self.asked.append(escalation)
-        return Approved(by="reviewer:night-shift")
+        return Approved(by=Program("night-shift", "named"))
 
 
 async def shown(escalation: Escalation, briefing: EngineDecision = BRIEFING) -> Escalation:
     seen = Seen()
     ruling = await SessionReviewer(seen, redact).ask(escalation, briefing)
-    assert ruling == Approved(by="reviewer:night-shift")
+    assert ruling == Approved(by=Program("night-shift", "named"))
     return seen.asked[0]
 
 

@@ -20,6 +20,7 @@ from ironcurtain_proxy.mailbox.messages import (
     response_name,
 )
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
+from ironcurtain_proxy.model.decider import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Unreachable
 from ironcurtain_proxy.model.json import Json
 from tests.mailbox.mailbox_fixture import (
@@ -94,7 +95,7 @@ async def test_the_reviewer_s_own_answer_counts_and_leaves_nothing_behind(path: 
             for asked in (by_hand, by_command):
                 ruling = box.rulings[asked.id]
                 assert isinstance(ruling, Approved) == approved
-                assert getattr(ruling, "by", "") == "reviewer:night-shift"
+                assert getattr(ruling, "by", None) == Program("night-shift", "session")
         assert box.names() == []
 
 
@@ -129,7 +130,7 @@ async def test_what_is_not_a_person_has_nothing_remembered(path: Path) -> None:
         asked = escalation(candidates=(within("/etc"),))
         async with box.asked(asked):
             box.answer(asked, plain(box, asked, whitelistSelection=0))
-        assert box.rulings[asked.id] == Approved(by="reviewer:night-shift")
+        assert box.rulings[asked.id] == Approved(by=Program("night-shift", "session"))
 
 
 async def test_the_token_is_taken_out_of_the_note(path: Path) -> None:
@@ -137,7 +138,9 @@ async def test_the_token_is_taken_out_of_the_note(path: Path) -> None:
         asked = escalation()
         async with box.asked(asked):
             box.answer(asked, plain(box, asked, note=f"mine is {TOKEN[:9]}\u200b{TOKEN[9:]}"))
-        assert box.rulings[asked.id] == Approved(by="reviewer:night-shift", note="mine is ***")
+        assert box.rulings[asked.id] == Approved(
+            by=Program("night-shift", "session"), note="mine is ***"
+        )
 
 
 # --- what is no answer ---------------------------------------------------------------------------
@@ -254,7 +257,7 @@ async def test_what_is_no_answer_settles_nothing_and_the_real_one_still_counts(
                 box.answer(asked, proved(box, asked, approved=False))
         ruling = box.rulings[asked.id]
         assert isinstance(ruling, Declined)
-        assert (ruling.by, ruling.kind) == ("reviewer:night-shift", "denied")
+        assert (ruling.by, ruling.kind) == (Program("night-shift", "session"), "denied")
         assert "does not count" in caplog.text
         assert "s3cret" not in caplog.text
         assert "0ther" not in caplog.text
@@ -266,7 +269,7 @@ async def test_without_a_real_answer_the_time_runs_out(path: Path) -> None:
         asked = escalation(seconds=0.4)
         async with box.asked(asked):
             box.answer(asked, {"decision": "denied"})
-        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+        assert box.rulings[asked.id] == Declined(by=TIMEOUT, kind="expired")
         assert box.names() == []
 
 
@@ -279,7 +282,7 @@ async def test_an_answer_after_the_deadline_is_never_honoured_and_is_removed(pat
         (path / response_name(asked.id, WORD)).write_bytes(raw)
         box.answer(asked, raw)
         await until(lambda: box.names() == [])
-        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+        assert box.rulings[asked.id] == Declined(by=TIMEOUT, kind="expired")
 
 
 @dataclass
@@ -311,7 +314,7 @@ async def test_an_answer_that_a_sleeping_machine_finds_after_the_deadline_is_lat
         async with box.asked(asked):
             clock.seconds = 60
             box.answer(asked, proved(box, asked))
-        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+        assert box.rulings[asked.id] == Declined(by=TIMEOUT, kind="expired")
         tasks.cancel_scope.cancel()
 
 
@@ -344,7 +347,7 @@ async def test_the_same_call_asked_again_needs_an_answer_of_its_own(path: Path) 
         second = escalation(identity=identity, seconds=0.4)
         async with box.asked(second):
             box.answer(second, earlier)
-        assert box.rulings[identity] == Declined(by="timeout", kind="expired")
+        assert box.rulings[identity] == Declined(by=TIMEOUT, kind="expired")
 
 
 @pytest.mark.parametrize("word", ["", WORD])
@@ -357,7 +360,7 @@ async def test_an_answer_that_lay_there_before_the_question_does_not_count(
         (path / response_name(asked.id, word)).write_bytes(fields + b'"}')
         async with box.asked(asked):
             pass
-        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+        assert box.rulings[asked.id] == Declined(by=TIMEOUT, kind="expired")
         assert box.names() == []
 
 

@@ -14,6 +14,7 @@ from textual.widgets import DataTable, Input, RichLog, Static
 from ironcurtain_proxy.cli.review_screen import review_screen
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
+from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, OriginReason
 from ironcurtain_proxy.model.json import Json
@@ -81,12 +82,12 @@ async def test_a_request_is_shown_in_full(tmp_path: Path) -> None:
 
 
 KEYS = {
-    "a approves": (["a"], Approved(by="human")),
-    "r approves and remembers": (["r"], Approved(by="human", remember=0)),
-    "d denies": (["d"], Declined(by="human", kind="denied")),
+    "a approves": (["a"], Approved(by=HUMAN)),
+    "r approves and remembers": (["r"], Approved(by=HUMAN, remember=0)),
+    "d denies": (["d"], Declined(by=HUMAN, kind="denied")),
     "n denies with a word": (
         ["n", *"use x", "enter"],
-        Declined(by="human", kind="denied", note="use x"),
+        Declined(by=HUMAN, kind="denied", note="use x"),
     ),
 }
 
@@ -244,7 +245,7 @@ async def test_a_number_remembers_another_kind(tmp_path: Path) -> None:
             assert asked.id not in box.rulings
             await pilot.press("2")
             await shown(pilot, lambda: asked.id in box.rulings)
-        assert box.rulings[asked.id] == Approved(by="human", remember=1)
+        assert box.rulings[asked.id] == Approved(by=HUMAN, remember=1)
 
 
 async def test_nothing_to_remember_is_said_and_not_approved(tmp_path: Path) -> None:
@@ -288,7 +289,7 @@ def sending() -> Escalation:
     """A call that sends data, which is approved by itself."""
     ground = Ground("capability:net.egress", "it sends data")
     reason = OriginReason(origin="capability", ground=ground, capabilities=("net.egress",))
-    return replace(escalation(), reasons=(reason,))
+    return replace(escalation(), reasons=(reason,), alone=("it sends",))
 
 
 async def test_calls_that_may_go_together_are_approved_together_once_they_were_named(
