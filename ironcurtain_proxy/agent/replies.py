@@ -40,7 +40,7 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
         ),
         # Programs match the first block word for word.
         "no-reviewer": (
-            "{kind} '{name}' execution denied: no approval channel available (session key missing)",
+            "{kind} '{name}' execution denied: no approval channel available",
             (
                 "ESCALATION REQUIRED: {clause}. Action denied (no escalation handler). Rule: "
                 "{rule}. This call needs an approval, and nobody is reviewing. Tell the user "

@@ -5,7 +5,7 @@ import pytest
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import RawClient, at, text, texts
 
-NO_CHANNEL = "tool '{}' execution denied: no approval channel available (session key missing)"
+NO_CHANNEL = "tool '{}' execution denied: no approval channel available"
 TRIPPED = (
     "CIRCUIT BREAKER: Tool 'scripted__{}' called 20 times with identical arguments within 60s"
     " window. Try a different approach."
