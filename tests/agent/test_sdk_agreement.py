@@ -94,6 +94,13 @@ DIFFERENCES: Final = (
         Sent(b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', is_ready=True),
     ),
     Difference(
+        "a request with a fractional id is answered, where the SDK is silent and the agent waits",
+        lambda sent: isinstance(sent.message.get("id"), float),
+        silent,
+        lambda outcome: len(outcome) == 1,
+        Sent(b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', is_ready=True),
+    ),
+    Difference(
         "a request before the handshake is invalid as such, and its parameters are not looked at",
         lambda sent: is_request(sent) and not sent.is_ready and method(sent) in SERVED,
         told(-32602),
