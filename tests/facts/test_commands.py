@@ -62,7 +62,7 @@ def test_two_directories_are_none(project: Path) -> None:
 
 def test_a_link_is_the_place_that_it_leads_to(project: Path) -> None:
     facts = facts_of(project, command="cat passwd", cwd=str(project / "out"))
-    assert (facts.place.directory, effect(facts)) == ("/etc", "local")
+    assert (facts.place.directory, effect(facts)) == ("/etc", "beyond")
 
 
 def test_git_only_reads_where_the_directory_has_a_repository_of_its_own(project: Path) -> None:
