@@ -93,6 +93,9 @@ class _Reach:
         return found if task is None else task.options.get(name)
 
 
+_PYTHON: Final = re.compile(r"python(?:3(?:\.\d+)?)?", re.ASCII)
+_MODULE: Final = 2
+"""The place of a module's name behind `python3 -m`."""
 _OPERANDS: Final = re.compile(r"\((urls|hosts|host|copy)\)")
 _NOT_STATED: Final = _Reach({})
 
@@ -109,6 +112,10 @@ def _targets(command: SimpleCommand) -> Iterator[str]:
     if name is None:
         return
     given = hoisted((Word(name), *command.words[1:]))
+    if _PYTHON.fullmatch(name) and len(given) > _MODULE and given[1].text == "-m":
+        # `python3 -m pip` takes the options of pip.
+        given = given[_MODULE:]
+        name = given[0].text or name
     if any(one.name not in _LEAD_NOWHERE for one in command.assignments):
         yield UNKNOWN_HOST
     if name == "git":

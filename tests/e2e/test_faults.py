@@ -156,21 +156,27 @@ def test_garbage_between_the_lines_is_dropped(
     assert len(agent.arrived) == before + 2
 
 
-def test_an_answer_that_is_no_utf8_becomes_an_error_of_its_call(agent: RawClient) -> None:
-    result = agent.call("blot")
-    assert result["isError"] is True
+def test_an_answer_that_is_no_utf8_survives_with_a_replacement(agent: RawClient) -> None:
+    assert "isError" not in agent.call("blot")
     assert text(agent.call("answer", {"text": "next"})) == "next"
 
 
 @pytest.mark.parametrize(
     "line",
-    ["[]", "null", '"text"', "{", '{"content":[}', '{"n":NaN}', '{"n":1e999}', '{"n":"\\ud800"}'],
+    ["[]", "null", '"text"', "{", '{"content":[}', '{"n":NaN}', '{"n":1e999}'],
 )
 def test_a_result_that_is_none_becomes_an_error_of_its_call(line: str, agent: RawClient) -> None:
     answer = agent.answer(agent.start_call("raw", {"line": line}))
     assert at(answer, "result", "isError") is True
     assert "sent an answer that cannot be read" in text(answer["result"])
     assert text(agent.call("answer", {"text": "next"})) == "next"
+
+
+def test_half_a_surrogate_pair_becomes_a_replacement_in_its_text_alone(agent: RawClient) -> None:
+    answer = agent.answer(
+        agent.start_call("raw", {"line": '{"n":"a\\ud800b","m":"\\ud83d\\ude00"}'})
+    )
+    assert answer["result"] == {"n": "a\ufffdb", "m": "\U0001f600"}
 
 
 def test_an_answer_of_fifty_megabytes_arrives_whole(agent: RawClient) -> None:

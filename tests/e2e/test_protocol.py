@@ -47,9 +47,6 @@ METHOD_NOT_FOUND = -32601
             "g",
             id="params in a row",
         ),
-        pytest.param(
-            b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', INVALID_REQUEST, None, id="1.5"
-        ),
     ],
 )
 def test_what_is_no_request_is_answered_as_such(

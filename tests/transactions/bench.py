@@ -61,7 +61,7 @@ class Workbench:
             found = view.prepare(Control(approved))
             if last is not None:
                 last()
-            self.late = commit(view.directory)
+            self.late = [] if found.is_nothing else commit(view.directory)
         finally:
             view.close()
             discard(view.directory)
