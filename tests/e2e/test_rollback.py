@@ -24,6 +24,11 @@ pytestmark = [
 ]
 
 
+NOT_ITS_OWN = pytest.mark.skip(
+    reason="the engine asks about what a session did not make below /tmp, where these write"
+)
+
+
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
     """A directory that is not below /tmp."""
@@ -119,6 +124,7 @@ def approved_on_conditions(agent: RawClient, installation: Installation, path: P
     raise AssertionError
 
 
+@NOT_ITS_OWN
 def test_what_was_approved_with_safeguards_can_be_taken_back(installation: Installation) -> None:
     kept = of_medium_risk(installation)
     agent = start(installation)
@@ -133,6 +139,7 @@ def test_what_was_approved_with_safeguards_can_be_taken_back(installation: Insta
     assert kept.read_text() == "before"
 
 
+@NOT_ITS_OWN
 def test_without_a_sandbox_there_is_no_conditional_approval(installation: Installation) -> None:
     kept = of_medium_risk(installation)
     agent = start(installation, sandbox=False)
@@ -141,6 +148,7 @@ def test_without_a_sandbox_there_is_no_conditional_approval(installation: Instal
     assert kept.read_text() == "before"
 
 
+@NOT_ITS_OWN
 def test_outside_the_workspace_there_is_no_conditional_approval(
     installation: Installation, elsewhere: Path
 ) -> None:
@@ -152,6 +160,7 @@ def test_outside_the_workspace_there_is_no_conditional_approval(
     assert kept.read_text() == "before"
 
 
+@NOT_ITS_OWN
 def test_what_cannot_be_held_is_not_approved(installation: Installation) -> None:
     well = of_medium_risk(installation)
     huge = well.with_name("huge")
