@@ -273,7 +273,7 @@ class Timeline(Protocol):
                 Directories that `apply` makes above them need no mention.
             apply: makes the changes; runs in a thread, once the old contents are held. If it
                 raises, what it did until then is noted, and its error is raised.
-            may_drop: see `mark`.
+            may_drop: see `mark`. If not, nothing is done unless all that is replaced is held.
 
         Old contents in caches are copied, up to 20,000 files and a quarter of the bytes of the
         timeline, so they come back; new files there are noted by inode and time and not copied, so

@@ -5,6 +5,7 @@ places to push to. This module knows the few settings that are harmless, such as
 or a new branch writes. A setting that it does not understand is not harmless.
 """
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
@@ -36,7 +37,6 @@ _HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
     ("core", "precomposeunicode"): _FLAG,
     ("core", "symlinks"): _FLAG,
     ("core", "worktree"): _WORKTREE,
-    ("extensions", "objectformat"): _WORD,
     ("extensions", "refstorage"): _WORD,
     ("user", "name"): re.compile(r".*"),
     ("user", "email"): re.compile(r".*"),
@@ -77,6 +77,25 @@ def named_files(text: str) -> Iterator[tuple[bool, str]]:
     """The directories of hooks (True) and the configurations (False) that a configuration names."""
     for found in _NAMED.finditer(text):
         yield found[1].lower() == "hookspath", found[2].strip()
+
+
+def keeps_worktree(repository: str, before: bytes | None, now: bytes) -> bool:
+    """Return whether a configuration names no new worktree but that of a submodule.
+
+    Any other could be the home directory, where a checkout writes.
+
+    Args:
+        repository: the directory of git, absolute.
+        before: the earlier content; None: there was no file.
+        now: the present content.
+    """
+    found = worktrees(now)
+    if found <= worktrees(before or b""):
+        return True
+    owner, modules, _ = repository.partition("/.git/modules/")
+    return bool(modules) and all(
+        posixpath.normpath(f"{repository}/{one}").startswith(f"{owner}/") for one in found
+    )
 
 
 def worktrees(content: bytes) -> frozenset[str]:

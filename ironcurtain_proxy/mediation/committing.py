@@ -21,7 +21,6 @@ from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decider import CONTAINMENT
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.timeline import Change, NotHeld
 from ironcurtain_proxy.model.view import NotTaken, ViewChanges
@@ -30,8 +29,6 @@ from ironcurtain_proxy.ports import PreparedViews, World
 _log = logging.getLogger(__name__)
 
 _MOST_NAMED: Final = 50
-_MOST_ASKED: Final = 200
-"""The paths of one call of which is asked whether they could be brought back; beyond: no."""
 
 
 class Committed(Struct, frozen=True, kw_only=True):
@@ -46,9 +43,7 @@ class Committed(Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
 
 
-async def commit(
-    world: World, workspace: RealPath | None, case: Case, result: ToolResult
-) -> Committed:
+async def commit(world: World, case: Case, result: ToolResult) -> Committed:
     """Bring the changes of a call in, or discard them.
 
     Whatever happens, the view is gone afterwards, and the record of the call says what came in.
@@ -56,7 +51,7 @@ async def commit(
     views = world.views
     if views is None:
         raise KernelError("an answer speaks of a view, and there are none")
-    commit_ = _Commit(world=world, views=views, workspace=workspace, case=case, view=result.view)
+    commit_ = _Commit(world=world, views=views, case=case, view=result.view)
     try:
         with anyio.CancelScope(shield=True):
             found = await views.changes(result.view)
@@ -65,7 +60,7 @@ async def commit(
         _log.exception("the changes of call %s are lost", case.call.request_id)
         why = error.strerror if isinstance(error, OSError) and error.strerror else "a fault"
         done = f"they could not be brought into it: {why.lower()}"
-        found = ViewChanges(paths=(), replaced=(), kept_back=(), others=())
+        found = ViewChanges(paths=(), kept_back=(), others=())
     finally:
         with anyio.CancelScope(shield=True):
             await views.end(result.view)
@@ -87,7 +82,6 @@ async def commit(
 class _Commit(Struct, kw_only=True):
     world: World
     views: PreparedViews
-    workspace: RealPath | None
     case: Case
     view: str
     late: tuple[NotTaken, ...] = ()
@@ -100,8 +94,6 @@ class _Commit(Struct, kw_only=True):
         timeline, call = self.world.timeline, self.case.call
         settled = self.case.settlement
         must_hold = settled is not None and settled.decided_by == CONTAINMENT
-        if must_hold and (why := await self._why_unheld(found)) is not None:
-            return why
         if not found.paths:
             return (), ()
         changes: tuple[Change, ...] = ()
@@ -126,19 +118,6 @@ class _Commit(Struct, kw_only=True):
     def _apply(self) -> None:
         self.late = self.views.commit(self.view)
         self.is_done = True
-
-    async def _why_unheld(self, found: ViewChanges) -> str | None:
-        """Return why what is replaced could not be restored, or None if it could."""
-        workspace, timeline = self.workspace, self.world.timeline
-        if timeline is None or workspace is None:
-            return None
-        if len(found.replaced) > _MOST_ASKED:
-            return None  # the timeline refuses what is too much for it
-        for path in found.replaced:
-            missing = await timeline.unheld(RealPath((*workspace.parts, *path.split("/"))))
-            if missing:
-                return f"what it replaced could not be brought back: {missing[0]}"
-        return None
 
 
 def _told(result: ToolResult, text: str, *, is_error: bool) -> ToolResult:

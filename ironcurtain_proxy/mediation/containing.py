@@ -284,7 +284,7 @@ class Containing:
 
     async def _commit(self, case: Case, result: ToolResult) -> ToolResult:
         """Bring what a command changed in its view into the workspace."""
-        done = await commit(self.world, self.policy.workspace, case, result)
+        done = await commit(self.world, case, result)
         fingerprint = self.world.facts.fingerprint(case.call, case.arguments)
         self._kept_back.pop(fingerprint, None)
         if done.kept_back and len(self._kept_back) < _MOST_TRIED:

@@ -20,9 +20,6 @@ class ViewChanges(Struct, frozen=True, kw_only=True):
 
     paths: tuple[str, ...]
     """Each changed path below the workspace; a directory stands for all that is in it."""
-    replaced: tuple[str, ...]
-    """Those of them where there is something now that a person may want back: directories, and
-    files of more than a mebibyte."""
     kept_back: tuple[NotTaken, ...]
     """Control places, which need an approval of their own."""
     others: tuple[NotTaken, ...]

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from ironcurtain_proxy.control_places.git_settings import is_harmless, worktrees
+from ironcurtain_proxy.control_places.git_settings import is_harmless, keeps_worktree
 from ironcurtain_proxy.control_places.git_states import is_harmless_state
 from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.model.audit import PutBack
@@ -265,7 +265,7 @@ class ControlLookout:
             # A clone writes its configuration in pieces, with looks in between. So in a repository
             # that came later every remote and branch counts as new.
             was = before.content if before and one.key in self._own else None
-            return is_harmless(was, now) and _stays(one.anchor, was, now)
+            return is_harmless(was, now) and keeps_worktree(one.anchor, was, now)
         if inner.endswith(".lock") and "/" not in inner:
             # Git reads none; the name is taken while a file is written.
             return True
@@ -408,20 +408,6 @@ class ControlLookout:
         """Stop listening."""
         if self.inotify is not None:
             self.inotify.close()
-
-
-def _stays(repository: str, before: bytes | None, now: bytes) -> bool:
-    """Return whether the worktree that a new configuration names is a submodule's of the same one.
-
-    Any other could be the home directory, where a checkout writes.
-    """
-    found = worktrees(now)
-    if found <= worktrees(before or b""):
-        return True
-    owner, modules, _ = repository.partition("/.git/modules/")
-    return bool(modules) and all(
-        os.path.normpath(f"{repository}/{one}").startswith(f"{owner}/") for one in found
-    )
 
 
 def _holder(path: str) -> str:

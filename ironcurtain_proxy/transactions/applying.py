@@ -17,14 +17,18 @@ that the next start takes back what a killed proxy left half done.
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Self
 
+from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import EntryIdentity, KeptBack, Step
+from ironcurtain_proxy.transactions.control import names_that_decide
 
 _CHANGED = "it was changed in the workspace in the last moment"
+_CHANGED_SINCE = "it was changed in the workspace since"
+_BECAME = "a repository came about around it in the workspace"
 
 
 class Applier:
@@ -38,15 +42,25 @@ class Applier:
         self.conflicts: list[KeptBack] = []
         """The steps that were not done, and why."""
 
-    def apply(self, steps: Iterable[Step]) -> list[Step]:
+    def apply(
+        self, steps: Collection[Step], judged_as: Mapping[bytes, Collection[str]]
+    ) -> list[Step]:
         """Carry the steps out, in their order. Return those that were done.
+
+        Args:
+            steps: all steps.
+            judged_as: see `Changes`.
 
         Raises:
             OSError: such as a full disk. What was done is in the workspace; `take_back` it.
         """
         done: list[Step] = []
+        became = repositories_since(steps, judged_as, self._host)
         with _Parents(self._upper, self._host) as parents:
             for step in steps:
+                if any(not path or step.path.startswith(path + b"/") for path in became):
+                    self.conflicts.append(KeptBack(step.path, _BECAME))
+                    continue
                 try:
                     with parents.of(step.path) as (upper, host, name):
                         why = self._step(step, upper, host, name)
@@ -90,10 +104,15 @@ class Applier:
             return True
         return files.newest_change(upper, name) <= self._started_ns
 
-    def take_back(self, steps: Iterable[Step]) -> list[KeptBack]:
+    def take_back(self, steps: Iterable[Step], prepared_ns: int) -> list[KeptBack]:
         """Take back the steps that were done, the last one first. Return what stays, and why.
 
-        A step that was not done, or was taken back already, is passed over.
+        A step that was not done, or was taken back already, is passed over. What somebody changed
+        after it came into the workspace stays: it would be lost with the view.
+
+        Args:
+            steps: all steps, in their order.
+            prepared_ns: the time of the file system when the changes were written down.
 
         Raises:
             OSError: such as a full disk. It may be called again.
@@ -103,12 +122,37 @@ class Applier:
             for step in reversed(list(steps)):
                 try:
                     with parents.of(step.path) as (upper, host, name):
-                        _take_back(step, upper, host, name)
+                        if not _take_back(step, upper, host, name, prepared_ns):
+                            stays.append(KeptBack(step.path, _CHANGED_SINCE))
                 except OSError as error:
                     if error.errno not in _SOMEBODY_ELSE:
                         raise
                     stays.append(KeptBack(step.path, _CHANGED))
         return stays
+
+
+def repositories_since(
+    steps: Iterable[Step], judged_as: Mapping[bytes, Collection[str]], host: int
+) -> list[bytes]:
+    """Return the directories that are repositories now, or will be, other than when judged.
+
+    Two commands that ran at once were each judged without the other: one makes settings in a
+    directory that is none, and the other one makes it a repository.
+    """
+    made: dict[bytes, set[str]] = {}
+    for step in steps:
+        if step.act != "remove":
+            above, _, name = step.path.rpartition(b"/")
+            made.setdefault(above, set()).add(os.fsdecode(name))
+    found: list[bytes] = []
+    for path, before in judged_as.items():
+        with suppress(OSError), files.below(host, path) as directory:
+            now = names_that_decide(directory)
+            together = now | made.get(path, set())
+            is_by_name = path.rpartition(b"/")[2].lower() == b".git"
+            if not is_by_name and not now.issubset(before) and looks_like_repository(together):
+                found.append(path)
+    return found
 
 
 def is_done(step: Step, upper: int, host: int, name: bytes) -> bool:
@@ -125,9 +169,14 @@ def is_done(step: Step, upper: int, host: int, name: bytes) -> bool:
             return there is not None and _has_new_mode(there, step)
 
 
-def _take_back(step: Step, upper: int, host: int, name: bytes) -> None:
+def _take_back(step: Step, upper: int, host: int, name: bytes, prepared_ns: int) -> bool:
+    """Take a step back. Return False if somebody has changed since what it brought."""
     if not is_done(step, upper, host, name):
-        return
+        # What it replaced lies in the view, and something else than it brought in its place.
+        old = files.look(upper, name)
+        return step.act != "swap" or old is None or not _is(old, step.before)
+    if step.act in {"make", "swap"} and not _is_untouched(step, host, name, prepared_ns):
+        return False
     match step.act:
         case "make":
             files.move(host, name, upper)
@@ -137,6 +186,15 @@ def _take_back(step: Step, upper: int, host: int, name: bytes) -> None:
             files.move(upper, name, host)
         case "mode":
             _set_mode(host, name, step.after, step.before)
+    return True
+
+
+def _is_untouched(step: Step, host: int, name: bytes, prepared_ns: int) -> bool:
+    """Return whether what a step brought is as it came: the step itself set its time of change."""
+    found = files.look(host, name)
+    if found is None or files.identity(found) != step.after:
+        return False
+    return not stat.S_ISDIR(found.st_mode) or files.newest_change(host, name) <= prepared_ns
 
 
 _SOMEBODY_ELSE = frozenset(

@@ -63,6 +63,9 @@ class Changes(Struct, frozen=True, kw_only=True):
     """What no file system may hold for others: devices, sockets, pipes, set-uid programs."""
     copied: tuple[bytes, ...] = ()
     """Second names of one file, of which each became a file of its own."""
+    judged_as: dict[bytes, frozenset[str]] = {}
+    """The directories of the workspace that were looked into, and which of the names that decide
+    about repositories they held."""
 
     @property
     def is_nothing(self) -> bool:

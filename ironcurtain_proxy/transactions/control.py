@@ -5,23 +5,31 @@ configuration of git that only has harmless settings stays, and an index stays t
 no other repository than before. An approved place stays whatever it holds.
 """
 
-from collections.abc import Callable, Collection
+import os
+import re
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from ironcurtain_proxy.control_places.git_index import UnreadableIndexError, gitlinks
-from ironcurtain_proxy.control_places.git_settings import is_harmless
+from ironcurtain_proxy.control_places.git_settings import is_harmless, keeps_worktree, named_files
 from ironcurtain_proxy.control_places.rules import (
     ControlKind,
     RelativeParts,
     control_of,
     looks_like_repository,
+    may_be_control,
 )
+from ironcurtain_proxy.transactions import files
 
 MOST_READ: Final = 256 << 20
 """The bytes of a file whose content decides. A larger one is kept back."""
-_SHA256: Final = 32
+_SHA256: Final = re.compile(rb'^\s*objectformat\s*=\s*"?sha256', re.IGNORECASE | re.MULTILINE)
+_ANYWHERE: Final = "/\0"
+"""Stands for the directory of the workspace: no path leads back into it."""
 _REPOSITORY_PARTS: Final = ("HEAD", "objects", "refs", "commondir")
 """The entries by which git knows a repository."""
 _CONTROL_PARTS: Final = frozenset(
@@ -38,6 +46,7 @@ _SAID: Final[dict[ControlKind, str]] = {
     "acted-on": "a program of this machine acts on it",
     "hidden": "a new hidden name, of which nobody knows what acts on it",
 }
+_LED: Final = "git, or a link that a program of this machine follows, leads there"
 _LINKED: Final = "an index that leads git into another repository"
 _BECOMES: Final = "it would make a repository of what is there"
 
@@ -54,6 +63,8 @@ class Judged(Struct, frozen=True):
     """Reads the entry in the view. None: it is no file, or too large."""
     before: Callable[[], bytes | None]
     """Reads what is in the workspace. None: it is no file, or there is none."""
+    settings: Callable[[], bytes | None]
+    """Reads git's configuration beside it in the workspace."""
 
 
 class Control:
@@ -63,6 +74,8 @@ class Control:
         """Begin with the paths that a person approved, relative to the workspace."""
         self._approved = frozenset([tuple(path.split("/")) for path in approved])
         self._repositories: set[RelativeParts] = set()
+        self._led: set[RelativeParts] = set()
+        """Where the user's own settings of git, and links of control places, lead to."""
 
     def enter(self, parts: RelativeParts, view: Collection[str], host: Collection[str]) -> bool:
         """Learn what a directory holds now, and held before.
@@ -78,11 +91,14 @@ class Control:
         if not looks_like_repository(view):
             return False
         self._repositories.add(parts)
-        was_one = looks_like_repository(host) or ".git" in [one.lower() for one in parts]
+        # Not what lies in one: its directories of data may hold any file.
+        was_one = looks_like_repository(host) or [one.lower() for one in parts[-1:]] == [".git"]
         return not was_one and not _CONTROL_PARTS.isdisjoint([one.lower() for one in host])
 
     def why_kept_back(self, entry: Judged) -> str | None:
         """Return why a change does not come into the workspace, or None if it does."""
+        if self._is_led_to(entry):
+            return _LED
         found = control_of(
             entry.parts,
             is_directory=entry.is_directory,
@@ -97,6 +113,35 @@ class Control:
         if found.kind == "configuration" and _is_harmless_configuration(entry):
             return None
         return _SAID[found.kind]
+
+    def follow(self, parts: RelativeParts, host: int) -> None:
+        """Learn where the control places in a directory of the workspace lead to.
+
+        Git runs the hooks of `core.hooksPath` and reads what `include.path` names; programs follow
+        a link such as `.vscode`. What lies there is control, under whatever name.
+        """
+        at = f"/proc/self/fd/{host}"
+        here = str(Path(at).readlink())
+        beginning = here.removesuffix("/".join(("", *parts))) + "/"
+        is_repository = files.look(host, b".git") is not None
+        for target in (
+            _targets(here, is_repository=is_repository) if is_repository or not parts else ()
+        ):
+            # Both the place that is named, and what links on the way make of it.
+            for path in {os.path.normpath(target), os.path.realpath(target)}:
+                if path.startswith(beginning):
+                    led = tuple(path.removeprefix(beginning).split("/"))
+                    # The hooks of husky's directory `_` run the scripts that lie beside it.
+                    self._led.add(led[:-1] if led[-1] == "_" and led[1:] else led)
+
+    def _is_led_to(self, entry: Judged) -> bool:
+        """Return whether a path is led to, or takes the place of a directory on the way there."""
+        if not self._led or self._is_approved(entry.parts):
+            return False
+        if any(entry.parts[:end] in self._led for end in range(1, len(entry.parts) + 1)):
+            return True
+        is_way = not entry.is_directory
+        return is_way and any(led[: len(entry.parts)] == entry.parts for led in self._led)
 
     def _is_approved(self, parts: RelativeParts) -> bool:
         return any(parts[:end] in self._approved for end in range(1, len(parts) + 1))
@@ -114,6 +159,41 @@ class Control:
         )
 
 
+def _targets(top: str, *, is_repository: bool) -> Iterator[str]:
+    """Yield where the control places in a directory, and the user's own settings, lead to."""
+    with suppress(OSError), os.scandir(top) as found:
+        yield from [one.path for one in found if one.is_symlink() and may_be_control("", one.name)]
+    home = os.path.expanduser("~")  # noqa: PTH111  text
+    beside = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    of_user = [f"{home}/.gitconfig", f"{beside}/git/config", "/etc/gitconfig"]
+    yield from of_user
+    git = _directory_of_git(f"{top}/.git")
+    if is_repository and os.path.islink(f"{git}/hooks"):  # noqa: PTH114  text
+        yield f"{git}/hooks"
+    of_git = (f"{git}/config", f"{git}/config.worktree") if is_repository else ()
+    for file in (*of_user, *of_git):
+        with suppress(OSError):
+            text = Path(file).read_text("utf-8", "surrogateescape")
+            for is_hooks, named in named_files(text):
+                path = os.path.expanduser(named)  # noqa: PTH111  text
+                yield os.path.join(top if is_hooks else file.rpartition("/")[0], path)  # noqa: PTH118  text
+
+
+def _directory_of_git(path: str) -> str:
+    """Return the directory that holds the settings of a repository, from the path of its `.git`."""
+    for pointer in (path, f"{path}/commondir"):
+        with suppress(OSError):
+            named = Path(pointer).read_text("utf-8", "surrogateescape").removeprefix("gitdir: ")
+            path = os.path.join(pointer.rpartition("/")[0], named.rstrip("\n"))  # noqa: PTH118  text
+    return path
+
+
+def names_that_decide(directory: int) -> frozenset[str]:
+    """Return the names in a directory that make it a repository, or steer one that it is."""
+    every = {*_REPOSITORY_PARTS, *_CONTROL_PARTS}
+    return frozenset([one for one in every if files.look(directory, one.encode()) is not None])
+
+
 def names_that_count() -> tuple[str, ...]:
     """Return the names by which git takes a directory for a repository."""
     return _REPOSITORY_PARTS
@@ -123,7 +203,9 @@ def _is_harmless_configuration(entry: Judged) -> bool:
     if entry.parts[-1] != "config" or entry.is_link or entry.is_directory:
         return False
     new = entry.new()
-    return new is not None and is_harmless(entry.before(), new)
+    if new is None or not is_harmless(before := entry.before(), new):
+        return False
+    return keeps_worktree("/".join([_ANYWHERE, *entry.parts[:-1]]), before, new)
 
 
 def _why_index(entry: Judged) -> str | None:
@@ -133,15 +215,14 @@ def _why_index(entry: Judged) -> str | None:
     new = entry.new()
     if new is None or not new.startswith(b"DIRC"):
         return None
-    before = entry.before() or b""
-    for length in (20, _SHA256):
-        try:
-            linked = gitlinks(new, hash_length=length)
-        except UnreadableIndexError:
-            continue
-        try:
-            known = gitlinks(before, hash_length=length)
-        except UnreadableIndexError:
-            known = frozenset()
-        return None if linked <= known else _LINKED
-    return "an index that cannot be read"
+    # An index can be made that reads as harmless with the wrong one.
+    length = 32 if _SHA256.search(entry.settings() or b"") else 20
+    try:
+        linked = gitlinks(new, hash_length=length)
+    except UnreadableIndexError:
+        return "an index that cannot be read"
+    try:
+        known = gitlinks(entry.before() or b"", hash_length=length)
+    except UnreadableIndexError:
+        known = frozenset()
+    return None if linked <= known else _LINKED

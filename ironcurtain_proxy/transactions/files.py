@@ -5,7 +5,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from ironcurtain_proxy.transactions.changes import EntryIdentity
@@ -15,6 +15,8 @@ DEEPEST: Final = 200
 """The most directories inside each other; each keeps two descriptors open."""
 _NO_REPLACE, _EXCHANGE = 1, 2
 _OWNED: Final = 0o700
+_PART: Final = 1 << 18
+_HANDLE_HEAD, _LARGEST_HANDLE = 8, 128
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 OVERLAY_ATTRIBUTE: Final = "user.overlay."
 """The beginning of the extended attributes in which an overlay keeps its own notes."""
@@ -50,6 +52,16 @@ def open_below(directory: int, path: bytes) -> int:
             os.close(opened)
         opened = below
     return opened
+
+
+@contextmanager
+def below(directory: int, path: bytes) -> Iterator[int]:
+    """Open a directory below another one for the time of a block; see `open_below`."""
+    opened = open_below(directory, path)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
 
 
 def move(source: int, name: bytes, target: int) -> None:
@@ -177,6 +189,46 @@ def overlay_notes(directory: int, name: bytes) -> dict[str, bytes]:
                 )
                 os.removexattr(path, one, follow_symlinks=False)
     return found
+
+
+def is_same_content(new: int, old: int, name: bytes, mode: int) -> bool:
+    """Return whether a file or link is the same in two directories, attributes included.
+
+    Raises:
+        OSError: one of them cannot be read.
+    """
+    paths = [b"/proc/self/fd/%d/%s" % (one, name) for one in (new, old)]
+    noted = [
+        {
+            one: os.getxattr(path, one, follow_symlinks=False)
+            for one in os.listxattr(path, follow_symlinks=False)
+        }
+        for path in paths
+    ]
+    if noted[0] != noted[1]:
+        return False
+    if stat.S_ISLNK(mode):
+        return os.readlink(name, dir_fd=new) == os.readlink(name, dir_fd=old)
+    with ExitStack() as opened:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        both = [os.open(name, flags, dir_fd=one) for one in (new, old)]
+        for one in both:
+            opened.callback(os.close, one)
+        while part := os.read(both[0], _PART):
+            if part != os.read(both[1], _PART):
+                return False
+        return not os.read(both[1], 1)
+
+
+def handle(directory: int, name: bytes) -> frozenset[bytes]:
+    """Return the kernel's own name of a file, which an overlay notes as its origin; or nothing."""
+    given = ctypes.create_string_buffer(_HANDLE_HEAD + _LARGEST_HANDLE)
+    ctypes.c_uint.from_buffer(given).value = _LARGEST_HANDLE
+    mount = ctypes.c_int()
+    if _LIBC.name_to_handle_at(directory, name, given, ctypes.byref(mount), 0) != 0:
+        return frozenset()
+    length = ctypes.c_uint.from_buffer(given).value
+    return frozenset([given.raw[_HANDLE_HEAD : _HANDLE_HEAD + length]])
 
 
 def newest_change(parent: int, name: bytes, *, deepest: int = DEEPEST) -> int:

@@ -103,11 +103,9 @@ def _mount(libc: ctypes.CDLL, target: str, upper: str, work: str) -> None:
 def _run(libc: ctypes.CDLL, command: list[str], limits: str) -> int:
     """Run the command, and end all that it has started."""
     ours = os.getpid()
-    signal.signal(signal.SIGTERM, lambda _number, _frame: _kill_children())
     child = os.fork()
     if child == 0:
         try:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             # Python ignores these, and what ignores a signal hands that on.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -119,6 +117,8 @@ def _run(libc: ctypes.CDLL, command: list[str], limits: str) -> int:
             os.write(2, f"{command[0]}: {error.strerror}\n".encode())
         finally:
             os._exit(_FAILED)
+    # A signal before this line ends us, and the command with us: none finds nothing to kill.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: _kill_children())
     # The command holds these, and their end is the end of its output.
     null = os.open(os.devnull, os.O_RDWR)
     for number in (1, 2):

@@ -158,23 +158,39 @@ def commit(directory: Path) -> list[KeptBack]:
         msgspec.MsgspecError: what is written there is damaged.
     """
     prepared = read_prepared(directory)
-    with _opened(directory, prepared) as (upper, host):
-        (directory / _PREPARED).rename(directory / _JOURNAL)
+    changes = prepared.changes
+    with _one_at_a_time(directory.parent.parent), _opened(directory, prepared) as (upper, host):
+        journal = (directory / _PREPARED).rename(directory / _JOURNAL)
         applier = Applier(upper, host, prepared.started_ns)
         try:
-            applier.apply(prepared.changes.steps)
+            applier.apply(changes.steps, changes.judged_as)
         except BaseException:
-            applier.take_back(prepared.changes.steps)
+            if not applier.take_back(changes.steps, journal.stat().st_mtime_ns):
+                journal.unlink()
             raise
-    (directory / _JOURNAL).unlink()
+        journal.unlink()
     return applier.conflicts
+
+
+@contextmanager
+def _one_at_a_time(store: Path) -> Iterator[None]:
+    """Hold the lock of all commits: each sees all that the others brought in."""
+    lock = os.open(store, files.DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def discard(directory: Path) -> None:
     """Remove the directories of a view, however deep and whatever modes were set in them.
 
-    Never fails. What cannot be removed is left to the next start.
+    Never fails. What cannot be removed is left to the next start, and so is a view that is half
+    committed: it holds the only copy of what it replaced.
     """
+    if (directory / _JOURNAL).exists():
+        return
     with suppress(OSError, RecursionError):
         shutil.rmtree(directory)
     for words in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
@@ -207,7 +223,7 @@ class SessionViews:
 
     def close(self) -> None:
         """Remove it with all its views, which nobody may be committing."""
-        discard(self.directory)
+        _discard_session(self.directory)
         os.close(self._lock)
 
 
@@ -223,8 +239,18 @@ def recover(store: Path) -> list[KeptBack]:
             with suppress(OSError, msgspec.MsgspecError), _unlocked(session):
                 for view in sorted(session.iterdir()):
                     stays += _reverted(view)
-                discard(session)
+                _discard_session(session)
     return stays
+
+
+def _discard_session(session: Path) -> None:
+    """Remove a session and its views, but for those that are half committed."""
+    if not any(session.glob(f"*/{_JOURNAL}")):
+        discard(session)
+        return
+    for view in session.iterdir():
+        if view.is_dir():
+            discard(view)
 
 
 def _reverted(view: Path) -> list[KeptBack]:
@@ -239,7 +265,12 @@ def _reverted(view: Path) -> list[KeptBack]:
         return []
     journal = msgspec.msgpack.decode(content, type=Prepared)
     with _opened(view, journal) as (upper, host):
-        return Applier(upper, host, journal.started_ns).take_back(journal.changes.steps)
+        made_ns = (view / _JOURNAL).stat().st_mtime_ns
+        stays = Applier(upper, host, journal.started_ns).take_back(journal.changes.steps, made_ns)
+    if not stays:
+        (view / _JOURNAL).unlink()
+    # The view stays until a person removes it.
+    return [KeptBack(one.path, f"{one.why}; what was there before lies in {view}") for one in stays]
 
 
 @contextmanager

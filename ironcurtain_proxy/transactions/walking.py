@@ -36,11 +36,18 @@ from ironcurtain_proxy.transactions.changes import (
     Step,
     StepAct,
 )
-from ironcurtain_proxy.transactions.control import MOST_READ, Control, Judged, names_that_count
+from ironcurtain_proxy.transactions.control import (
+    MOST_READ,
+    Control,
+    Judged,
+    names_that_count,
+    names_that_decide,
+)
 
 MOST_ENTRIES: Final = 1_000_000
 _SET_ID: Final = 0o6000
 _SET_USER: Final = 0o4000
+_OTHERS_WRITE: Final = 0o022
 _CHANGED: Final = "it was changed in the workspace while the command ran"
 _REMOVED: Final = "it was removed from the workspace while the command ran"
 _MIXED: Final = "it is another kind of file in the workspace by now"
@@ -102,6 +109,12 @@ class Walk:
         self._conflicts: list[KeptBack] = []
         self._left_out: list[KeptBack] = []
         self._copied: list[bytes] = []
+        self._judged_as: dict[bytes, frozenset[str]] = {}
+        """The directories of the workspace, and what made them part of a repository, or none."""
+        self._unsure: list[tuple[int, Step, bytes]] = []
+        """Files that were renamed, or removed by somebody: where in the steps they belong."""
+        self._handles: set[bytes] = set()
+        """The kernel's names of the files that are removed or replaced."""
         self._names: set[int] = set()
         """The files with several names of which one was seen."""
 
@@ -114,6 +127,7 @@ class Walk:
         """
         top = _Place(b"", (), self._upper, self._host, is_new=False, settled=0)
         self._directory(top, files.DEEPEST)
+        self._decide_renamed()
         self._hold_broken_histories()
         return Changes(
             steps=tuple(self._steps),
@@ -122,6 +136,7 @@ class Walk:
             conflicts=tuple(self._conflicts),
             left_out=tuple(self._left_out),
             copied=tuple(self._copied),
+            judged_as=self._judged_as,
         )
 
     def _directory(self, place: _Place, deepest: int) -> None:
@@ -151,6 +166,10 @@ class Walk:
     def _enter(self, place: _Place, names: list[str]) -> bool:
         """Tell the rules what the directory holds."""
         counted = names_that_count()
+        if place.host is not None:
+            self._control.follow(place.parts, place.host)
+        if place.host is not None and not place.is_new:
+            self._judged_as[place.path] = names_that_decide(place.host)
         if place.host is None or place.is_new:
             return self._control.enter(place.parts, [n for n in names if n in counted], ())
         seen = set(names).intersection(counted)
@@ -266,9 +285,18 @@ class Walk:
             return
         if new & _SET_ID & ~old:
             self._leave_out(place, name, "a mode with set-user or set-group")
+        elif (why := self._why_mode(place, name, new & ~old)) is not None:
+            self._kept_back.append(KeptBack(place.path_of(name), why))
         else:
             self._add("mode", place, name, host, status)
             self._report("mode", place, name)
+
+    def _why_mode(self, place: _Place, name: bytes, more: int) -> str | None:
+        """Return why a directory may not get another mode, or None if it may."""
+        judged = self._judged(place, name, is_directory=True, is_link=False, settled=True)
+        if more & _OTHERS_WRITE and self._control.is_in_repository(judged.parts):
+            return "others could write in a repository"
+        return self._control.why_kept_back(judged)
 
     def _file(
         self, place: _Place, name: bytes, status: os.stat_result, host: os.stat_result | None
@@ -279,27 +307,59 @@ class Walk:
         if status.st_mode & _SET_ID and not stat.S_ISLNK(status.st_mode):
             self._leave_out(place, name, "a set-user or set-group program")
             return
-        if host is not None and not place.is_new and _is_same(status, host):
-            return  # opened for writing, and left as it was
+        if host is not None and not place.is_new and self._is_left(place, name, status, host):
+            return
         if self._is_kept_back(place, name, status):
             return
         if status.st_nlink > 1:
             status = self._own_copy(place, name, status)
         if place.is_new or host is None:
-            self._made(place, name, status, is_known="origin" in notes)
+            self._made(place, name, status, notes.get("origin"))
         elif self._is_as_before(place, name, host):
             self._add("swap", place, name, host, status)
             self._report("changed", place, name)
 
-    def _made(self, place: _Place, name: bytes, status: os.stat_result, *, is_known: bool) -> None:
-        """Note a file where the workspace has none; `is_known`: it had one at the start."""
-        if place.is_new:
-            self._report("created", place, name)
-        elif is_known:
-            self._conflicts.append(KeptBack(place.path_of(name), _REMOVED))
-        else:
-            self._add("make", place, name, None, status)
-            self._report("created", place, name)
+    def _is_left(
+        self, place: _Place, name: bytes, new: os.stat_result, old: os.stat_result
+    ) -> bool:
+        """Return whether a file was opened for writing and left as it was.
+
+        Its times say little: any program sets them, and reproducible builds always do.
+        """
+        if not _is_same(new, old) or place.host is None:
+            return False
+        return files.is_same_content(place.upper, place.host, name, new.st_mode)
+
+    def _made(
+        self, place: _Place, name: bytes, status: os.stat_result, origin: bytes | None
+    ) -> None:
+        """Note a file where the workspace has none.
+
+        `origin`: names the file of the workspace that it was. The command renamed that one, or
+        somebody removed it here while the command changed it.
+        """
+        step = Step("make", place.path_of(name), None, files.identity(status))
+        is_merged = place.host is not None and not place.is_new
+        if origin is not None and is_merged and self._has_changed(place):
+            self._unsure.append((len(self._steps), step, origin))
+            return
+        if not place.is_new:
+            self._steps.append(step)
+        self._report("created", place, name)
+
+    def _has_changed(self, place: _Place) -> bool:
+        """Return whether entries of a directory came or went in the workspace meanwhile."""
+        assert place.host is not None  # noqa: S101  the caller has looked
+        return os.fstat(place.host).st_ctime_ns > self._started_ns
+
+    def _decide_renamed(self) -> None:
+        """Decide on files of which it is unsure whether somebody removed them meanwhile."""
+        for before, step, origin in reversed(self._unsure):
+            if any(handle in origin for handle in self._handles):
+                self._steps.insert(before, step)
+                self._changed.append(Reported(step.path, "created"))
+            else:
+                self._conflicts.append(KeptBack(step.path, _REMOVED))
 
     def _is_as_before(self, place: _Place, name: bytes, host: os.stat_result) -> bool:
         """Return whether nobody changed what is in the workspace; else note the conflict."""
@@ -339,6 +399,7 @@ class Walk:
             place.settled + (1 if settled and is_deep else 0),
             partial(_read, place.upper, name),
             partial(_read, place.host, name) if place.host is not None else _nothing,
+            partial(_read, place.host, b"config") if place.host is not None else _nothing,
         )
 
     def _keep_back(self, place: _Place, name: bytes, why: str | None) -> None:
@@ -410,6 +471,8 @@ class Walk:
         before: os.stat_result | None,
         after: os.stat_result | None,
     ) -> None:
+        if before is not None and stat.S_ISREG(before.st_mode) and place.host is not None:
+            self._handles |= files.handle(place.host, name)
         self._steps.append(
             Step(
                 act,

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from ironcurtain_proxy.model.view import NotTaken, ViewChanges
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.shell_setup import Views
 from ironcurtain_proxy.transactions.availability import NoViews, store_for, why_no_views
-from ironcurtain_proxy.transactions.changes import EntryIdentity, KeptBack
+from ironcurtain_proxy.transactions.changes import KeptBack
 from ironcurtain_proxy.transactions.transaction import (
     SessionViews,
     commit,
@@ -30,7 +29,6 @@ VIEWS: Final = "views"
 """The directory of all views, in that of the proxy's state."""
 _BESIDE: Final = ".ironcurtain-views"
 """The same beside the workspace, where the state is on another file system."""
-_LARGE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +46,8 @@ class ShellViews:
         """Return what is prepared in a view."""
         prepared = await anyio.to_thread.run_sync(read_prepared, self._place(view))
         found = prepared.changes
-        replaced = [
-            step.path
-            for step in found.steps
-            if step.before is not None and step.act != "mode" and _may_be_missed(step.before)
-        ]
         return ViewChanges(
             paths=tuple([os.fsdecode(step.path) for step in found.steps]),
-            replaced=tuple(map(os.fsdecode, replaced)),
             kept_back=_told(found.kept_back),
             others=_told((*found.conflicts, *found.left_out)),
         )
@@ -125,10 +117,6 @@ def _without(
         why,
     )
     return confined, None
-
-
-def _may_be_missed(before: EntryIdentity) -> bool:
-    return stat.S_ISDIR(before.mode) or before.size > _LARGE
 
 
 def _told(notes: Sequence[KeptBack]) -> tuple[NotTaken, ...]:

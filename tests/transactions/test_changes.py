@@ -88,6 +88,48 @@ def test_a_command_that_left_everything_as_it_was_changed_nothing(
     assert w.picture() == before
 
 
+def test_what_is_set_back_in_time_is_changed_nevertheless(each: Workbench) -> None:
+    w = each
+    for name in ("a", "b", "noted"):
+        w.write(name, "old")
+    (w.ws / "link").symlink_to("old")
+    found = w.run(
+        """
+        for f in a b; do cp -p $f kept; printf new > $f; touch -r kept $f; rm kept; done
+        python3 -c 'import os; os.setxattr("noted", "user.x", b"1")'
+        touch -hr link /tmp 2> /dev/null; ln -sfn new link2; touch -hr link link2; mv link2 link
+        """
+    )
+    assert steps(found)[:2] == ["swap a", "swap b"]
+    assert [(w.ws / one).read_text() for one in ("a", "b")] == ["new", "new"]
+    assert os.getxattr(w.ws / "noted", "user.x") == b"1"
+    assert str((w.ws / "link").readlink()) == "new"
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "busy", "removed"])
+def test_a_renamed_file_comes_in_and_one_that_the_user_removed_does_not(
+    each: Workbench, meanwhile: str
+) -> None:
+    w = each
+    for name in ("a", "d/b", "c", "gone"):
+        w.write(name, name)
+
+    def by_the_user() -> None:
+        if meanwhile != "nothing":
+            w.write("busy")
+            w.write("d/busy")
+        if meanwhile == "removed":
+            (w.ws / "gone").unlink()
+
+    script = "mv a A; mv d/b B; mv c d/c; echo again > a; echo more >> gone"
+    found = w.run(script, meanwhile=by_the_user)
+    assert said(found.conflicts) == (["gone"] if meanwhile == "removed" else [])
+    assert [(w.ws / one).read_text() for one in ("A", "B", "d/c")] == ["a", "d/b", "c"]
+    assert (w.ws / "a").read_text() == "again\n"
+    assert ((w.ws / "c").exists(), (w.ws / "d/b").exists()) == (False, False)
+    assert (w.ws / "gone").exists() == (meanwhile != "removed")
+
+
 def test_a_cache_counts_as_any_directory(w: Workbench) -> None:
     w.write(".venv/bin/python", "real", 0o755)
     w.write("node_modules/.bin/eslint", "real", 0o755)

@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from ironcurtain_proxy.transactions.transaction import (
     discard,
     recover,
 )
-from tests.transactions.bench import Workbench, names_in, steps
+from tests.transactions.bench import Workbench, names_in, said, steps
 
 _DEEDS = """
     echo call > a; rm b; rm -r tree; mkdir new; echo x > new/x; chmod 700 d; echo y > d/y
@@ -86,6 +86,65 @@ def _renames() -> list[str]:
         *("swap a", "swap again", "remove b", "make d/y", "swap kind"),
         *("make new", "make shut", "remove tree"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "edit"),
+    [
+        ("a", lambda file: file.write_text("by the user")),
+        ("a", lambda file: (file.unlink(), file.write_text("by the user"))),
+        ("new", lambda new: (new / "more").write_text("by the user")),
+        ("again", lambda again: (again / "z").write_text("by the user")),
+        ("shut", lambda shut: shut.chmod(0o711)),
+    ],
+)
+def test_what_the_user_changed_after_a_killed_commit_is_not_taken_back(
+    prepared: tuple[Workbench, CommandView], path: str, edit: Callable[[Path], object]
+) -> None:
+    w, view = prepared
+    before = w.picture()
+    assert _kill_at(view, len(_renames()) - 1)
+    edit(w.ws / path)
+    mine = {p: v for p, v in w.picture().items() if (p + b"/").startswith(path.encode() + b"/")}
+    os.close(w.session._lock)
+    for _ in range(2):
+        stays = recover(w.store)
+        assert said(stays) == [path]
+        assert str(view.directory) in stays[0].why
+        after = w.picture()
+        assert {p: v for p, v in after.items() if p in mine} == mine
+        others = {
+            p: v for p, v in before.items() if not (p + b"/").startswith(path.encode() + b"/")
+        }
+        assert {p: v for p, v in after.items() if p in others} == others
+    if path in {"a", "again"}:
+        kept = view.directory / "upper" / path
+        assert kept.is_dir() or kept.read_text() == "old"
+    w.session = SessionViews(w.store)
+
+
+def test_a_commit_that_cannot_be_taken_back_at_once_is_by_the_next_start(
+    prepared: tuple[Workbench, CommandView], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w, view = prepared
+    before, left, real = w.picture(), [4], files._rename
+
+    def failing(*args: object) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+        real(*args)  # type: ignore[arg-type]  # as they came
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_rename", failing)
+        with pytest.raises(OSError, match="No space"):
+            commit(view.directory)
+    discard(view.directory)
+    w.session.close()
+    assert view.directory.exists()
+    assert recover(w.store) == []
+    assert (w.picture(), list(w.store.iterdir())) == (before, [])
+    w.session = SessionViews(w.store)
 
 
 def test_a_view_that_was_never_committed_is_removed_by_the_next_start(

@@ -1,9 +1,13 @@
 """Control places do not come in, in any directory and however they were made."""
 
+import stat
+import struct
 import subprocess
 
 import pytest
 
+from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.transaction import commit, discard
 from tests.transactions.bench import Workbench, said, steps
 
 _EVIL = "printf '[core]\\n\\tfsmonitor = ./evil.sh\\n'"
@@ -158,3 +162,125 @@ def test_an_approved_place_comes_in(repository: Workbench) -> None:
     )
     assert said(found.kept_back) == [".envrc"]
     assert (repository.ws / ".claude/settings.json").read_text() == "{}\n"
+
+
+_DATA = ["objects", "refs", "logs", "lfs", "rr-cache", "reftable"]
+
+
+@pytest.mark.parametrize("place", [f".git/{one}/x" for one in _DATA])
+def test_a_repository_made_by_pieces_in_the_data_of_another_one_is_judged(
+    repository: Workbench, place: str
+) -> None:
+    repository.run(f"mkdir -p {place}; {_EVIL} > {place}/config")
+    found = repository.run(f"cd {place}; mkdir objects refs; echo ref: refs/heads/main > HEAD")
+    assert said(found.kept_back) == [f"{place}/{one}" for one in ("HEAD", "objects", "refs")]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_commands_at_once_make_no_repository_that_neither_could_make(
+    w: Workbench, first: int
+) -> None:
+    w.write("x/kept")
+    scripts = (f"{_EVIL} > x/config; echo b > beside", f"{_BECOMES_ONE}; echo c > other")
+    views = [w.view(script) for script in scripts]
+    for view in views:
+        assert not view.prepare(Control()).kept_back
+    assert commit(views[first].directory) == []
+    late = said(commit(views[1 - first].directory))
+    assert late == (["x/HEAD", "x/objects", "x/refs"] if first == 0 else ["x/config"])
+    assert ((w.ws / "beside").exists(), (w.ws / "other").exists()) == (True, True)
+    assert not ((w.ws / "x/config").exists() and (w.ws / "x/HEAD").exists())
+    for view in views:
+        view.close()
+        discard(view.directory)
+
+
+@pytest.mark.parametrize(
+    ("setting", "script", "kept_back"),
+    [
+        (
+            "core.hooksPath=tools/hooks",
+            "echo x > tools/hooks/post-index-change",
+            ["tools/hooks/post-index-change"],
+        ),
+        ("core.hooksPath=absent", "mkdir absent; echo x > absent/pre-commit", ["absent"]),
+        ("core.hooksPath=h/_", "echo x >> h/pre-commit", ["h/pre-commit"]),
+        (
+            "core.hooksPath=tools/hooks",
+            "mkdir e; cp -r tools/. e; rm -r tools; ln -s e tools",
+            ["tools"],
+        ),
+        ("include.path=../shared.cfg", "echo x >> shared.cfg", ["shared.cfg"]),
+        ("linked .vscode", "echo x > linked/tasks.json", ["linked/tasks.json"]),
+        ("linked .claude", "echo x > linked/settings.json", ["linked/settings.json"]),
+        ("linked .git/hooks", "echo x > linked/pre-commit", ["linked/pre-commit"]),
+    ],
+)
+def test_where_control_places_of_the_workspace_lead_is_control(
+    repository: Workbench, setting: str, script: str, kept_back: list[str]
+) -> None:
+    w = repository
+    for path in ("tools/hooks/pre-commit", "h/pre-commit", "shared.cfg", "linked/kept"):
+        w.write(path)
+    key, _, value = setting.partition("=")
+    if value:
+        git(w, "config", key, value)
+    else:
+        link = w.ws / setting.removeprefix("linked ")
+        link.exists() and link.rename(w.base / "away")
+        link.symlink_to(w.ws / "linked")
+    before = w.picture()
+    found = w.run(f"{script}; echo y > a")
+    assert said(found.kept_back) == kept_back
+    after = w.picture()
+    for place in (b"tools", b"h", b"shared.cfg", b"linked", b"absent"):
+        inside = [one for one in {**before, **after} if (one + b"/").startswith(place + b"/")]
+        assert [after.get(one) for one in inside] == [before.get(one) for one in inside]
+    assert (w.ws / "a").read_text() == "y\n"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "git config core.worktree ../../..",
+        "git config core.worktree ..",
+        "git config extensions.objectFormat sha256",
+        "git init -q lib; git -C lib config core.worktree ../../..",
+        "chmod 777 .git",
+        "chmod 775 .git/hooks",
+        "chmod 711 .claude",
+    ],
+)
+def test_what_leads_git_elsewhere_or_lets_others_in_is_kept_back(
+    repository: Workbench, script: str
+) -> None:
+    repository.write(".claude/settings.json").parent.chmod(0o755)
+    found = repository.run(script)
+    assert len(found.kept_back) == 1, found
+    assert stat.S_IMODE((repository.ws / ".claude").stat().st_mode) == 0o755
+
+
+def _two_faced_index() -> bytes:
+    """An index with a gitlink, which reads as two plain files with names of 20 bytes."""
+    head = struct.pack(">4sII", b"DIRC", 2, 2)
+    plain = struct.pack(">6I", 0, 0, 0, 0, 0, 0) + struct.pack(">4I", 0o100644, 0, 0, 0)
+    plain += bytes(32) + struct.pack(">H", 60) + b"1" * 60
+    plain += bytes(136 - len(plain))
+    linked = struct.pack(">6I", 0, 1 << 20, 0, 0, 0, 0) + struct.pack(">4I", 0o160000, 0, 0, 0)
+    linked += b"\x11" * 32 + struct.pack(">H", 3) + b"n/x"
+    linked += bytes(80 - len(linked))
+    return head + plain + linked + bytes(32)
+
+
+def test_an_index_is_read_with_the_names_of_its_repository(w: Workbench) -> None:
+    git(w, "init", "-q", "--object-format=sha256", ".")
+    index = w.base / "index"
+    index.write_bytes(_two_faced_index())
+    (w.ws / ".git/index").write_bytes(index.read_bytes())
+    listed = subprocess.run(
+        ["git", "-C", str(w.ws), "ls-files", "-s"], capture_output=True, check=True
+    )
+    assert b"160000" in listed.stdout
+    (w.ws / ".git/index").unlink()
+    found = w.run(f"cp {index} .git/index")
+    assert said(found.kept_back) == [".git/index"]

@@ -278,6 +278,9 @@ class Keeper:
                 if isinstance(point, NotHeld):
                     return point
                 before = self.cached.states(paths, copy=True)
+                if not may_drop and (why := self._why_lost(paths, before)) is not None:
+                    self.settled(int(point))
+                    return NotHeld(f"a part of what it replaces is not held: {why}")
                 try:
                     apply()
                 except BaseException as error:  # noqa: BLE001  raised again when its part is noted
@@ -291,6 +294,17 @@ class Keeper:
         if failure is not None:
             raise failure
         return point, self.history.changes(int(point))
+
+    def _why_lost(self, paths: Collection[str], cached: Mapping[str, Entry]) -> str | None:
+        """Return why something at, below or around these paths is not held, or None if all is."""
+        lost = self.scanner.unheld("")
+        lost |= {path: entry.content for path, entry in cached.items() if entry.kind == "lost"}
+        places, changed = frozenset(lost), frozenset(paths)
+        for path, why in lost.items():
+            if is_among(path, changed):
+                return why
+        around = (above for path in paths for above in directories_above(path) if above in places)
+        return next((lost[above] for above in around), None)
 
     def _note_transaction(
         self, number: int, paths: frozenset[str], before: Mapping[str, Entry]

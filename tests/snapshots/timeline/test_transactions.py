@@ -183,3 +183,33 @@ def test_programs_of_a_cache_that_a_call_replaced_are_named_though_not_kept(
     assert {step.path for step in (*plan.lost, *plan.steps)} == {
         one.partition(" ")[2] for one in said
     }
+
+
+@pytest.mark.parametrize("paths", [["data"], ["data/large"], ["node_modules/left"]])
+def test_nothing_is_done_where_what_it_replaces_is_not_held(
+    tmp_path: Path, paths: list[str]
+) -> None:
+    w = Timelined(
+        tmp_path / "w",
+        tmp_path / "s",
+        Limits(max_bytes=200_000, caches=frozenset({"node_modules"})),
+    )
+    for name in ("data/small", "data/large", "node_modules/left/a", "node_modules/left/b"):
+        w(name).parent.mkdir(parents=True, exist_ok=True)
+        size = 100 if name == "data/small" else 150_000
+        w(name).write_bytes(os.urandom(size))
+    paths = [*paths, *(f"gone/{number}" for number in range(300))]
+    before = w.picture()
+    ran: list[str] = []
+    refused = w.keeper.transact(
+        "call-1.", "shell", "run", paths, lambda: ran.append("it did"), may_drop=False
+    )
+    assert isinstance(refused, NotHeld)
+    assert "not held" in refused.reason
+    assert (ran, w.picture()) == ([], before)
+    done = w.keeper.transact(
+        "call-2.", "shell", "run", ["data/small"], w("data/small").unlink, may_drop=False
+    )
+    assert not isinstance(done, NotHeld), done
+    w.back(done[0])
+    assert w.picture() == before
