@@ -24,6 +24,7 @@ GROUPS: Final = MappingProxyType(
             "annotate": "annotate the tools of a server",
             "doctor": "check this machine for missing parts, and name a remedy for each",
             "check": "check all configuration, and show every problem at once",
+            "sandbox": "show what a server's sandbox refused, and offer the entry that opens it",
             "status": "show the policy, the reviewers and the sandboxes in use",
             "config": "migrate the configuration file of an older version",
             "completion": "print the completion of bash, zsh or fish",

@@ -70,7 +70,7 @@ def read_with_wants(
     """
     settings = settings_of(entries)
     read = {one.name: one for one in read_servers(settings, seconds)}
-    words = {name: _words_of(settings, name) for name, server in read.items() if server.error}
+    words = {name: words_of(settings, name) for name, server in read.items() if server.error}
     confined = _confined(settings)
     for _ in range(_ROUNDS):
         again = [
@@ -84,7 +84,7 @@ def read_with_wants(
             break
         settings = settings_of(entries)
         read |= {one.name: one for one in read_servers(_only(settings, again), seconds)}
-        words |= {name: _words_of(settings, name) for name in again}
+        words |= {name: words_of(settings, name) for name in again}
     failures: dict[str, Failure] = {}
     for spec in settings.servers:
         server = read[spec.name]
@@ -133,8 +133,8 @@ def _gave_folders(talk: Dialogue, entries: Entries, home: str, said: tuple[str, 
     return True
 
 
-def _words_of(settings: Settings, name: str) -> str:
-    """What a server wrote to its standard error, as the session log has it; empty: nothing."""
+def words_of(settings: Settings, name: str) -> str:
+    """Return what a server wrote to its standard error, by the session log; empty: nothing."""
     try:
         with settings.session_log.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_LOG))

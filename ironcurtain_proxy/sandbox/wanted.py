@@ -21,6 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ironcurtain_proxy.credentials.table import is_credential, places
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.sandbox.private_tmp import begins_whole
@@ -102,7 +103,18 @@ def folder_for(refused: RefusedWrite, home: str) -> str | None:
     ):
         return None
     name = "/".join(below[:depth])
+    if _touches_credentials(home, name, refused.path):
+        return None
     return f"~/{name}" if begins_whole(str(Path(home, name))) else None
+
+
+def _touches_credentials(home: str, name: str, path: str) -> bool:
+    """Whether a folder is one of credentials, or may hold some: a private one begins as a copy."""
+    return (
+        is_credential(f"{home}/{name}", home)
+        or is_credential(path, home)
+        or any(place.path.lower().startswith(f"{name.lower()}/") for place in places())
+    )
 
 
 def opened_for(
