@@ -133,6 +133,16 @@ class Servers(OperationTarget, Protocol):
     async def walls(self, server: str) -> Walls | None:
         """The measured limits of that process; None: it is not confined."""
 
+    async def stand_still(self, server: str) -> None:
+        """Stop all processes of that sandbox whenever nothing is under way, until `release`.
+
+        On return they are stopped, unless something is under way. Nothing of a server that is not
+        confined is stopped.
+        """
+
+    def release(self, server: str) -> None:
+        """Let the processes of that sandbox run between calls again."""
+
 
 class ToolFinder(Protocol):
     """Resolves the tool names that the agent uses."""

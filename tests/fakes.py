@@ -144,6 +144,8 @@ class FakeServers:
     found_walls: Walls | None = None
     needs: SandboxOpening | str | None = None
     openings: list[SandboxOpening | None] = field(default_factory=list)
+    still: list[str] = field(default_factory=list)
+    """The servers that were stopped between calls."""
 
     async def forward(
         self,
@@ -173,6 +175,12 @@ class FakeServers:
 
     async def walls(self, server: str) -> Walls | None:
         return self.found_walls
+
+    async def stand_still(self, server: str) -> None:
+        self.still.append(server)
+
+    def release(self, server: str) -> None:
+        self.still = [one for one in self.still if one != server]
 
 
 @dataclass

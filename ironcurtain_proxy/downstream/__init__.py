@@ -8,6 +8,7 @@
 - `process`, `guardian`, `orphans`: processes, and what is left when one is killed.
 - `gate`: the proxy of a sandbox that reaches nothing.
 - `twins`: second instances, for what was approved.
+- `standing`: when the processes of a server stand still, and when they go on.
 - `probing`: what the process of a server can touch.
 - `environment`, `working_directory`, `hardening`: what a server can see.
 - `stderr`, `session_log`, `allowance`, `left_out`, `masking`, `unusable_messages`: what a server

@@ -16,6 +16,7 @@ from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
 from ironcurtain_proxy.downstream.open_questions import OpenServerQuestions
 from ironcurtain_proxy.downstream.progress_tokens import TokenKey, token_key, token_of
+from ironcurtain_proxy.downstream.standing import Standing
 from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
@@ -66,6 +67,7 @@ class Connection:
         listeners: Listeners,
         dropped: UnusableMessages,
         max_message: int,
+        standing: Standing | None = None,
     ) -> None:
         self._server = server
         self._reader, self._writer = wire
@@ -73,6 +75,8 @@ class Connection:
         self._listeners = listeners
         self._dropped = dropped
         self._max_message = max_message
+        self.standing = standing or Standing(None)
+        """When the server's processes stand still."""
         self._answers = Answers[ToolResult]()
         self._progress: dict[TokenKey, ProgressListener] = {}
         self._unsent_replies = 0
@@ -197,6 +201,7 @@ class Connection:
         """
         key = None if on_progress is None else token_of(params)
         self._questions.begin()
+        self.standing.begin()
         if on_progress is not None and key is not None:
             self._progress[key] = on_progress
         try:
@@ -207,6 +212,7 @@ class Connection:
             if key is not None and self._progress.get(key) is on_progress:
                 del self._progress[key]
             self._questions.end()
+            self.standing.end()
 
     async def request(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:
         """Send a request and wait for its answer. If the wait ends early, the server is told.
@@ -216,12 +222,15 @@ class Connection:
         """
         request_id, answer = self._answers.expect(seconds)
         printed = self._dropped.lines_printed
+        self.standing.begin()
         try:
-            self._write({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
-        except DownstreamError:
-            self._answers.forget(request_id)
-            raise
-        try:
+            try:
+                self._write(
+                    {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+                )
+            except DownstreamError:
+                self._answers.forget(request_id)
+                raise
             return await answer
         except TimeoutError:
             self._cancel(request_id, method, "the deadline has passed")
@@ -233,12 +242,15 @@ class Connection:
             self._answers.forget(request_id)
             self._cancel(request_id, method, "the caller has cancelled")
             raise
+        finally:
+            self.standing.end()
 
     def notify(self, method: str, params: Mapping[str, Json] | None = None) -> None:
         """Send a notification, unless the server has gone or does not read."""
         message: dict[str, object] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
+        self.standing.note_notice()
         try:
             self._write(message)
         except DownstreamError:
@@ -258,6 +270,7 @@ class Connection:
             raise DownstreamError("the message cannot be written as JSON") from None
         if len(line) > self._max_message:
             raise DownstreamError(f"the message is larger than {self._max_message} bytes")
+        self.standing.let_go_on()
         try:
             self._writer.write(line)
         except BrokenPipeError:
@@ -406,4 +419,6 @@ class Connection:
         if self._unsent_replies > _UNSENT_REPLIES or self._writer.is_closed:
             self._dropped.note("a request was not answered: the server does not read")
         elif request_id is not None:
+            self.standing.note_notice()
+            self.standing.let_go_on()
             self._writer.write(line)

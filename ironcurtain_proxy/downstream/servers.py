@@ -349,6 +349,21 @@ class DownstreamServers:
         supervisor = self._supervisors.get(server)
         return None if supervisor is None else await supervisor.walls()
 
+    async def stand_still(self, server: str) -> None:
+        """Stop the processes of a server's sandbox whenever nothing is under way, until `release`.
+
+        On return they are stopped, unless something is under way.
+        """
+        supervisor = self._supervisors.get(server)
+        if supervisor is not None and supervisor.standing is not None:
+            await supervisor.standing.require()
+
+    def release(self, server: str) -> None:
+        """Let the processes of a server's sandbox run between calls."""
+        supervisor = self._supervisors.get(server)
+        if supervisor is not None and supervisor.standing is not None:
+            supervisor.standing.release()
+
     def status(self) -> Mapping[str, ServerStatus]:
         """The state of each server."""
         return {name: supervisor.status() for name, supervisor in self._supervisors.items()}

@@ -33,6 +33,8 @@ from ironcurtain_proxy.jsonrpc.pipes import open_wire
 from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Launch, confine
+from ironcurtain_proxy.sandbox.standstill import Standstill, standstill_of
+from ironcurtain_proxy.sandbox.walls import readers
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -84,6 +86,8 @@ class Started(Struct, frozen=True):
     log: SessionLog
     load: Load | None = None
     """The load of its sandbox on the machine; None: the load is not bounded."""
+    still: Standstill | None = None
+    """The standstill of its sandbox between calls; None: it is not confined."""
     # Its own, or ending a server would queue behind other folders' threads.
     limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
@@ -117,7 +121,7 @@ class Started(Struct, frozen=True):
         limiter = CapacityLimiter(1)
         said = -_SAY_AGAIN
         while True:
-            seconds = await run_sync(load.look, limiter=limiter)
+            seconds = await run_sync(self._look, load, limiter=limiter)
             what = load.take_news()
             if what:
                 text = f'server "{self.spec.name}": {what}; see its "limits"'
@@ -126,6 +130,13 @@ class Started(Struct, frozen=True):
                     said = anyio.current_time()
                     _LOGGER.warning("%s", text)
             await anyio.sleep(seconds)
+
+    def _look(self, load: Load) -> float:
+        seconds = load.look()
+        if self.still is not None:
+            # The end of a process, by that look or by the kernel, may wake others of its group.
+            self.still.keep()
+        return seconds
 
     async def close(self) -> None:
         """End the process."""
@@ -136,11 +147,15 @@ class Started(Struct, frozen=True):
         missing = self.process.exit_status in {126, 127}
         if self.load is not None and self.load.last:
             return self.load.last
+        if self.still is not None and self.still.last:
+            return self.still.last
         why = self.process.ending()
         return f"{why}: {printable(self.spec.command)}" if missing else why
 
     def end(self, grace: float) -> int:
         """End the process, as `ServerProcess.end`, and its drain. Blocks."""
+        if self.still is not None:
+            self.still.finish(readers(self.process.pid, self.process.pipe))
         status = self.process.end(grace)
         self.launch.remove()
         self.drain.join(_DRAIN)
@@ -194,16 +209,13 @@ def start_server(
             f'server "{spec.name}" could not be started: the system has no thread left'
         ) from None
     confinement = options.confinements.get(spec.name)
-    return Started(
-        spec,
-        process,
-        drain,
-        launch,
-        log,
-        None
-        if confinement is None
-        else load_of(process.pid, confinement.profile.limits, confinement.writable),
-    )
+    if confinement is None:
+        return Started(spec, process, drain, launch, log)
+    limits = confinement.profile.limits
+    load = load_of(process.pid, limits, confinement.writable)
+    # The commands of our own shell end with their calls, and change nothing by themselves.
+    still = standstill_of(process.pid, limits.processes) if confinement.views is None else None
+    return Started(spec, process, drain, launch, log, load, still)
 
 
 _ORPHANS = 1.0

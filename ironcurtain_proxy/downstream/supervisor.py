@@ -27,6 +27,7 @@ from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, Serve
 from ironcurtain_proxy.downstream.probing import Prober
 from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.standing import Standing
 from ironcurtain_proxy.downstream.starting import Life, Started, start_server
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
@@ -127,6 +128,11 @@ class Supervisor:
     def load(self) -> Load | None:
         """The load of the running process's sandbox; None: it is not bounded."""
         return self._started.load if isinstance(self._started, Started) else None
+
+    @property
+    def standing(self) -> Standing | None:
+        """When the running process stands still; None: there is none."""
+        return None if self._connection is None else self._connection.standing
 
     async def walls(self) -> Walls | None:
         """The walls of the running process; None: it is not confined."""
@@ -262,6 +268,7 @@ class Supervisor:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._look_after, connection, group.cancel_scope, trouble)
                 group.start_soon(started.watch)
+                group.start_soon(connection.standing.run)
                 group.start_soon(self._left_out.say)
                 await connection.run()
                 has_ended = True
@@ -308,7 +315,8 @@ class Supervisor:
             asked=self._ask if self._hooks.on_question is not None else None,
             capabilities=self._capabilities,
         )
-        return Connection(self.spec.name, wire, listeners, self._dropped, cap)
+        standing = Standing(started.still if isinstance(started, Started) else None)
+        return Connection(self.spec.name, wire, listeners, self._dropped, cap, standing)
 
     async def _look_after(
         self, connection: Connection, scope: anyio.CancelScope, trouble: list[str]

@@ -43,7 +43,7 @@ from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.judge import BLOCKED, Attempts
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decider import CONTAINMENT, Decider, Grants
+from ironcurtain_proxy.model.decider import CONTAINMENT, HUMAN, Decider, Grants
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.opening import OPENS, SandboxOpening, shown_host
 from ironcurtain_proxy.model.path import RealPath
@@ -264,8 +264,29 @@ class Containing:
                 return await self._commit(case, result) if result.view else result
             finally:
                 with anyio.CancelScope(shield=True):
+                    await self._stand_still(case, facts)
                     await self._look(case)
                     await self.settle(case)
+
+    async def _stand_still(self, case: Case, facts: Facts) -> None:
+        """Let nothing that a contained call left running act before the next call.
+
+        What a person approved goes on; the judgement of a model, of the engine or of an earlier
+        approval is about the call alone, and lifts nothing.
+        """
+        settlement, server = case.settlement, case.call.server
+        if facts.command is None and facts.request.effect != "runs":
+            return
+        is_contained = settlement is not None and settlement.decided_by == CONTAINMENT
+        if is_contained or (case.held and case.question is None):
+            await self.world.servers.stand_still(server)
+        elif (
+            settlement is not None
+            and settlement.decided_by == HUMAN
+            and case.call.request_id not in self._opened
+        ):
+            # What is opened beyond the sandbox was done by another instance.
+            self.world.servers.release(server)
 
     def _allowing(self, case: Case, facts: Facts) -> AbstractContextManager[None]:
         """Let the call change the files of agents, editors and shells that it names.

@@ -15,6 +15,7 @@
 - `reach`, `denials`, `error_hints`: what a sandbox refuses, before and after the call.
 - `directory`, `abandoned`: directories for sockets, and what a killed proxy left.
 - `wrapper`, `calls`: what the sandbox is run through, and the system calls that nobody gets.
+- `standstill`: all processes of a sandbox, stopped between calls.
 - `lookout`, `watchman`, `survey`, `control_files`, `leads`, `inotify`, `putting_back`: what a call
   left at control places is found, judged and put back.
 - `watch_notes`: what was there at the start, for the start after a killed proxy.

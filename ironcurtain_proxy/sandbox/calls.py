@@ -15,6 +15,11 @@ the server alone: the relays of srt, which lead to the allowed hosts, need a dat
 One call sets blocks aside for a file, and could fill a disk before anybody has looked how much is
 left. It is refused as by a file system without it: programs write instead.
 
+Processes of a server's sandbox stand still between calls (see `standstill`), and a stopped process
+goes on when it gets SIGCONT. So nothing may have the kernel send that signal, or one that kills,
+later: a timer with a signal of one's choice, a message queue's or a file's notification, a parent's
+or a child's end. `clone3` has its signal where no filter sees it; the C libraries fall back.
+
 Calls under other numbers, those of 32-bit programs, are refused altogether.
 """
 
@@ -39,6 +44,12 @@ _KIND, _DATAGRAM, _RAW = 0xF, 2, 3
 _IPV4, _IPV6, _NETLINK = 2, 10, 16
 """The families of sockets that a closed network has a use for."""
 _CLONE3, _NEW_USER = 435, 0x10000000
+_SIGCONT, _EXIT_SIGNAL = 18, 0xFF
+"""The signal that wakes what is stopped, and where the flags of `clone` have the one at the end."""
+_SETS_SIGNAL: Final = 10
+"""F_SETSIG: the signal that tells of a file, such as at another process's use of it."""
+_AT_PARENTS_END: Final = 1
+"""PR_SET_PDEATHSIG."""
 _RELEASES: Final = 0x02 | 0x08
 """FALLOC_FL_PUNCH_HOLE, FALLOC_FL_COLLAPSE_RANGE: they take blocks from a file, and add none."""
 _RESERVES: Final = (0x40305828, 0x4030582A, 0x40305839)
@@ -67,6 +78,10 @@ class _Machine(Struct, frozen=True, kw_only=True):
     """`fallocate`."""
     controls: int
     """`ioctl`."""
+    notifies: tuple[int, int]
+    """`timer_create`, `mq_notify`."""
+    fcntl: int
+    prctl: int
 
 
 _UNSEEN: Final[Mapping[int, int]] = {437: errno.ENOSYS, 425: errno.ENOSYS}
@@ -85,6 +100,9 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
         unshare=272,
         allocates=285,
         controls=16,
+        notifies=(222, 244),
+        fcntl=72,
+        prctl=157,
     ),
     "aarch64": _Machine(
         arch=0xC00000B7,
@@ -99,6 +117,9 @@ _MACHINES: Final[Mapping[str, _Machine]] = {
         unshare=97,
         allocates=47,
         controls=29,
+        notifies=(107, 184),
+        fcntl=25,
+        prctl=167,
     ),
 }
 
@@ -113,7 +134,8 @@ def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
     known = _MACHINES.get(machine)
     if known is None:
         return None
-    return _encoded([*_refused(known, is_root=is_root), (_END, 0, 0, _ALLOW)])
+    program = [*_refused(known, is_root=is_root), *_refused_wakes(known), (_END, 0, 0, _ALLOW)]
+    return _encoded(program)
 
 
 def refused_in_closure(machine: str, *, is_root: bool) -> bytes | None:
@@ -188,6 +210,34 @@ def _refused(known: _Machine, *, is_root: bool) -> list[tuple[int, int, int, int
             (_END, 0, 0, _ALLOW),
         ]
     return program
+
+
+def _refused_wakes(known: _Machine) -> list[tuple[int, int, int, int]]:
+    """Return the steps that refuse what wakes a stopped process later, behind `_refused`."""
+    return [
+        *[
+            step
+            for number in (*known.notifies, _CLONE3)
+            for step in ((_EQUAL, 0, 1, number), _refuse(errno.ENOSYS))
+        ],
+        (_EQUAL, 0, 4, known.fcntl),
+        (_LOAD, 0, 0, _argument(1)),
+        (_EQUAL, 0, 1, _SETS_SIGNAL),
+        _refuse(errno.EINVAL),
+        (_END, 0, 0, _ALLOW),
+        (_EQUAL, 0, 6, known.prctl),
+        (_LOAD, 0, 0, _argument(0)),
+        (_EQUAL, 0, 3, _AT_PARENTS_END),
+        (_LOAD, 0, 0, _argument(1)),
+        (_EQUAL, 0, 1, _SIGCONT),
+        _refuse(errno.EINVAL),
+        (_END, 0, 0, _ALLOW),
+        (_EQUAL, 0, 4, known.clone),
+        (_LOAD, 0, 0, _argument(0)),
+        (_AND, 0, 0, _EXIT_SIGNAL),
+        (_EQUAL, 0, 1, _SIGCONT),
+        _refuse(errno.EINVAL),
+    ]
 
 
 def refused_pairs(machine: str) -> bytes | None:

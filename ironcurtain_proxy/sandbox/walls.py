@@ -71,7 +71,7 @@ def walls_of(  # noqa: PLR0913  what is mounted, by its kind
         may_reach: whether the sandbox's proxy was told of any host that may be reached.
     """
     try:
-        chain = _readers(pid, pipe)
+        chain = readers(pid, pipe)
         if not chain:
             return None
         server = chain[-1]
@@ -104,7 +104,7 @@ def walls_of(  # noqa: PLR0913  what is mounted, by its kind
     )
 
 
-def _readers(pid: int, pipe: int) -> list[int]:
+def readers(pid: int, pipe: int) -> list[int]:
     """The chain of processes that hold the pipe; the last is the server, or its launcher.
 
     The sandbox's own programs hand it on, each to one child; what a server starts is no nearer to

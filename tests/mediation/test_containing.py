@@ -412,3 +412,44 @@ async def test_what_was_approved_is_opened_for_that_call_and_recorded() -> None:
     await world.mediator.handle("read", CALL)
     assert world.servers.openings == [SandboxOpening(hosts=("a.example",))]
     assert notes(world.recorder.records[-1])["opened"] == ["host a.example"]
+
+
+# --- what a call left running
+
+
+@pytest.mark.parametrize(
+    ("by", "opens", "stands"),
+    [
+        (None, False, True),
+        (HUMAN, False, False),
+        (HUMAN, True, True),
+        (AUTO_APPROVER, False, True),
+        (Engine("matrix"), False, True),
+    ],
+)
+async def test_what_a_contained_call_left_stands_still_until_a_person_approves_a_call(
+    by: Decider | None, *, opens: bool, stands: bool
+) -> None:
+    on = FakeContainment()
+    world = harness(on, lookout=Look())
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    assert world.servers.still == [world.servers.forwarded[0].server]
+    if by is not None:
+        on.end(RequestId("other"), "a hook")
+        world.servers.needs = SandboxOpening(hosts=("a.example",)) if opens else None
+        world.questions.ruling = Approved(by=by)
+        assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    assert bool(world.servers.still) == stands
+
+
+async def test_a_tool_that_runs_no_programs_leaves_nothing_that_stands_still() -> None:
+    world = harness(FakeContainment(), lookout=Look())
+    world.facts.answer = writes
+    await world.mediator.handle("read", CALL)
+    assert world.servers.still == []
+
+
+async def test_what_the_policy_allows_stops_nothing() -> None:
+    world = harness(FakeContainment(), "allow", lookout=Look())
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    assert world.servers.still == []
