@@ -47,6 +47,8 @@ class PassedOn(Unreachable):
     """The reason why this reviewer gives no answer; the next one is asked."""
 
     reason: str = ""
+    asked: bool = True
+    """Whether it saw the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,18 @@ decisions become rows that later decisions read.
 
 No row may stay open that nobody will close: writing the first row is shielded from cancellation,
 and a row whose writing failed or timed out is noted as owed and closed later (see `owed`). If the
-store fails, a `LedgerError` is raised and a reviewer is asked instead of the engine.
+store fails, a `LedgerError` is raised and a reviewer is asked instead of the engine; that question
+is owed as a whole (`missed`), with the times at which it was asked and answered.
 """
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio
@@ -28,11 +31,18 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import Knowledge
 from ironcurtain_proxy.auto_confirm.engine_knowledge import CachedKnowledge
 from ironcurtain_proxy.auto_confirm.engine_memory_rows import row_of, task_of
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
-from ironcurtain_proxy.auto_confirm.owed import OwedLines
+from ironcurtain_proxy.auto_confirm.owed import (
+    OwedLines,
+    UnwrittenQuestions,
+    forget_unwritten,
+    unwritten_file,
+)
 from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Findings, LedgerError
+from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     TIMEOUT,
+    WITHDRAWN_BY,
     Ending,
     EscalationTask,
     FinalStatus,
@@ -41,9 +51,10 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
 from ironcurtain_proxy.auto_confirm.upkeep import QUIET, Upkeep, this_owner
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.model.decider import Decider, Engine, LlmApprover, in_record
+from ironcurtain_proxy.model.decider import Decider, Engine, LlmApprover, Person, Program, in_record
 from ironcurtain_proxy.model.escalation import (
     Approved,
+    Declined,
     Escalation,
     EscalationId,
     Ruling,
@@ -62,6 +73,24 @@ _MOST_ROWS: Final = 10_000
 """Approvals that nobody took, or that came to nothing later, are not waited for."""
 
 
+@dataclass(slots=True)
+class _Row:
+    """The row of a question."""
+
+    id: int | None
+    """None: it is not written yet."""
+
+    def number(self) -> int:
+        """Return its id.
+
+        Raises:
+            LedgerError: it is not written.
+        """
+        if self.id is None:
+            raise LedgerError("the question has no row yet")
+        return self.id
+
+
 @dataclass(slots=True, kw_only=True)
 class StoreLedger:
     """Implements `auto_confirm.reviewer.Ledger`."""
@@ -75,11 +104,16 @@ class StoreLedger:
     keep: timedelta | None = None
     """The time for which the store keeps ended interactions; None: for ever."""
     quiet: float = QUIET
+    state_dir: Path | None = None
+    """Where the ids of questions without a row are kept for `metrics`; None: nowhere."""
     _owner: str | None = field(init=False)
-    _rows: dict[EscalationId, int] = field(default_factory=dict)
+    _rows: dict[EscalationId, _Row] = field(default_factory=dict)
+    _seen: set[EscalationId] = field(default_factory=set)
+    """The questions that a reviewer saw, until they are settled."""
     _knowledge: CachedKnowledge = field(init=False)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
     _owed: OwedLines = field(init=False)
+    _unwritten: UnwrittenQuestions = field(init=False)
     _upkeep: Upkeep = field(init=False)
     _has_failed: bool = False
 
@@ -92,6 +126,11 @@ class StoreLedger:
         )
         self._owner = this_owner()
         self._owed = OwedLines(self._in_thread)
+        self._unwritten = UnwrittenQuestions(
+            None
+            if self.state_dir is None
+            else unwritten_file(self.state_dir, f"{os.getpid()}-{os.urandom(8).hex()}")
+        )
         self._upkeep = Upkeep(
             store=self.store, in_thread=self._in_thread, keep=self.keep, quiet=self.quiet
         )
@@ -104,6 +143,10 @@ class StoreLedger:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._upkeep.run)
             tasks.start_soon(self._owed.run)
+            if self.state_dir is not None and self.keep is not None:
+                await anyio.to_thread.run_sync(
+                    forget_unwritten, self.state_dir, self.keep, self.clock.now()
+                )
             await self._knowledge.keep_fresh(self.session)
 
     async def aclose(self) -> None:
@@ -153,18 +196,42 @@ class StoreLedger:
         if self._has_failed:
             self._has_failed = False
             _log.warning("the store answers again: so does the auto-confirm engine")
+        self._keep(escalation.id, _Row(row_id))
+
+    def missed(self, escalation: Escalation, decision: EngineDecision, found: Findings) -> None:
+        """Keep a question that is asked while the store fails, for later."""
+        interaction = replace(row_of(escalation, decision, found, None), owner=self._owner)
+        task = task_of(escalation, decision, found.scope, self.timeout_minutes)
+        row, at = _Row(None), self.clock.now()
+
+        def write() -> None:
+            row.id = self.store.get().record_late(interaction, task, at)
+            self._unwritten.written(escalation.id)
+
+        self._keep(escalation.id, row)
+        self._unwritten.add(escalation.id, at)
+        self._owed.add(escalation.id, write)
+
+    def seen(self, identifier: EscalationId) -> None:
+        """Note that a reviewer saw a question."""
+        # A question for people alone is in no row, and is never settled here.
+        if identifier in self._rows:
+            self._seen.add(identifier)
+
+    def _keep(self, identifier: EscalationId, row: _Row) -> None:
         while len(self._rows) >= _MOST_ROWS:
             del self._rows[next(iter(self._rows))]
-        self._rows[escalation.id] = row_id
+        self._rows[identifier] = row
 
     async def passed_on(
         self, escalation: Escalation, source: str, target: str, reason: str
     ) -> None:
         """Note that another reviewer is asked."""
+        at, silent = self.clock.now(), reason == SILENCE
         await self._noted(
             escalation.id,
             lambda row: self.store.get().record_escalation(
-                row, source, target, reason, escalation.id
+                row, source, target, reason, escalation.id, at, silent=silent
             ),
         )
 
@@ -173,7 +240,9 @@ class StoreLedger:
         approved = isinstance(ruling, Approved)
         # An unreachable reviewer says nothing about the session, and nobody decided.
         by: Decider = Engine("unreachable")
-        if not isinstance(ruling, Unreachable) and ruling != WITHDRAWN:
+        if ruling == WITHDRAWN:
+            by = WITHDRAWN_BY
+        elif not isinstance(ruling, Unreachable):
             by = ruling.by
         automatic = approved and isinstance(by, LlmApprover | Engine)
         status: FinalStatus = "rejected"
@@ -184,15 +253,22 @@ class StoreLedger:
             # An approval after silence is an effect of the clock: the session was stuck.
             decided_by=TIMEOUT if by == AFTER_SILENCE else in_record(by),
             reason=getattr(ruling, "reason", "") or in_record(by),
+            asked=(
+                escalation.id in self._seen
+                or isinstance(by, Person | Program)
+                or _is_silence(ruling)
+            ),
         )
+        self._seen.discard(escalation.id)
+        at = self.clock.now()
         # An approval that cannot be written at once is none, even if it can be written later.
         later = settlement
         if approved and isinstance(by, Engine):
             later = replace(settlement, status="rejected", reason="its approval was not written")
         written = await self._noted(
             escalation.id,
-            lambda row: self.store.get().settle(row, settlement, escalation.id),
-            lambda row: self.store.get().settle(row, later, escalation.id),
+            lambda row: self.store.get().settle(row, settlement, escalation.id, at),
+            lambda row: self.store.get().settle(row, later, escalation.id, at),
         )
         if not approved:
             self._rows.pop(escalation.id, None)
@@ -220,11 +296,13 @@ class StoreLedger:
         if row is None:
             return False
         if not self._owed.has(identifier):
+            if row.id is None:
+                return False
             try:
-                return await self._in_thread(lambda: write(row)) is not False
+                return await self._in_thread(lambda: write(row.number())) is not False
             except LedgerError as error:
                 _log.warning("how an escalation ended is written into the store later: %s", error)
-        self._owed.add(identifier, partial(_if_it_is_open, partial(later or write, row)))
+        self._owed.add(identifier, lambda: _if_it_is_open((later or write), row.number()))
         return False
 
     def _unwrite(self, identifier: EscalationId, line: "_LedgerLine") -> None:
@@ -271,7 +349,14 @@ class _LedgerLine:
             self.is_under_way = False
 
 
-def _if_it_is_open(write: Callable[[], object]) -> None:
+def _if_it_is_open(write: Callable[[int], object], row: int) -> None:
     """Write the end of a question, unless it is written."""
     with suppress(AlreadyDecidedError):
-        write()
+        write(row)
+
+
+def _is_silence(ruling: Ruling) -> bool:
+    """Return whether somebody was asked and did not answer."""
+    if isinstance(ruling, Approved):
+        return ruling.by == AFTER_SILENCE
+    return isinstance(ruling, Declined) and ruling.kind == "expired"

@@ -51,7 +51,7 @@ def row_of(
         risk_band=decision.band,
         confidence_score=decision.confidence / 100,
         factors=decision.as_json(),
-        decision_ms=found.elapsed * 1000,
+        decision_ms=None if found.elapsed is None else found.elapsed * 1000,
     )
 
 

@@ -32,6 +32,10 @@ class LazyStore:
             self._is_lost = False
             return self._store
 
+    def current(self) -> Store | None:
+        """Return the store if it is open and was not lost. Waits for nobody."""
+        return None if self._is_lost else self._store
+
     def lose(self) -> None:
         """Note that the open store was lost: the next caller opens it anew."""
         self._is_lost = True

@@ -72,8 +72,8 @@ class Findings:
     """The type of the session: learned patterns hold for one type only."""
     pattern: str | None
     """The pattern that approved it."""
-    elapsed: float
-    """The seconds that the decision took."""
+    elapsed: float | None
+    """The seconds that the decision took; None: the engine decided nothing."""
 
 
 class Ledger(Protocol):
@@ -99,6 +99,9 @@ class Ledger(Protocol):
         Raises:
             LedgerError: it is not written: nothing may be approved.
         """
+
+    def missed(self, escalation: Escalation, decision: EngineDecision, found: Findings) -> None:
+        """Keep a question that is asked while the store fails, for later. Never fails."""
 
     async def passed_on(
         self, escalation: Escalation, source: str, target: str, reason: str
@@ -211,7 +214,9 @@ class AutoConfirm:
         await self.ledger.ended(question, succeeded=succeeded)
         return ()
 
-    async def _ruling(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
+    async def _ruling(
+        self, escalation: Escalation, decision: EngineDecision, *, without_store: bool = False
+    ) -> Ruling:
         try:
             # The caller may have gone meanwhile.
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -222,7 +227,11 @@ class AutoConfirm:
                     details=_details(decision),
                     revocable=decision.action == "conditional",
                 )
-            ruling = await self._routed(escalation, decision)
+            ruling = await (
+                self._held_for_review(escalation, decision)
+                if without_store
+                else self._routed(escalation, decision)
+            )
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.ledger.settled(escalation, WITHDRAWN)
@@ -310,18 +319,22 @@ class AutoConfirm:
         return silence
 
     async def _without_engine(self, escalation: Escalation) -> Ruling:
-        return await self._held_for_review(escalation, self._undecided(escalation))
+        decision, scope = self._undecided(escalation)
+        kind = self.situation.session_type
+        found = Findings(scope=scope, session_type=kind, pattern=None, elapsed=None)
+        self.ledger.missed(escalation, decision, found)
+        return await self._ruling(escalation, decision, without_store=True)
 
-    def _undecided(self, escalation: Escalation) -> EngineDecision:
-        """The decision without the store: no approval, and the reviewer that fits the call."""
+    def _undecided(self, escalation: Escalation) -> tuple[EngineDecision, str]:
+        """The decision without the store: no approval, and the reviewer that fits; the scope."""
         known = Knowledge(moment=self.clock.now().astimezone())
         try:
-            found = evaluate(
-                self._interaction(escalation), replace(self.settings, enabled=False), known
-            )
+            interaction = self._interaction(escalation)
+            found = evaluate(interaction, replace(self.settings, enabled=False), known)
+            scope = subject_of(interaction).scope
         except KernelError:
-            return UNDECIDED
-        return replace(found, action="held", check="default", reason=UNDECIDED.reason)
+            return UNDECIDED, ""
+        return replace(found, action="held", check="default", reason=UNDECIDED.reason), scope
 
 
 def _pattern(

@@ -32,7 +32,14 @@ from ironcurtain_proxy.model.decider import (
     Program,
     ProxyItself,
 )
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    EscalationId,
+    Ruling,
+    Unreachable,
+)
 from ironcurtain_proxy.ports import Clock, Reviewer
 
 _log: Final = logging.getLogger(__name__)
@@ -90,6 +97,8 @@ class ReviewerChain:
     on_step: OnStep | None = None
     notify: Notify | None = None
     """Notifies the asked reviewer."""
+    on_seen: Callable[[EscalationId], None] | None = None
+    """Called for each reviewer that saw a question. Returns at once; never raises."""
 
     def is_reachable(self) -> bool:
         """Whether any reviewer seems reachable."""
@@ -154,11 +163,15 @@ class ReviewerChain:
         seconds = (escalation.deadline - self.clock.steady()).total_seconds()
         ruling: Ruling = Declined(by=TIMEOUT, kind="expired")
         try:
+            # Cancelled or failed: it may have seen the question.
             with anyio.move_on_after(max(seconds, 0.0) + LATE_SECONDS):
                 ruling = await seat.ask(escalation, decision)
         except Exception:  # noqa: BLE001  a defect in one way leaves the others
             _log.exception("reviewer %s failed", name)
             return PassedOn("it failed")
+        finally:
+            if self.on_seen is not None and _saw(ruling):
+                self.on_seen(escalation.id)
         objection = self._objection(escalation, seat, ruling)
         return ruling if objection is None else PassedOn(objection)
 
@@ -204,3 +217,8 @@ class ReviewerChain:
             await self.on_step(escalation, name, following, why)
         except Exception:  # noqa: BLE001  the record of the call itself is another
             _log.exception("a step of escalation %s is not written", escalation.id)
+
+
+def _saw(ruling: Ruling) -> bool:
+    """Return whether a reviewer with this ruling saw the question."""
+    return ruling.asked if isinstance(ruling, PassedOn) else not isinstance(ruling, Unreachable)

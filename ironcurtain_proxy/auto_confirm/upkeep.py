@@ -58,6 +58,8 @@ class Upkeep:
     quiet: float = QUIET
     used: anyio.Event = field(default_factory=anyio.Event)
     """Set with the first question."""
+    _said: set[str] = field(default_factory=set)
+    """The steps that failed last time."""
 
     async def run(self) -> None:
         """Work until cancelled. Never raises otherwise."""
@@ -83,13 +85,21 @@ class Upkeep:
             await self._tried("the store's log is not copied into its file", self._copy)
 
     async def _copy(self) -> None:
-        await self.in_thread(lambda: self.store.get().copy_log())
+        # A server has no such file, and a store that is not open has nothing new to copy.
+        store = self.store.current()
+        if store is not None and store.has_log:
+            await self.in_thread(store.copy_log)
 
     async def _tried(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
+            self._said.discard(what)
         except LedgerError as error:
-            _log.warning("%s: %s", what, error)
+            # Once in an outage: each of these is tried again and again.
+            _log.log(
+                logging.DEBUG if what in self._said else logging.WARNING, "%s: %s", what, error
+            )
+            self._said.add(what)
         except Exception:  # noqa: BLE001  a defect here must not end the engine
             _log.exception("%s", what)
 

@@ -1,6 +1,7 @@
 """`ironcurtain-proxy metrics`: metrics of the auto-confirm engine."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.output import say, say_json
-from ironcurtain_proxy.cli.stored import add_since, begin_of, opened_store
+from ironcurtain_proxy.cli.stored import add_since, begin_of, metrics_of, store_of
 from ironcurtain_proxy.config.extras import require
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 
@@ -42,11 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the metrics. 0 even if a target is missed."""
     require("engine", "metrics")
-    from ironcurtain_proxy.auto_confirm.store.metrics import as_prometheus, compute  # noqa: PLC0415  slow
+    from ironcurtain_proxy.auto_confirm.store.metrics import as_prometheus  # noqa: PLC0415  slow
 
     now = SystemClock().now()
-    with opened_store(options) as store:
-        metrics = compute(store, now, begin_of(options, now))
+    settings = load_settings(os.environ.copy(), options.config)
+    with store_of(settings) as store:
+        metrics = metrics_of(settings, store, now, begin_of(options, now))
     if options.prometheus:
         sys.stdout.write(as_prometheus(metrics))
     elif options.json:
@@ -67,7 +70,7 @@ class _SampleLine:
 
     def text(self) -> str:
         judged = {None: "", True: "✓ ", False: "✗ missed, "}[self.met]
-        return f"{self.name:<34} {self.value:<28} {judged}{self.target}".rstrip()
+        return f"{self.name:<34} {self.value:<42} {judged}{self.target}".rstrip()
 
 
 def _lines(metrics: "Metrics") -> Iterator[_SampleLine]:
@@ -75,56 +78,74 @@ def _lines(metrics: "Metrics") -> Iterator[_SampleLine]:
         LATENCY_TARGET_MS,
         RESPONSE_TARGET_SECONDS,
         SAFE_TARGET,
+        is_none,
+        is_quick,
+        is_share_met,
+        is_without_people,
     )
 
+    def share(name: str, ratio: "Ratio", target: float) -> _SampleLine:
+        aim = "target: 100%" if target == 1.0 else f"target: {target:.0%} or more"
+        return _SampleLine(name, _ratio(ratio), aim, is_share_met(metrics, ratio, target))
+
     yield _SampleLine("interactions", str(metrics.interactions))
-    yield _share("safe operations auto-approved", metrics.safe_auto_approved, SAFE_TARGET)
+    yield _SampleLine(
+        "missing from the store",
+        str(metrics.missing),
+        "target: 0",
+        False if metrics.missing else None,
+    )
+    yield share("safe operations auto-approved", metrics.safe_auto_approved, SAFE_TARGET)
     yield _SampleLine(
         "time to decide, p50 / p99",
         _spread(metrics.decision_ms, "ms"),
         "target: below 100 ms",
-        _is_below(metrics.decision_ms, LATENCY_TARGET_MS),
+        is_quick(metrics.decision_ms, LATENCY_TARGET_MS),
     )
-    yield _none("manual interventions", metrics.manual_interventions)
-    yield _share("high risk sent to a reviewer", metrics.high_risk_escalated, 1.0)
+    yield _SampleLine(
+        "manual interventions",
+        str(metrics.manual_interventions),
+        "target: 0",
+        is_without_people(metrics),
+    )
+    yield share("high risk sent to a reviewer", metrics.high_risk_escalated, 1.0)
     yield _SampleLine(
         "reviewers' response, p50 / p99",
         _spread(metrics.response_seconds, "s"),
         "target: below 300 s",
-        _is_below(metrics.response_seconds, RESPONSE_TARGET_SECONDS),
+        is_quick(metrics.response_seconds, RESPONSE_TARGET_SECONDS, metrics.answered.whole),
     )
-    yield _none("stuck sessions", metrics.stuck_sessions)
-    yield _share("interactions with a decision", metrics.audited, 1.0)
+    yield _SampleLine("questions that reviewers answered", _ratio(metrics.answered))
+    yield _SampleLine(
+        "refused, no reviewer was asked",
+        _ratio(metrics.unasked),
+        "target: 0",
+        is_none(metrics, metrics.unasked.part),
+    )
+    yield _SampleLine(
+        "stuck sessions",
+        str(metrics.stuck_sessions),
+        "target: 0",
+        is_none(metrics, metrics.stuck_sessions),
+    )
+    yield share("interactions with a decision", metrics.audited, 1.0)
     yield _SampleLine("auto-approved", _ratio(metrics.auto_approved), "expected: 99%")
     yield _SampleLine("sent to a reviewer", _ratio(metrics.escalated), "expected: 1%")
     yield _SampleLine("passed on to another reviewer", str(metrics.passed_on))
 
 
-def _share(name: str, ratio: "Ratio", target: float) -> _SampleLine:
-    aim = "target: 100%" if target == 1.0 else f"target: {target:.0%} or more"
-    return _SampleLine(
-        name, _ratio(ratio), aim, None if ratio.value is None else ratio.value >= target
-    )
-
-
-def _none(name: str, count: int) -> _SampleLine:
-    return _SampleLine(name, str(count), "target: 0", count == 0)
-
-
-def _is_below(found: "Distribution", target: float) -> bool | None:
-    return None if found.p99 is None else found.p99 < target
-
-
 def _ratio(ratio: "Ratio") -> str:
     told = f"{ratio.part} of {ratio.whole}"
     # Rounded down, so that 99.96% is not shown as reached.
-    return told if ratio.value is None else f"{told} ({int(ratio.value * 1000 + 1e-9) / 10:.1f}%)"
+    if ratio.value is not None:
+        told += f" ({int(ratio.value * 1000 + 1e-9) / 10:.1f}%)"
+    return f"{told} {ratio.of}"
 
 
 def _spread(found: "Distribution", unit: str) -> str:
     if found.p50 is None or found.p99 is None:
         return "n/a"
-    return f"{found.p50:.3g} / {found.p99:.3g} {unit}"
+    return f"{found.p50:.3g} / {found.p99:.3g} {unit} of {found.count}"
 
 
 def _json(metrics: "Metrics") -> dict[str, Json]:
@@ -135,16 +156,28 @@ def _json(metrics: "Metrics") -> dict[str, Json]:
     return {
         "at": metrics.at.isoformat(),
         "interactions": metrics.interactions,
+        "missing": metrics.missing,
         "safeAutoApproved": _ratio_json(metrics.safe_auto_approved),
         "decisionMs": _spread_json(metrics.decision_ms),
         "manualInterventions": metrics.manual_interventions,
         "highRiskEscalated": _ratio_json(metrics.high_risk_escalated),
+        "unasked": _ratio_json(metrics.unasked),
+        "answered": _ratio_json(metrics.answered),
         "responseSeconds": _spread_json(metrics.response_seconds),
         "stuckSessions": metrics.stuck_sessions,
         "audited": _ratio_json(metrics.audited),
         "autoApproved": _ratio_json(metrics.auto_approved),
         "escalated": _ratio_json(metrics.escalated),
         "passedOn": metrics.passed_on,
+        "denominators": {
+            "safeAutoApproved": metrics.safe_auto_approved.of,
+            "highRiskEscalated": metrics.high_risk_escalated.of,
+            "unasked": metrics.unasked.of,
+            "answered": metrics.answered.of,
+            "audited": metrics.audited.of,
+            "autoApproved": metrics.auto_approved.of,
+            "escalated": metrics.escalated.of,
+        },
         "decisions": decisions,
         "statuses": dict(metrics.statuses),
         "bands": dict(metrics.bands),

@@ -14,7 +14,7 @@ from ironcurtain_proxy.cli.arguments import add_config, add_log
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain, say
-from ironcurtain_proxy.cli.stored import add_since, begin_of, store_of
+from ironcurtain_proxy.cli.stored import add_since, begin_of, metrics_of, store_of
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock
@@ -86,11 +86,10 @@ def _engine_part(
     try:
         with store_of(settings) as store:
             # SQLAlchemy is slow to import.
-            from ironcurtain_proxy.auto_confirm.store.metrics import compute  # noqa: PLC0415
             from ironcurtain_proxy.auto_confirm.store.report import engine_part  # noqa: PLC0415
             from ironcurtain_proxy.auto_confirm.store.series import collect  # noqa: PLC0415
 
-            return engine_part(compute(store, now, since), collect(store, since))
+            return engine_part(metrics_of(settings, store, now, since), collect(store, since))
     except StoreError as error:
         complain(f"the page is without the engine: {error}")
         return None

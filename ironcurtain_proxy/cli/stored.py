@@ -11,6 +11,7 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.own_process.clocks import SystemClock
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.auto_confirm.store.metrics import Metrics
     from ironcurtain_proxy.auto_confirm.store.store import Store
 
 
@@ -45,6 +46,26 @@ def store_of(settings: Settings) -> "Store":
     from ironcurtain_proxy.auto_confirm.store.store import open_store  # noqa: PLC0415
 
     return open_store(url, settings.state_dir, SystemClock(), create=False)
+
+
+def metrics_of(
+    settings: Settings, store: "Store", now: datetime, since: datetime | None
+) -> "Metrics":
+    """Return the metrics of a store, with what sessions of this machine could not write.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    from ironcurtain_proxy.auto_confirm.owed import unwritten_questions  # noqa: PLC0415  slow
+    from ironcurtain_proxy.auto_confirm.store.metrics import compute  # noqa: PLC0415  slow
+
+    config = settings.auto_confirm
+    first = since
+    if config is not None and config.keep_days:
+        # The rows of older questions may have been removed.
+        kept = now - timedelta(days=config.keep_days)
+        first = kept if since is None else max(since, kept)
+    return compute(store, now, since, [*unwritten_questions(settings.state_dir, first)])
 
 
 def begin_of(options: argparse.Namespace, now: datetime) -> datetime | None:

@@ -28,7 +28,7 @@ _WIDEST_BAR: Final = 40.0
 _DAY: Final = timedelta(days=1)
 
 Palette: TypeAlias = Mapping[str, str]
-"""Names in the order of the legend, each with a class of the page's style: `c1` to `c5`."""
+"""Names in the order of the legend, each with a class of the page's style: `c1` to `c6`."""
 
 
 def shown(text: str, *, longest: int = _LONGEST) -> str:

@@ -78,6 +78,7 @@ def assemble_engine(
         timeout_minutes=minutes,
         session=settings.session,
         keep=timedelta(days=config.keep_days) if config.keep_days else None,
+        state_dir=settings.state_dir,
     )
     notifier = Notifier(
         channels=config.notifications.channels,
@@ -103,6 +104,7 @@ def assemble_engine(
         clock=clock,
         step_seconds=minutes * 60.0,
         on_step=ledger.passed_on,
+        on_seen=ledger.seen,
         notify=notifier.notify,
     )
     return EngineParts(

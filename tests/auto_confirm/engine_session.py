@@ -103,6 +103,10 @@ class Traced:
         self.happened.append("opened")
         await self.ledger.opened(escalation, decision, found)
 
+    def missed(self, escalation: Escalation, decision: EngineDecision, found: Findings) -> None:
+        self.happened.append("missed")
+        self.ledger.missed(escalation, decision, found)
+
     async def passed_on(
         self, escalation: Escalation, source: str, target: str, reason: str
     ) -> None:
@@ -184,7 +188,11 @@ async def engine_session(
     clock, manager, approved = FakeClock(), Manager(), list[EngineDecision]()
     lazy = LazyStore(lambda: open_store(url, tmp_path, clock))
     ledger = StoreLedger(
-        store=lazy, clock=clock, windows=Windows(tmp_path / "windows"), timeout_minutes=5
+        store=lazy,
+        clock=clock,
+        windows=Windows(tmp_path / "windows"),
+        timeout_minutes=5,
+        state_dir=tmp_path,
     )
     chain = ReviewerChain(
         seats={
@@ -192,6 +200,8 @@ async def engine_session(
             "wrapper_claude": Seat(ask=manager.ask, session="wrapper-1"),
         },
         clock=clock,
+        on_seen=ledger.seen,
+        on_step=ledger.passed_on,
     )
     engine = AutoConfirm(
         settings=settings,

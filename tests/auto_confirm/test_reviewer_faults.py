@@ -2,7 +2,9 @@
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -13,18 +15,26 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.engine_memory_rows import LONGEST_TEXT
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
+from ironcurtain_proxy.auto_confirm.owed import (
+    OwedLines,
+    forget_unwritten,
+    unwritten_questions,
+)
 from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Findings, LedgerError
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute, is_share_met
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.model.decider import Engine
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine_session import (
     BY_MANAGER,
     DELETE,
     DENIED,
     ELSEWHERE,
+    EXPIRED,
     READ,
     EngineSession,
     Traced,
@@ -147,7 +157,7 @@ async def test_a_conditional_approval_that_could_not_be_written_is_none(
         running.manager.at_once = DENIED
         question = replace(running.question(ELSEWHERE), sandboxed=True)
         assert await running.ask(question) == DENIED
-        assert happened == ["knowledge", "conditional"]
+        assert happened == ["knowledge", "conditional", "missed", "settled"]
 
 
 async def test_a_store_that_fails_strangely_does_not_end_who_keeps_it_fresh(tmp_path: Path) -> None:
@@ -264,3 +274,88 @@ async def test_an_approval_that_is_withdrawn_while_it_is_written_down_approves_n
         await _withdrawn_while_written(running, question)
         assert running.approved == []
         assert running.rulings == {}
+
+
+# --- what the figures say of it
+
+
+async def test_what_was_asked_while_the_store_failed_is_written_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    async with engine_session(tmp_path) as running:
+        store = running.ledger.store
+        running.ledger.store = Broken(FAULTS[0])
+        answers = (BY_MANAGER, DENIED, EXPIRED)
+
+        def think(_: Escalation) -> None:
+            running.clock.seconds += len(running.manager.asked)
+
+        running.manager.meanwhile = think
+        for answer in answers:
+            running.manager.at_once = answer
+            await running.carry_out(DELETE)
+        asked = unwritten_questions(tmp_path)
+        assert len(asked) == 3
+        found = compute(running.store, running.clock.now(), None, [*asked])
+        assert (found.missing, found.audited) == (3, Ratio(0, 3))
+
+        running.ledger.store = store
+        running.clock.seconds += 500
+        await running.ledger._owed.pay()
+        found = compute(running.store, running.clock.now(), None, [*asked])
+        assert (found.missing, found.audited, found.escalated) == (0, Ratio(3, 3), Ratio(3, 3))
+        assert found.answered == Ratio(2, 3)
+        assert found.statuses == {"approved": 1, "rejected": 2}
+        # As they were: not by the time at which they were written.
+        assert (found.response_seconds.p50, found.response_seconds.p99) == (1, 2)
+        assert unwritten_questions(tmp_path) == {}
+
+
+async def test_a_session_that_is_killed_in_an_outage_leaves_the_number_of_what_is_missing(
+    tmp_path: Path,
+) -> None:
+    async with engine_session(tmp_path) as running:
+        running.manager.at_once = BY_MANAGER
+        await running.carry_out(DELETE)
+        running.ledger.store = Broken(FAULTS[0])
+        for _ in range(4):
+            await running.carry_out(DELETE)
+        (file,) = (tmp_path / "unwritten").iterdir()
+        assert file.stat().st_mode & 0o077 == 0
+        with file.open("a") as torn:
+            torn.write("2026-01-01T00:00:00+00:00 half")
+        (tmp_path / "unwritten" / "x.txt").write_bytes(b"\xff\n\nno time\n" + b"y" * 9000)
+        asked = unwritten_questions(tmp_path)
+        found = compute(running.store, running.clock.now(), None, [*asked])
+        assert (found.interactions, found.missing, found.audited) == (1, 4, Ratio(1, 5))
+        assert is_share_met(found, found.high_risk_escalated, 1.0) is None
+        later = running.clock.now() + timedelta(days=1)
+        assert unwritten_questions(tmp_path, later) == {}
+        forget_unwritten(tmp_path, timedelta(days=90), SystemClock().now() + timedelta(days=91))
+        assert list((tmp_path / "unwritten").iterdir()) == []
+
+
+async def test_lines_of_one_question_keep_their_order_when_writing_fails_again() -> None:
+    written: list[str] = []
+    fails = {"a1", "b1"}
+
+    def line(name: str) -> Callable[[], None]:
+        def write() -> None:
+            if name in fails:
+                fails.remove(name)
+                raise LedgerError(name)
+            written.append(name)
+
+        return write
+
+    async def in_thread(write: Callable[[], object]) -> None:
+        write()
+
+    owed = OwedLines(in_thread)
+    for name in ("a1", "a2", "b1", "b2", "a3"):
+        owed.add(EscalationId(name[0]), line(name))
+    for _ in range(3):
+        await owed.pay()
+    assert [name for name in written if name[0] == "a"] == ["a1", "a2", "a3"]
+    assert [name for name in written if name[0] == "b"] == ["b1", "b2"]
+    assert not owed

@@ -169,7 +169,7 @@ class ModelReviewer:
             prompt = review_prompt(escalation, decision, view)
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self.name)
-            return PassedOn("the call cannot be shown")
+            return PassedOn("the call cannot be shown", asked=False)
         seconds = (escalation.deadline - self.clock.steady()).total_seconds()
         ruling: Ruling = _EXPIRED
         with anyio.move_on_after(max(seconds, 0.0)):
@@ -199,7 +199,7 @@ class ModelReviewer:
             await self.log.append(entry)
         if completion is None:
             _log.warning("the model of reviewer %s could not be asked: %s", self.name, outage)
-            return PassedOn(f"its model could not be asked: {outage}")
+            return PassedOn(f"its model could not be asked: {outage}", asked=False)
         return (
             PassedOn("its model gave no answer that counts") if answer is None else self._of(answer)
         )

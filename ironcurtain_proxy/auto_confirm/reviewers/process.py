@@ -60,7 +60,7 @@ _MAX_BACKLOG: Final = 8 << 20
 _EXPIRED: Final = Declined(by=TIMEOUT, kind="expired")
 _HAS_ENDED: Final = "its process has ended"
 _ENDED: Final = PassedOn(_HAS_ENDED)
-_NOT_STARTED: Final = PassedOn("its process could not be started")
+_NOT_STARTED: Final = PassedOn("its process could not be started", asked=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +168,7 @@ class ProcessReviewer:
         if not running.dialect.is_open:
             return _NOT_STARTED
         if escalation.id in running.open:
-            return PassedOn("it is already being asked about this")
+            return PassedOn("it is already being asked about this", asked=False)
         try:
             view = view_of(escalation, decision, self._redact)
             deadline = on_the_wall(escalation.deadline, self._clock)
@@ -176,7 +176,7 @@ class ProcessReviewer:
             line = running.dialect.question(shown, decision, view)
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self._spec.name)
-            return PassedOn("the call cannot be shown")
+            return PassedOn("the call cannot be shown", asked=False)
         question = running.open[escalation.id] = _AskedQuestion(escalation)
         try:
             return await self._wait(running, question, line)
@@ -190,7 +190,7 @@ class ProcessReviewer:
 
     async def _wait(self, running: _Running, question: _AskedQuestion, line: bytes) -> Ruling:
         if running.writer.backlog > _MAX_BACKLOG:
-            question.settle(PassedOn("it does not read what it is asked"))
+            question.settle(PassedOn("it does not read what it is asked", asked=False))
         else:
             try:
                 await running.writer.send(line)
@@ -270,7 +270,7 @@ class ProcessReviewer:
             if self._running is not None:
                 return self._running
             if self._tasks is None:
-                return PassedOn("the proxy is ending")
+                return PassedOn("the proxy is ending", asked=False)
             if not self._may_start():
                 return _ENDED
             self._lives.begin(self._clock.monotonic())

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     MODEL,
+    PASSED_ON,
     TIMEOUT,
     Ending,
     EscalationTask,
@@ -62,6 +63,12 @@ def is_of(connection: Connection, interaction_id: int, request: str | None) -> b
         return True
     named = {"which": interaction_id, "whose": request}
     return connection.execute(_OF_REQUEST, named).first() is not None
+
+
+def find_request(connection: Connection, request: str) -> int | None:
+    """Return the id of a request's interaction; None: there is none."""
+    found = sa.select(INTERACTIONS.c.id).where(INTERACTIONS.c.request_id == request)
+    return connection.execute(found).scalar()
 
 
 def record_call(
@@ -170,6 +177,8 @@ def settle(
     elif settlement.decided_by == TIMEOUT:
         outcome = "timed_out"
     _close_tasks(connection, interaction_id, outcome, now)
+    if not settlement.asked:
+        connection.execute(_ALL_TASKS, {"which": interaction_id, "status": "unasked"})
     return True
 
 
@@ -215,13 +224,25 @@ def pass_on(
     targets: tuple[str, str],
     reason: str,
     now: datetime,
+    *,
+    silent: bool,
 ) -> bool:
-    """Note that one reviewer was replaced by another. False: nobody is being asked about it."""
+    """Note that one reviewer was replaced by another. False: nobody is being asked about it.
+
+    Args:
+        connection: the store's.
+        interaction_id: which.
+        targets: the first, and the next.
+        reason: why.
+        now: when.
+        silent: whether the first was asked and did not answer in time.
+    """
+    by = TIMEOUT if silent else PASSED_ON
     passed = {
         "which": interaction_id,
         "from": _ASKED,
         "status": "escalated",
-        "decided_by": TIMEOUT,
+        "decided_by": by,
         "escalation_target": targets[1],
         "escalation_reason": reason,
         "escalation_time": now,
@@ -236,9 +257,12 @@ def pass_on(
         "created_at": now,
     }
     _inserted(connection, HISTORY, values)
-    _close_tasks(connection, interaction_id, "timed_out", now)
+    _close_tasks(connection, interaction_id, "timed_out" if silent else "withdrawn", now)
     line = PermissionDecision(
-        decision="timed_out", decided_by=TIMEOUT, reason=reason, escalation_target=targets[0]
+        decision="timed_out" if silent else "escalated",
+        decided_by=by,
+        reason=reason,
+        escalation_target=targets[0] if silent else targets[1],
     )
     _insert_line(connection, interaction_id, line, None, now)
     return True
@@ -293,6 +317,7 @@ _NO_OUTCOME: Final = _BY_ID.where(INTERACTIONS.c.succeeded.is_(None))
 _ITS_PATTERN: Final = sa.select(INTERACTIONS.c.matched_pattern_id).where(
     _WHICH & (INTERACTIONS.c.status == "auto_approved")
 )
+_ALL_TASKS: Final = sa.update(TASKS).where(TASKS.c.interaction_id == sa.bindparam("which"))
 _OPEN_TASKS: Final = sa.update(TASKS).where(
     (TASKS.c.interaction_id == sa.bindparam("which")) & (TASKS.c.status == "open")
 )

@@ -1,10 +1,12 @@
 """The engine's success metrics, computed from the store, and written for Prometheus.
 
-INVARIANT: an approval is counted from a decision `approved` in the trail, and from nothing else.
+INVARIANT: an approval is counted from a decision `approved` in the trail, and from nothing else. A
+call counts as sent to a reviewer if one saw the question, or is being asked; being held is not
+enough.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -14,8 +16,13 @@ from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, SAFE_BANDS
 from ironcurtain_proxy.auto_confirm.store.health import is_stuck
-from ironcurtain_proxy.auto_confirm.store.interactions import OURS
-from ironcurtain_proxy.auto_confirm.store.rows import HUMAN
+from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
+from ironcurtain_proxy.auto_confirm.store.rows import (
+    ABANDONED_BY,
+    HUMAN,
+    WITHDRAWN_BY,
+    TaskStatus,
+)
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import (
     DECISIONS,
@@ -24,7 +31,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     REVIEWER_DECISIONS,
     TASKS,
 )
-from ironcurtain_proxy.model.decider import of_record
+from ironcurtain_proxy.model.decider import in_record, of_record
 
 LATENCY_TARGET_MS: Final = 100.0
 RESPONSE_TARGET_SECONDS: Final = 300.0
@@ -37,6 +44,8 @@ class Ratio:
 
     part: int
     whole: int
+    of: str = field(default="interactions", compare=False)
+    """The denominator, in words."""
 
     @property
     def value(self) -> float | None:
@@ -61,6 +70,10 @@ class Metrics:
 
     at: datetime
     interactions: int
+    """The number in the store."""
+    missing: int
+    """Questions of sessions of this machine that have no row: asked while the store failed, and
+    their session ended before it was back, or still waits for it."""
     safe_auto_approved: Ratio
     """The share of SAFE and LOW operations that no person or reviewer approved."""
     decision_ms: Distribution
@@ -68,58 +81,89 @@ class Metrics:
     manual_interventions: int
     """Decisions that a person had to make."""
     high_risk_escalated: Ratio
-    """The share of HIGH and CRITICAL operations that went to a reviewer."""
+    """The share of HIGH and CRITICAL operations that a reviewer was asked about."""
+    unasked: Ratio
+    """The share of the held calls that were refused before any reviewer saw the question: none
+    could be reached, or too many calls of the session waited."""
+    answered: Ratio
+    """The share of the calls that reviewers were asked about, and that ended otherwise than by
+    being withdrawn, that a reviewer decided."""
     response_seconds: Distribution
     """Seconds from holding a call to a reviewer's decision."""
     stuck_sessions: int
     """Sessions with a call whose decision is overdue."""
     audited: Ratio
-    """The share of all interactions with a decision in their trail."""
+    """The share of all interactions, with the missing ones, whose trail is complete: one that ended
+    has its end there, one that waits the reason for it."""
     auto_approved: Ratio
     """The share of all interactions that were approved without a person or reviewer."""
     escalated: Ratio
-    """The share of all interactions that went to a reviewer."""
+    """The share of all interactions that a reviewer was asked about."""
     passed_on: int
-    """The number of times that a reviewer did not answer and another was asked."""
+    """The number of times that a question that reviewers saw went on to the next of them."""
     decisions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Decisions by word and by who decided: `engine`, `auto-approver`, `reviewer`, `human`, …"""
     statuses: Mapping[str, int] = field(default_factory=dict)
     bands: Mapping[str, int] = field(default_factory=dict)
 
 
-def compute(store: Store, now: datetime, since: datetime | None = None) -> Metrics:
+def compute(
+    store: Store,
+    now: datetime,
+    since: datetime | None = None,
+    unwritten: Collection[str] = (),
+) -> Metrics:
     """Compute all metrics from one state of the store.
 
     Args:
         store: the store.
         now: the current time; aware.
         since: only interactions from then on; None: all.
+        unwritten: the questions that may have no row; see `owed.unwritten_questions`.
 
     Raises:
         StoreError: it cannot be read.
     """
-    return store.read(lambda connection: _compute(connection, now, since))
+    return store.read(lambda connection: _compute(connection, now, since, unwritten))
 
 
-def _compute(connection: Connection, now: datetime, since: datetime | None) -> Metrics:
+def _compute(
+    connection: Connection, now: datetime, since: datetime | None, unwritten: Collection[str]
+) -> Metrics:
     ours = OURS if since is None else OURS & (INTERACTIONS.c.created_at >= since)
     approved = _has_decision("approved", automatic=True)
-    escalated = _has_decision("escalated") | _has_task()
+    held = _has_decision("escalated") | _has_task()
+    unasked = _has_task("unasked")
+    escalated = held & ~unasked
+    ended = INTERACTIONS.c.status.not_in(OPEN)
+    complete = _has_decision(*_FINAL) | (~ended & _has_decision())
     safe = ours & INTERACTIONS.c.risk_band.in_(SAFE_BANDS)
     high = ours & INTERACTIONS.c.risk_band.in_(HIGH_BANDS)
     human = DECISIONS.c.decided_by == HUMAN
     decided = DECISIONS.c.decision.in_(("approved", "rejected"))
+    stored, written = _count(connection, ours), _ratio(connection, ours, complete)
+    missing = _missing(connection, unwritten)
     return Metrics(
         at=now,
-        interactions=_count(connection, ours),
-        safe_auto_approved=_ratio(connection, safe, approved),
+        interactions=stored,
+        missing=missing,
+        safe_auto_approved=_ratio(connection, safe, approved, "SAFE and LOW"),
         decision_ms=_distribution(
             connection, INTERACTIONS.c.decision_ms, INTERACTIONS, ours, LATENCY_TARGET_MS
         ),
         manual_interventions=_count(
             connection, ours & human & decided, DECISIONS.join(INTERACTIONS)
         ),
-        high_risk_escalated=_ratio(connection, high, escalated),
+        high_risk_escalated=_ratio(connection, high, escalated, "HIGH and CRITICAL"),
+        unasked=_ratio(
+            connection,
+            ours & held & ended,
+            unasked & (INTERACTIONS.c.status == "rejected"),
+            "held calls that ended",
+        ),
+        answered=_ratio(
+            connection, ours & escalated & ended & ~_was_withdrawn(), _was_answered(), "asked"
+        ),
         response_seconds=_distribution(
             connection,
             REVIEWER_DECISIONS.c.response_seconds,
@@ -132,30 +176,57 @@ def _compute(connection: Connection, now: datetime, since: datetime | None) -> M
                 ours & is_stuck(now)
             )
         ).scalar_one(),
-        audited=_ratio(connection, ours, _has_decision()),
+        audited=Ratio(written.part, stored + missing, "interactions and missing ones"),
         auto_approved=_ratio(connection, ours, approved),
         escalated=_ratio(connection, ours, escalated),
-        passed_on=_count(connection, ours, HISTORY.join(INTERACTIONS)),
+        passed_on=_count(connection, ours & escalated, HISTORY.join(INTERACTIONS)),
         decisions=_decisions(connection, ours),
         statuses=_grouped(connection, INTERACTIONS.c.status, ours),
         bands=_grouped(connection, INTERACTIONS.c.risk_band, ours),
     )
 
 
-def _has_decision(
-    word: str | None = None, *, automatic: bool | None = None
-) -> "sa.ColumnElement[bool]":
+_FINAL: Final = ("approved", "rejected", "timed_out")
+_AT_ONCE: Final = 500
+"""Ids in one statement."""
+
+
+def _missing(connection: Connection, unwritten: Collection[str]) -> int:
+    """Return how many of these questions have no row."""
+    asked = sorted(set(unwritten))
+    found = 0
+    for start in range(0, len(asked), _AT_ONCE):
+        some = INTERACTIONS.c.request_id.in_(asked[start : start + _AT_ONCE])
+        found += _count(connection, some)
+    return len(asked) - found
+
+
+def _has_decision(*words: str, automatic: bool | None = None) -> "sa.ColumnElement[bool]":
     found = sa.select(DECISIONS.c.id).where(DECISIONS.c.interaction_id == INTERACTIONS.c.id)
-    if word is not None:
-        found = found.where(DECISIONS.c.decision == word)
+    if words:
+        found = found.where(DECISIONS.c.decision.in_(words))
     if automatic is not None:
         found = found.where(DECISIONS.c.auto_decision.is_(automatic))
     return found.correlate(INTERACTIONS).exists()
 
 
-def _has_task() -> "sa.ColumnElement[bool]":
+def _has_task(status: TaskStatus | None = None) -> "sa.ColumnElement[bool]":
     found = sa.select(TASKS.c.id).where(TASKS.c.interaction_id == INTERACTIONS.c.id)
+    if status is not None:
+        found = found.where(TASKS.c.status == status)
     return found.correlate(INTERACTIONS).exists()
+
+
+def _was_withdrawn() -> "sa.ColumnElement[bool]":
+    """The agent, or its proxy, was gone before an answer could come."""
+    return INTERACTIONS.c.decided_by.in_((in_record(WITHDRAWN_BY), ABANDONED_BY))
+
+
+def _was_answered() -> "sa.ColumnElement[bool]":
+    answer = sa.select(REVIEWER_DECISIONS.c.id).where(
+        REVIEWER_DECISIONS.c.interaction_id == INTERACTIONS.c.id
+    )
+    return answer.correlate(INTERACTIONS).exists()
 
 
 def _count(
@@ -168,9 +239,12 @@ def _count(
 
 
 def _ratio(
-    connection: Connection, whole: "sa.ColumnElement[bool]", part: "sa.ColumnElement[bool]"
+    connection: Connection,
+    whole: "sa.ColumnElement[bool]",
+    part: "sa.ColumnElement[bool]",
+    of: str = "interactions",
 ) -> Ratio:
-    return Ratio(_count(connection, whole & part), _count(connection, whole))
+    return Ratio(_count(connection, whole & part), _count(connection, whole), of)
 
 
 def _distribution(
@@ -231,6 +305,49 @@ def _grouped(
     return dict(sorted((word, count) for word, count in rows))
 
 
+# --- which targets are met ------------------------------------------------------------------------
+
+
+def is_share_met(metrics: Metrics, ratio: Ratio, target: float) -> bool | None:
+    """Return whether a share meets its target; None: it cannot be said.
+
+    What is missing from the store could be anything, so no share is met for certain.
+    """
+    if ratio.value is None or (ratio.value >= target and metrics.missing):
+        return None
+    return ratio.value >= target
+
+
+def is_quick(found: Distribution, target: float, of: int | None = None) -> bool | None:
+    """Return whether 99 of 100 are below the target; None: there are no values.
+
+    `of`: how many there should be. Those without a value, such as questions that nobody answered,
+    took too long.
+    """
+    whole = found.count if of is None else of
+    if not whole or found.p99 is None:
+        return False if whole else None
+    return found.p99 < target and 100 * found.within_target >= 99 * whole
+
+
+def is_none(metrics: Metrics, count: int) -> bool | None:
+    """Return whether there is none of what should not be; None: there is nothing to judge by."""
+    if count:
+        return False
+    return True if metrics.interactions and not metrics.missing else None
+
+
+def is_without_people(metrics: Metrics) -> bool | None:
+    """Return whether no person had to decide.
+
+    None: it cannot be said, because held calls ended without a person or reviewer deciding them.
+    """
+    decided = metrics.unasked.part == 0 and metrics.answered.part == metrics.answered.whole
+    if metrics.manual_interventions or decided:
+        return is_none(metrics, metrics.manual_interventions)
+    return None
+
+
 # --- Prometheus ----------------------------------------------------------------------------------
 
 
@@ -285,8 +402,23 @@ _SINGLES: Final[tuple[tuple[str, str, Callable[[Metrics], Ratio | int]], ...]] =
     ),
     (
         "high_risk_escalated_ratio",
-        "Share of HIGH and CRITICAL operations that went to a reviewer. Target: 1.",
+        "Share of HIGH and CRITICAL operations that a reviewer was asked about. Target: 1.",
         lambda m: m.high_risk_escalated,
+    ),
+    (
+        "unasked_ratio",
+        "Share of held calls that ended without any reviewer being asked. Target: 0.",
+        lambda m: m.unasked,
+    ),
+    (
+        "answered_ratio",
+        "Share of ended calls that a reviewer was asked about and decided.",
+        lambda m: m.answered,
+    ),
+    (
+        "missing_interactions",
+        "Interactions of this machine that are not in the store. Target: 0.",
+        lambda m: m.missing,
     ),
     (
         "manual_interventions",
@@ -300,7 +432,7 @@ _SINGLES: Final[tuple[tuple[str, str, Callable[[Metrics], Ratio | int]], ...]] =
     ),
     (
         "audited_ratio",
-        "Share of interactions with a decision in their trail. Target: 1.",
+        "Share of all interactions, with the missing ones, with a complete trail. Target: 1.",
         lambda m: m.audited,
     ),
     (
@@ -310,12 +442,12 @@ _SINGLES: Final[tuple[tuple[str, str, Callable[[Metrics], Ratio | int]], ...]] =
     ),
     (
         "escalated_ratio",
-        "Share of all interactions that went to a reviewer.",
+        "Share of all interactions that a reviewer was asked about.",
         lambda m: m.escalated,
     ),
     (
         "passed_on",
-        "How often one reviewer did not answer and another was asked.",
+        "How often a question that reviewers saw went on to the next of them.",
         lambda m: m.passed_on,
     ),
 )

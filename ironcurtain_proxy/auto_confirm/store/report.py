@@ -10,6 +10,10 @@ from ironcurtain_proxy.auto_confirm.store.metrics import (
     Distribution,
     Metrics,
     Ratio,
+    is_none,
+    is_quick,
+    is_share_met,
+    is_without_people,
 )
 from ironcurtain_proxy.auto_confirm.store.series import RESPONSE_BOUNDS, Series
 from ironcurtain_proxy.model.decider import (
@@ -40,6 +44,7 @@ _PALETTE: Final[plots.Palette] = {
     "waiting": "c3",
     "rejected": "c4",
     "timed out": "c5",
+    "not asked": "c6",
 }
 
 
@@ -47,21 +52,39 @@ def engine_part(metrics: Metrics, series: Series) -> ReportPart:
     """The engine's part of a report. Times are UTC."""
     return ReportPart(
         "auto-confirm engine",
-        f"{metrics.interactions} permission prompts as of {metrics.at:%Y-%m-%d %H:%M} UTC. "
+        f"{metrics.interactions} permission prompts as of {metrics.at:%Y-%m-%d %H:%M} UTC"
+        f"{_missing(metrics)}. "
         "The audit log is the record; this is drawn from its index.",
         list(_tiles(metrics)),
         list(_sections(series)),
     )
 
 
+def _missing(metrics: Metrics) -> str:
+    if not metrics.missing:
+        return ""
+    return f"; {metrics.missing} more were asked while the store failed and are missing"
+
+
 def _tiles(metrics: Metrics) -> Iterator[Tile]:
-    yield _share(
-        "Safe operations auto-approved",
+    def share(name: str, ratio: Ratio, target: float, aim: str) -> Tile:
+        if ratio.value is None:
+            return Tile(name, UNKNOWN, aim, None)
+        told = f"{aim}; {ratio.part} of {ratio.whole}"
+        return Tile(name, percent(ratio.value), told, is_share_met(metrics, ratio, target))
+
+    yield share(
+        "SAFE and LOW operations auto-approved",
         metrics.safe_auto_approved,
         SAFE_TARGET,
         "target: 95 % or more",
     )
-    yield _share("High risk sent to a reviewer", metrics.high_risk_escalated, 1.0, "target: 100 %")
+    yield share(
+        "HIGH and CRITICAL risk sent to a reviewer",
+        metrics.high_risk_escalated,
+        1.0,
+        "target: 100 %",
+    )
     yield _time(
         "Time to decide, p99", metrics.decision_ms, "ms", LATENCY_TARGET_MS, "target: below 100 ms"
     )
@@ -71,10 +94,21 @@ def _tiles(metrics: Metrics) -> Iterator[Tile]:
         "s",
         RESPONSE_TARGET_SECONDS,
         "target: below 5 minutes",
+        metrics.answered.whole,
     )
-    yield _zero("Manual interventions", metrics.manual_interventions)
-    yield _zero("Stuck sessions", metrics.stuck_sessions)
-    yield _share("Interactions with a decision", metrics.audited, 1.0, "target: 100 %")
+    count = metrics.manual_interventions
+    yield Tile("Manual interventions", str(count), "target: 0", is_without_people(metrics))
+    lost = metrics.unasked
+    told = f"target: 0; of {lost.whole} {lost.of}"
+    yield Tile("Refused, no reviewer asked", str(lost.part), told, is_none(metrics, lost.part))
+    stuck = metrics.stuck_sessions
+    yield Tile("Stuck sessions", str(stuck), "target: 0", is_none(metrics, stuck))
+    yield share(
+        "Interactions, with the missing, that have a decision",
+        metrics.audited,
+        1.0,
+        "target: 100 %",
+    )
     approved, escalated = metrics.auto_approved.value, metrics.escalated.value
     words = (
         UNKNOWN
@@ -84,27 +118,21 @@ def _tiles(metrics: Metrics) -> Iterator[Tile]:
     yield Tile(
         "Approved by the engine / sent to a reviewer",
         words,
-        "of all prompts; expected where work is routine: 99 % / 1 %",
+        f"of {metrics.interactions} prompts; expected where work is routine: 99 % / 1 %",
         None,
     )
 
 
-def _share(name: str, ratio: Ratio, target: float, aim: str) -> Tile:
-    if ratio.value is None:
-        return Tile(name, UNKNOWN, aim, None)
-    told = f"{aim}; {ratio.part} of {ratio.whole}"
-    return Tile(name, percent(ratio.value), told, ratio.value >= target)
-
-
-def _time(name: str, found: Distribution, unit: str, target: float, aim: str) -> Tile:
+def _time(
+    name: str, found: Distribution, unit: str, target: float, aim: str, of: int | None = None
+) -> Tile:
+    met = is_quick(found, target, of)
     if found.p99 is None or found.p50 is None:
-        return Tile(name, UNKNOWN, aim, None)
+        return Tile(name, UNKNOWN, aim if of is None else f"{aim}; 0 of {of} answered", met)
     told = f"{aim}; p50 {_short(found.p50)} {unit}"
-    return Tile(name, f"{_short(found.p99)} {unit}", told, found.p99 < target)
-
-
-def _zero(name: str, count: int) -> Tile:
-    return Tile(name, str(count), "target: 0", count == 0)
+    if of is not None:
+        told += f"; {found.count} of {of} answered"
+    return Tile(name, f"{_short(found.p99)} {unit}", told, met)
 
 
 def _short(value: float) -> str:

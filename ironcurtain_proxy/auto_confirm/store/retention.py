@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS, settle
-from ironcurtain_proxy.auto_confirm.store.rows import Ending
+from ironcurtain_proxy.auto_confirm.store.rows import ABANDONED_BY, Ending
 from ironcurtain_proxy.auto_confirm.store.tables import (
     DECISIONS,
     HISTORY,
@@ -35,7 +35,7 @@ THEIRS: Final = (DECISIONS, REVIEWER_DECISIONS, TASKS, HISTORY)
 _NAME: Final = "retention"
 _WAITS: Final = OURS & INTERACTIONS.c.status.in_(OPEN)
 _ABANDONED: Final = Ending(
-    status="rejected", decided_by="engine:abandoned", reason="the proxy that asked has ended"
+    status="rejected", decided_by=ABANDONED_BY, reason="the proxy that asked has ended"
 )
 """The end of a question whose asking process was killed before it could end it. It is no decision:
 it does not count for the session or for learning."""

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand
 from ironcurtain_proxy.model import decider
-from ironcurtain_proxy.model.decider import Person, Program, in_record, of_record
+from ironcurtain_proxy.model.decider import Engine, Person, Program, in_record, of_record
 from ironcurtain_proxy.model.json import Json
 
 Status: TypeAlias = Literal["pending", "approved", "rejected", "auto_approved", "held", "escalated"]
@@ -18,11 +18,17 @@ FinalStatus: TypeAlias = Literal["approved", "rejected", "auto_approved"]
 DecisionWord: TypeAlias = Literal["approved", "rejected", "escalated", "timed_out"]
 """A decision, in the words of `permission_decisions`."""
 
-TaskStatus: TypeAlias = Literal["open", "answered", "timed_out", "withdrawn"]
-"""The state of a question to one reviewer."""
+TaskStatus: TypeAlias = Literal["open", "answered", "timed_out", "withdrawn", "unasked"]
+"""The state of a question to one reviewer. `unasked`: it ended, and no reviewer ever saw it."""
 
 HUMAN: Final = in_record(decider.HUMAN)
 TIMEOUT: Final = in_record(decider.TIMEOUT)
+WITHDRAWN_BY: Final = Engine("withdrawn")
+"""The agent cancelled the call, which is no decision."""
+ABANDONED_BY: Final = in_record(Engine("abandoned"))
+"""The proxy that asked has ended, which is no decision."""
+PASSED_ON: Final = in_record(Engine("passed-on"))
+"""A reviewer could not be asked, or gave an answer that does not count."""
 
 MODEL: Final = in_record(decider.AUTO_APPROVER)
 """The auto-approver, which is asked about held calls before a reviewer."""
@@ -88,6 +94,8 @@ class Ending:
     reason: str
     response: str | None = None
     """The reviewer's own words."""
+    asked: bool = True
+    """Whether any reviewer saw the question."""
 
     @property
     def decision(self) -> PermissionDecision:

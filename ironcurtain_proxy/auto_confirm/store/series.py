@@ -15,8 +15,11 @@ from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
 from ironcurtain_proxy.report.stretches import begin_of_stretch, step_for
 
-PromptOutcome: TypeAlias = Literal["auto-approved", "approved", "rejected", "timed out", "waiting"]
-"""The end of a prompt, in a report. `approved`: by a person or a reviewer."""
+PromptOutcome: TypeAlias = Literal[
+    "auto-approved", "approved", "rejected", "timed out", "not asked", "waiting"
+]
+"""The end of a prompt, in a report. `approved`, `rejected`: by a person or a reviewer. `not asked`:
+refused without either, because none could be asked, or because the call was withdrawn."""
 
 _TOP: Final = 8
 RESPONSE_BOUNDS: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
@@ -81,15 +84,16 @@ def _collect(connection: Connection, since: datetime | None) -> Series:
 
 def _counted(connection: Connection, where: "sa.ColumnElement[bool]") -> Iterable[_Counted]:
     minute = _minute(connection)
-    columns = (minute, INTERACTIONS.c.risk_band, DECISIONS.c.decision, DECISIONS.c.auto_decision)
+    automatic = DECISIONS.c.auto_decision
+    columns = (minute, INTERACTIONS.c.risk_band, DECISIONS.c.decision, automatic)
     rows = connection.execute(
         sa.select(*columns, sa.func.count())
         .select_from(DECISIONS.join(INTERACTIONS))
         .where(where & DECISIONS.c.created_at.is_not(None) & _is_last())
         .group_by(*columns)
     )
-    for text, band, decision, automatic, count in rows:
-        outcome = _outcome(decision, automatic=bool(automatic))
+    for text, band, decision, by_itself, count in rows:
+        outcome = _outcome(decision, automatic=bool(by_itself))
         if outcome is not None:
             at = datetime.fromisoformat(text).replace(tzinfo=UTC)
             yield _Counted(at, band or "unknown", outcome, count)
@@ -117,7 +121,7 @@ def _outcome(decision: str, *, automatic: bool) -> PromptOutcome | None:
         case "approved":
             return "auto-approved" if automatic else "approved"
         case "rejected":
-            return "rejected"
+            return "not asked" if automatic else "rejected"
         case "timed_out":
             return "timed out"
         case "escalated":

@@ -113,6 +113,17 @@ class Store:
 
         return self._database.write(work)
 
+    def record_late(self, interaction: InteractionRow, task: EscalationTask, at: datetime) -> int:
+        """Write an interaction that began when the store failed, once; its id."""
+
+        def work(connection: Connection) -> int:
+            found = interactions.find_request(connection, interaction.request_id)
+            if found is not None:
+                return found
+            return interactions.record_call(connection, interaction, task, at)
+
+        return self._database.write(work)
+
     def forget_request(self, request: str) -> bool:
         """Remove an interaction with its trail. False: there is none.
 
@@ -120,7 +131,13 @@ class Store:
         """
         return self._database.write(lambda connection: retention.remove(connection, request))
 
-    def settle(self, interaction_id: int, settlement: Ending, request: str | None = None) -> bool:
+    def settle(
+        self,
+        interaction_id: int,
+        settlement: Ending,
+        request: str | None = None,
+        at: datetime | None = None,
+    ) -> bool:
         """End an interaction: status, trail and open tasks together.
 
         Args:
@@ -128,35 +145,43 @@ class Store:
             settlement: how.
             request: whose it must be; None: anybody's. A store that was put in the place of another
                 has other interactions under the same ids.
+            at: when it ended; None: now.
 
         Returns:
             False if it had ended, or cannot end so from where it stands: the first answer wins.
         """
-        now = self._clock.now()
+        when = at or self._clock.now()
         return self._database.write(
             lambda connection: interactions.settle(
-                connection, interaction_id, settlement, now, request
+                connection, interaction_id, settlement, when, request
             )
         )
 
-    def record_escalation(
+    def record_escalation(  # noqa: PLR0913  a row of the history
         self,
         interaction_id: int,
         from_target: str,
         to_target: str,
         reason: str,
         request: str | None = None,
+        at: datetime | None = None,
+        *,
+        silent: bool = True,
     ) -> bool:
         """Note that one reviewer did not answer and another is asked; ends the first one's task.
+
+        `request` and `at` are as for `settle`; `silent`: the first one saw the question.
 
         Returns:
             False if the interaction is not held: it was answered in the meantime.
         """
-        now, targets = self._clock.now(), (from_target, to_target)
+        now, targets = at or self._clock.now(), (from_target, to_target)
         return self._database.write(
             lambda connection: (
                 interactions.is_of(connection, interaction_id, request)
-                and interactions.pass_on(connection, interaction_id, targets, reason, now)
+                and interactions.pass_on(
+                    connection, interaction_id, targets, reason, now, silent=silent
+                )
             )
         )
 
@@ -265,6 +290,11 @@ class Store:
         """Delete a further batch of old interactions; how many."""
         now = self._clock.now()
         return self._database.write(lambda connection: retention.purge(connection, keep, now))
+
+    @property
+    def has_log(self) -> bool:
+        """Whether `copy_log` may have something to copy: an SQLite file."""
+        return self._database.file is not None
 
     def copy_log(self) -> None:
         """Copy what was written into the file itself. See `Database.copy_log`."""

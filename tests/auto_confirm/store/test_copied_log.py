@@ -13,6 +13,7 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm import upkeep
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
+from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
 from ironcurtain_proxy.auto_confirm.store import database
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store
@@ -113,3 +114,37 @@ async def test_a_session_copies_the_log_after_its_first_question(
         duty.used.set()
         await until(lambda: copied_pages(path) > 0)
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("opened", [False, True])
+async def test_an_outage_is_said_once_and_a_server_has_no_log_to_copy(
+    sqlite_store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    opened: bool,
+) -> None:
+    monkeypatch.setattr(upkeep, "COPY", 0.001)
+    monkeypatch.setattr(upkeep, "LOOK", 0.001)
+    failures = 0
+
+    async def in_thread(work: Callable[[], T], /) -> T:
+        nonlocal failures
+        failures += 1
+        await anyio.lowlevel.checkpoint()
+        raise LedgerError("the store failed: connection refused")
+
+    store = LazyStore(lambda: sqlite_store)
+    if opened:
+        # As on a server: there is no file.
+        store.get()
+        monkeypatch.setattr(sqlite_store._database, "file", None)
+    duty = upkeep.Upkeep(store=store, in_thread=in_thread)
+    duty.used.set()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(duty.run)
+        await until(lambda: failures > 20)
+        tasks.cancel_scope.cancel()
+    assert [record.getMessage() for record in caplog.records] == [
+        "what killed proxies left open stays so: the store failed: connection refused"
+    ]
