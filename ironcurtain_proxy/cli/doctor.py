@@ -51,6 +51,7 @@ from ironcurtain_proxy.shell.launchers import container_image
 from ironcurtain_proxy.wiring.confinement import machine_of
 from ironcurtain_proxy.wiring.containment_report import containment_report
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
+from ironcurtain_proxy.wiring.views import why_no_own_views
 
 _REMEDIES: Final[Mapping[str, str]] = {
     "npx": "sudo apt-get install -y nodejs npm",
@@ -255,7 +256,10 @@ def servers(
 ) -> Iterator[CheckResult]:
     """One check for each server; `trouble` is the state of one that cannot be confined."""
     for spec in settings.servers:
-        yield _server(spec, settings, environ, trouble)
+        if spec.builtin is not None:
+            yield _own_shell(f"server {spec.name}", settings, environ)
+        else:
+            yield _server(spec, settings, environ, trouble)
 
 
 def _server(
@@ -283,6 +287,15 @@ def _server(
         state = trouble if spec.sandbox is None else "warn"
         return CheckResult(name, state, what, installation_of(spec))
     return CheckResult(name, "ok", where)
+
+
+def _own_shell(name: str, settings: Settings, environ: Mapping[str, str]) -> CheckResult:
+    """Whether the commands of our own shell have views of their own."""
+    why = why_no_own_views(settings, environ)
+    if why is None:
+        return CheckResult(name, "ok", "our own shell: each command has a view of its own")
+    what = f"our own shell, whose commands have no views of their own here: {why}"
+    return CheckResult(name, "warn", what)
 
 
 def _find(spec: ServerSpec, workspace: str, environ: Mapping[str, str]) -> str | None:

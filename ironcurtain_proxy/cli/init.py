@@ -10,6 +10,13 @@ from ironcurtain_proxy.cli.init_clients import SetupOptions, set_up
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, masked_arguments
 from ironcurtain_proxy.cli.init_files import planned_files, write_files
 from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
+from ironcurtain_proxy.cli.init_own_shell import (
+    WISHES,
+    offered,
+    own_shell,
+    shells_read,
+    with_own_shell,
+)
 from ironcurtain_proxy.cli.init_servers import (
     SECONDS,
     described,
@@ -88,6 +95,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the workspace (default: the repository, else this directory)",
     )
     add("--home", type=Path, metavar="DIR", help="default: your home")
+    add(
+        "--own-shell",
+        choices=WISHES,
+        help="our own shell: beside the servers that run commands, in place of those that do "
+        "nothing else, or not at all (default: asked; with --yes beside them, where there is one)",
+    )
     add("--yes", action="store_true", help="accept every proposal without a question")
     add("--dry-run", action="store_true", help="start and change nothing; show the differences")
     add(
@@ -122,6 +135,7 @@ def run(options: argparse.Namespace) -> int:
         return _without_client(talk, options, home, workspace)
     wish = SetupOptions(
         preset=options.preset,
+        own_shell=options.own_shell,
         home=home,
         workspace=workspace,
         why_workspace=why,
@@ -153,6 +167,12 @@ def _without_client(
     install_packages(talk, settings, own_machine(settings), options.seconds)
     servers = read_servers(settings, options.seconds)
     entries = lasting_entries(started, settings, servers, workspace)
+    shells = shells_read(servers, started.keys())
+    wish = offered(talk, options.own_shell or "none", shells, workspace)
+    own = own_shell(wish, shells, started.keys(), started)
+    if own is not None:
+        entries = with_own_shell(entries, own, ())
+        servers = [*[one for one in servers if one.name in entries], own.read()]
     state = home / STATE_DIRECTORY
     files = planned_files(state, preset(options.preset), servers, entries, workspace)
     for line in described(servers, preset(options.preset)):

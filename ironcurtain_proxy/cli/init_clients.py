@@ -9,6 +9,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +18,20 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.cli.init_after import look_after
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
-from ironcurtain_proxy.cli.init_ending import Outcome, say_ending
+from ironcurtain_proxy.cli.init_ending import InitEnding, Outcome, say_ending
 from ironcurtain_proxy.cli.init_files import digests, planned_files, write_files
 from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
 from ironcurtain_proxy.cli.init_logins import wanting_login, with_logins
+from ironcurtain_proxy.cli.init_own_shell import (
+    OwnShell,
+    OwnShellWish,
+    offered,
+    own_shell,
+    said,
+    shells_known,
+    shells_read,
+    with_own_shell,
+)
 from ironcurtain_proxy.cli.init_servers import (
     grounded,
     lasting_entries,
@@ -86,6 +97,8 @@ class SetupOptions:
     """The options of the command line."""
 
     preset: PresetName
+    own_shell: OwnShellWish | None
+    """Where our own shell goes; None: the person is asked."""
     home: Path
     workspace: Path
     why_workspace: str
@@ -119,7 +132,7 @@ def set_up(talk: Dialogue, wish: SetupOptions) -> int:
         return _nothing(talk, outcome, every)
     start = _start(wish)
     if wish.dry_run:
-        return _dry_run(talk, wish, moving, start)
+        return _dry_run(talk, wish, moving, start, present)
     require_terminal(talk)
     chosen = [id(file) for file in _chosen(talk, wish, moving)]
     moving = [one for one in moving if id(one.file) in chosen]
@@ -161,30 +174,67 @@ def _carry_out(
     settings, read, failures = read_with_wants(talk, entries, settings_of, own, wish.seconds)
     servers = with_logins(talk, settings, read, wish.seconds)
     later = wanting_login(settings, servers)
-    silent = {one.name for one in servers if one.error} - present.keys() - {*later}
+    errors = frozenset([one.name for one in servers if one.error])
+    silent = errors - present.keys() - {*later}
     outcome.failures |= {name: one for name, one in failures.items() if name in silent}
     for line in summed_up(servers, preset(wish.preset)):
         talk.say(f"  {clean(line, 200)}")
-    answering = [one for one in servers if one.name not in silent]
     lasting = lasting_entries(entries, settings, servers, wish.workspace)
-    kept = {name: entry for name, entry in lasting.items() if name not in silent}
-    changed = _changes(talk, wish, outcome, *changes(moving, found.start, silent))
-    origins = {one.name: origin_of(one.taken.entry) for one in moving if one.name not in silent}
-    new = _NewFiles(answering, kept, origins, changed)
+    new, shell = _planned(talk, wish, moving, found, _Read(servers, lasting, silent))
+    changed = new.changed
     done = None
     if changed and _agreed(talk, wish, changed):
         done = _write(talk, wish, new, outcome)
     if done is None:
-        say_ending(talk, outcome, found.every, (), {})
+        say_ending(talk, outcome, found.every, InitEnding())
         talk.say("nothing was changed")
         return talk.end(1)
     is_right = look_after(talk, secrets, installations(settings))
     for name in later:
         talk.say(f"{clean(name)} wants a login: run `ironcurtain-proxy login {clean(name)}`, then "
                  f"`ironcurtain-proxy annotate {clean(name)}`")  # fmt: skip
-    say_ending(talk, outcome, found.every, done, unconfined(settings))
+    name, replaced = (shell.name, shell.replaced) if shell is not None and done else ("", ())
+    ending = InitEnding(done, unconfined(settings), name, replaced)
+    say_ending(talk, outcome, found.every, ending)
     is_whole = len(done) == len(changed) and not (silent or outcome.refused or later)
     return talk.end(int(not (is_whole and is_right)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the servers answered."""
+
+    servers: "Sequence[ReadServer]"
+    lasting: Mapping[str, Json]
+    """The entries that start them behind the proxy."""
+    silent: frozenset[str]
+    """The servers that stay in their clients."""
+
+
+def _planned(
+    talk: Dialogue,
+    wish: SetupOptions,
+    moving: Sequence[MovingServer],
+    found: _Findings,
+    read: _Read,
+) -> "tuple[_NewFiles, OwnShell | None]":
+    """Return what is to be written, and our own shell if the person wants it."""
+    servers = [one for one in read.servers if one.name not in read.silent]
+    entries = {name: entry for name, entry in read.lasting.items() if name not in read.silent}
+    names = {one.name for one in moving} - read.silent
+    shells = shells_read(servers, names)
+    chosen = offered(talk, wish.own_shell, shells, wish.workspace) if names else "none"
+    own = own_shell(chosen, shells, names, found.present)
+    start = found.start
+    if own is not None:
+        start = dataclass_replace(start, serves=own.serves)
+        entries = with_own_shell(entries, own, found.present)
+        servers = [one for one in servers if one.name in entries]
+        servers += [own.read()] if own.is_new else []
+        talk.say(f'our own shell: as "{own.name}"')
+    changed = _changes(talk, wish, found.outcome, *changes(moving, start, read.silent))
+    origins = {one.name: origin_of(one.taken.entry) for one in moving if one.name in entries}
+    return _NewFiles(servers, entries, origins, changed), own
 
 
 def _changes(
@@ -310,26 +360,42 @@ def _nothing(talk: Dialogue, outcome: Outcome, every: Sequence[MovingServer]) ->
     if any(table.ours for file in outcome.found.files for table in file.tables):
         talk.say("nothing to do: every server that the proxy can start is behind it already")
         if left:
-            say_ending(talk, outcome, every, (), {})
+            say_ending(talk, outcome, every, InitEnding())
         return talk.end(0)
     if left:
-        say_ending(talk, outcome, every, (), {})
+        say_ending(talk, outcome, every, InitEnding())
     if talk.as_json:
         return talk.end(1)
     raise ConfigurationError(_NOTHING)
 
 
 def _dry_run(
-    talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer], start: OwnStart
+    talk: Dialogue,
+    wish: SetupOptions,
+    moving: Sequence[MovingServer],
+    start: OwnStart,
+    present: Mapping[str, Mapping[str, Json]],
 ) -> int:
+    shells = shells_known(moving)
+    chosen = wish.own_shell or ("beside" if shells else "none")
+    if wish.own_shell is None and shells:
+        talk.say(f"{said(shells)}: would ask whether our own shell goes beside, in place of it, or "
+                 "nowhere; --yes puts it beside")  # fmt: skip
+    own = own_shell(chosen, shells, [one.name for one in moving], present)
+    if own is not None:
+        start = dataclass_replace(start, serves=own.serves)
+        talk.say(f'would write our own shell as "{own.name}"')
+        talk.answer["ownShell"] = {"name": own.name, "wish": chosen}
     changed, refused = changes(moving, start)
     for one in changed:
         for line in diff_lines(one, wish.home):
             talk.say(line)
     for file, why in refused:
         talk.say(f"{short(file.path, wish.home)}: {clean(why)}: would stay unchanged")
+    asks = ", to ask about our own shell if one runs commands"
+    asks = "" if shells or wish.own_shell else asks
     talk.say(f"\nwould {_beginning(moving).lower()} to read the "
-             f"tools, and write below {short(wish.state, wish.home)}; nothing was started or "
+             f"tools{asks}, and write below {short(wish.state, wish.home)}; nothing was started or "
              "changed")  # fmt: skip
     talk.answer["diffs"] = {
         str(one.file.path): "\n".join(diff_lines(one, wish.home)) for one in changed

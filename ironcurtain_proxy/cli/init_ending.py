@@ -70,20 +70,36 @@ class Outcome:
         return None if key in changed else _NOT_CHOSEN
 
 
+@dataclass(frozen=True, slots=True)
+class InitEnding:
+    """What was done in the end."""
+
+    changed: Sequence[ClientFile] = ()
+    unconfined: Mapping[str, str] = field(default_factory=dict)
+    """Why a server runs in no sandbox."""
+    own_shell: str = ""
+    """The name of our own shell; empty: there is none."""
+    replaced: Collection[str] = ()
+    """The servers in whose place it stands."""
+
+
 def say_ending(
-    talk: Dialogue,
-    outcome: Outcome,
-    moving: Sequence[MovingServer],
-    changed: Sequence[ClientFile],
-    unconfined: Mapping[str, str],
+    talk: Dialogue, outcome: Outcome, moving: Sequence[MovingServer], ending: InitEnding
 ) -> None:
     """Print how many servers are protected, which are not, and what to do next."""
-    left = outcome.unprotected(moving, {id(one) for one in changed})
+    left = outcome.unprotected(moving, {id(one) for one in ending.changed})
     before = sum(len(table.ours) > 0 for file in outcome.found.files for table in file.tables)
     failed = {(id(one.file), one.name) for one in left}
     inside = [one for one in moving if (id(one.file), one.taken.name) not in failed]
+    names = [one.name for one in inside if one.name not in ending.replaced]
+    names += [ending.own_shell] if ending.own_shell else []
+    if ending.own_shell:
+        talk.answer["ownShell"] = {
+            "name": ending.own_shell,
+            "inPlaceOf": [*sorted(ending.replaced)],
+        }
     talk.answer |= {
-        "protected": len(inside),
+        "protected": len(names),
         "notProtected": [
             {
                 "name": one.name,
@@ -95,15 +111,14 @@ def say_ending(
             for one in left
         ],
     }
-    for line in _lines(inside, left, changed, unconfined, is_first=not before):
+    for line in _lines(names, left, ending, is_first=not before):
         talk.say(line)
 
 
 def _lines(
-    inside: Sequence[MovingServer],
+    inside: Sequence[str],
     left: Sequence[Unprotected],
-    changed: Sequence[ClientFile],
-    unconfined: Mapping[str, str],
+    ending: InitEnding,
     *,
     is_first: bool,
 ) -> Iterator[str]:
@@ -118,11 +133,15 @@ def _lines(
             yield f"  {clean(one.name)} ({one.file.client.name}): {clean(one.failure.why, 300)}"
             yield f"    next: {clean(one.failure.remedy, 300)}"
         yield "What these servers do, the proxy neither sees nor holds."
-    bare = dict.fromkeys(one.name for one in inside if one.name in unconfined)
+    if ending.own_shell:
+        place = ", ".join(clean(name) for name in sorted(ending.replaced))
+        instead = f", in place of {place}" if place else ""
+        yield f"Among them is our own shell, as {ending.own_shell}{instead}."
+    bare = dict.fromkeys(name for name in inside if name in ending.unconfined)
     if bare:
         names = ", ".join(clean(name) for name in bare)
         yield f"Held by the policy alone, in no sandbox: {names}."
-    clients = ", ".join(dict.fromkeys(one.client.name for one in changed))
+    clients = ", ".join(dict.fromkeys(one.client.name for one in ending.changed))
     if inside and clients:
         whose = " to the protected servers" if left else ""
         yield f"Restart {clients}: from then on every tool call{whose} passes the proxy."

@@ -63,6 +63,8 @@ class ServerSpec:
     @property
     def place(self) -> str:
         """The command, or the host of the server, in words for the operator."""
+        if self.builtin is not None:
+            return "our own"
         return self.command if self.remote is None else self.remote.host
 
 

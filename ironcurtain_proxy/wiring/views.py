@@ -23,6 +23,7 @@ from ironcurtain_proxy.transactions.transaction import (
     read_prepared,
     recover,
 )
+from ironcurtain_proxy.wiring.confinement import confined_servers
 
 _LOGGER: Final = logging.getLogger(__name__)
 VIEWS: Final = "views"
@@ -70,6 +71,33 @@ class ShellViews:
         return self.session.directory / view
 
 
+def why_no_own_views(settings: Settings, environ: Mapping[str, str]) -> str | None:
+    """Return why commands of our own shell would have no views, or None if they would.
+
+    For set-up and reports, without a session: a view is made, and removed again.
+    """
+    workspace = settings.workspace
+    own = [spec.name for spec in settings.servers if spec.builtin == "shell"]
+    confined = confined_servers(settings, environ, lambda _text: None)
+    if workspace is None or not any(confined[name] for name in own):
+        return "no sandbox of this machine can hold its commands"
+    store = _store(settings, str(workspace))
+    if isinstance(store, NoViews):
+        return store.why
+    try:
+        session = SessionViews(store)
+    except OSError as error:
+        return error.strerror or "no directory can be made"
+    try:
+        return why_no_views(session.directory)
+    finally:
+        session.close()
+
+
+def _store(settings: Settings, workspace: str) -> Path | NoViews:
+    return store_for(workspace, [settings.state_dir / VIEWS, Path(workspace).parent / _BESIDE])
+
+
 def with_views(
     confined: Mapping[str, Confinement], specs: Sequence[ServerSpec], settings: Settings
 ) -> tuple[Mapping[str, Confinement], ShellViews | None]:
@@ -83,7 +111,7 @@ def with_views(
         return confined, None
     workspace = str(settings.workspace)
     beside = Path(workspace).parent / _BESIDE
-    store = store_for(workspace, [settings.state_dir / VIEWS, beside])
+    store = _store(settings, workspace)
     if isinstance(store, NoViews):
         return _without(confined, store.why)
     for one in recover(store):

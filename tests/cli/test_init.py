@@ -255,6 +255,55 @@ def test_one_answer_accepts_all_steps(machine: Machine) -> None:
     assert "All 2 servers are protected." in said
 
 
+def test_our_own_shell_takes_the_place_of_a_server_only_if_a_person_says_so(
+    machine: Machine,
+) -> None:
+    require_sandbox()
+    machine.variables["PATH"] = PATH
+    before = machine.give_cursor(run=machine.server("shell"), files=machine.server("files"))
+    with terminal(machine) as (screen, process):
+        read_until(screen, "[Y/n/s]")
+        os.write(screen, b"\n")
+        said = read_until(screen, "[B/i/n]")
+        assert "run runs commands. Our own shell gives each command a view" in said
+        os.write(screen, b"i\n")
+        said = read_until(screen, "takes everything back.)")
+        assert process.wait(30) == 0
+    assert "All 2 servers are protected." in said
+    assert "our own shell, as shell, in place of run." in said
+    state = machine.home / ".ironcurtain"
+    assert orjson.loads((state / "mcp-servers.json").read_bytes()).keys() == {"shell", "files"}
+    assert '"SERVER_FILTER": "shell,files"' in machine.cursor.read_text()
+    assert machine.run("--undo")[0] == 0
+    assert machine.cursor.read_bytes() == before
+
+
+def test_our_own_shell_stands_beside_a_server_that_runs_commands_and_works_unasked(
+    machine: Machine,
+) -> None:
+    require_sandbox()
+    machine.variables["PATH"] = PATH
+    before = machine.give_cursor(run=machine.server("shell"), files=machine.server("files"))
+    code, said, faults = machine.run("--yes")
+    assert code == 0, said + faults
+    assert "All 3 servers are protected.\nAmong them is our own shell, as shell." in said
+    servers = orjson.loads((machine.home / ".ironcurtain/mcp-servers.json").read_bytes())
+    assert servers["shell"] == {"builtin": "shell"}
+    assert servers.keys() == {"run", "files", "shell"}
+    text = machine.cursor.read_text()
+    assert "builtin" not in text
+    entry = orjson.loads(text.removeprefix("// mine\n"))["mcpServers"]["ironcurtain"]
+    with started_by(entry, machine) as client:
+        client.initialize()
+        client.until_listed("shell__run_command", "run__run_command")
+        client.call("shell__run_command", {"command": "echo ours > made"})
+    assert (machine.workspace / "made").read_text() == "ours\n"
+
+    assert "nothing to do" in machine.run("--yes")[1]
+    assert machine.run("--undo")[0] == 0
+    assert machine.cursor.read_bytes() == before
+
+
 FOLDER = """
 import os, pathlib, sys
 place = pathlib.Path(os.environ["HOME"], ".tool-of-test")

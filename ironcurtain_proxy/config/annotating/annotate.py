@@ -27,6 +27,7 @@ from ironcurtain_proxy.config.annotating.words import (
     words_of,
 )
 from ironcurtain_proxy.config.packs.pack import Pack
+from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL
 from ironcurtain_proxy.model.annotation import Roles
 from ironcurtain_proxy.model.input_schema import declared_arguments
 from ironcurtain_proxy.model.json import Json
@@ -151,7 +152,7 @@ def _as(name: str, server: str | None) -> str:
     if server is not None:
         return server
     # Rules, and what is settled without one, speak of the shipped servers by these names.
-    return f"{name}-server" if name in known_servers() else name
+    return f"{name}-server" if name in known_servers() or name == OWN_SHELL else name
 
 
 def _tool(tool: Mapping[str, Json], known: KnownTool | None, server: str | None) -> ReadTool:

@@ -6,7 +6,7 @@ the servers that were its own: its entry names them in `SERVER_FILTER`.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain, count
 from typing import Final
@@ -63,6 +63,8 @@ class OwnStart:
     args: tuple[str, ...]
     workspace: str | None = None
     """The workspace, for files of a project that is not the configured workspace."""
+    serves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The servers that a client gets for one that it had, where these are others than itself."""
 
 
 def movings(
@@ -118,10 +120,11 @@ def _is_free(name: str, taken: MovableServer, made_of: Mapping[str, str]) -> boo
     if there is not None:
         return there == origin_of(taken.entry)
     # `a__b__c` could be tool `b__c` of server `a`, or tool `c` of server `a__b`.
-    return not any(_collides(name, other) for other in made_of)
+    return not any(collides(name, other) for other in made_of)
 
 
-def _collides(one: str, other: str) -> bool:
+def collides(one: str, other: str) -> bool:
+    """Return whether tools of a server could be taken for those of another, by their names."""
     return f"{one}__".startswith(f"{other}__") or f"{other}__".startswith(f"{one}__")
 
 
@@ -216,7 +219,7 @@ def _move(
     names = [one.taken.name for one in moving]
     name = _entry_name(file, table, names) if old is None else old.name
     is_project = file.is_project or _is_local(table)
-    env = dict(_env(moving, old, start.workspace if is_project else None))
+    env = dict(_env(moving, old, start, start.workspace if is_project else None))
     if old is None:
         value = entry_of(file.client, start.command, [*start.args], env)
     else:
@@ -239,18 +242,22 @@ def _is_local(table: ServerTable) -> bool:
 
 
 def _env(
-    moving: Sequence[MovingServer], old: ProxyEntry | None, workspace: str | None
+    moving: Sequence[MovingServer],
+    old: ProxyEntry | None,
+    start: OwnStart,
+    workspace: str | None,
 ) -> Iterator[tuple[str, str]]:
     there = old.value.get("env", old.value.get("envs")) if old else None
     env = {str(key): str(text) for key, text in there.items()} if isinstance(there, dict) else {}
-    names = dict.fromkeys(one.name for one in moving)
+    served = [start.serves.get(one.name, (one.name,)) for one in moving]
+    names = dict.fromkeys(chain.from_iterable(served))
     if old is None or _FILTER in env:
         # Without a filter the old entry has every server, and so these.
         before = [name.strip() for name in env.get(_FILTER, "").split(",") if name.strip()]
         env[_FILTER] = ",".join(dict.fromkeys([*before, *names]))
     found = _read(env.get(_CREDENTIALS, "{}"))
     for one in moving:
-        if one.taken.open_variables:
+        if one.taken.open_variables and one.name in names:
             found[one.name] = _taken_from(one, env)
     if found:
         env[_CREDENTIALS] = orjson.dumps(found).decode()

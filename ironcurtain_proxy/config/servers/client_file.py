@@ -13,7 +13,7 @@ from typing import Final
 from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.config.servers.remote_entry import REMOTE_KEYS, is_remote
-from ironcurtain_proxy.config.servers.servers_file import SERVER_KEYS
+from ironcurtain_proxy.config.servers.servers_file import BUILTIN_KEYS, SERVER_KEYS
 from ironcurtain_proxy.model.json import Json
 
 _OURSELVES: Final = "ironcurtain-proxy"
@@ -73,6 +73,9 @@ def _by_name(root: Json) -> Mapping[str, Json] | None:
 
 
 def _keys(entry: dict[str, Json]) -> tuple[str, ...]:
+    if "builtin" in entry:
+        # Of our own file, which `init` reads before it adds to it.
+        return BUILTIN_KEYS
     return REMOTE_KEYS if is_remote(entry) else SERVER_KEYS
 
 
