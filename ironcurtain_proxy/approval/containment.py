@@ -114,7 +114,7 @@ def why_not_held(about: ContainmentInput) -> str | None:
     Parts of a command that leave the sandbox are another matter.
     """
     if not about.facts.request.annotated:
-        return "nobody has described the tool"
+        return _undescribed(about.facts.request)
     if about.for_reviewers is not None:
         return f"the rule {about.for_reviewers.name} keeps such calls for reviewers"
     if about.workspace is None:
@@ -124,6 +124,11 @@ def why_not_held(about: ContainmentInput) -> str | None:
     if about.tried:
         return f"the same call has tried to reach {about.tried}"
     return why_open(about.walls, about.workspace) or _why_shown(about)
+
+
+def _undescribed(request: AccessRequest) -> str:
+    what = "an argument of the tool" if request.undescribed else "the tool"
+    return f"nobody has described {what}"
 
 
 def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
@@ -277,7 +282,7 @@ def _why_alone(facts: Facts, workspace: RealPath | None, *, held: bool) -> Itera
 
     request = facts.request
     if not request.annotated:
-        yield "nobody has described the tool"
+        yield _undescribed(request)
     needs = _needs(facts)
     values = [value for fact in request.arguments for value in fact.values]
     secret = any(names_a_secret_file(one.text) for one in values if isinstance(one, PathValue))

@@ -115,13 +115,14 @@ def _by_profile(
         case "allow" if not undescribed or subject.names & holds.pre_approved_tools:
             return None
         case "allow" | "approve":
+            what = "arguments" if subject.request.undescribed else "tools"
             # Nobody knows which capabilities it needs. None is named, so that an approval is not
             # remembered for other tools that nobody described.
             return OriginReason(
                 origin="capability",
                 ground=Ground(
                     "capability:undescribed",
-                    f"The profile {holds.name} asks before tools that nobody described: "
+                    f"The profile {holds.name} asks before {what} that nobody described: "
                     f"{subject.server}/{subject.tool}",
                 ),
                 profile=holds.name,
@@ -188,9 +189,7 @@ def _sentence(because: AskedBecause, tool: str, config: InterceptorConfig) -> st
         case "all":
             return "The approval policy all asks before every tool"
         case "dangerous":
-            return (
-                f"This call of {tool} is dangerous, and the approval policy asks before such calls"
-            )
+            return f"The approval policy {config.mode} asks before calls that may do harm"
         case "unknown-policy":
             return f'The approval policy "{config.mode}" is not known, so it asks before every tool'
         case _:

@@ -49,8 +49,17 @@ def decide_unannotated(request: AccessRequest, policy: Policy) -> Decision:
     found = denying_rule(request, policy)
     if found is not None:
         return decision_of(found[1])
-    ground = Ground(UNKNOWN_TOOL, f"Nobody has described the tool {request.server}/{request.tool}")
-    return Escalate(ground, tuple(resource_roles(request)))
+    return Escalate(Ground(UNKNOWN_TOOL, _undescribed(request)), tuple(resource_roles(request)))
+
+
+def _undescribed(request: AccessRequest) -> str:
+    """Return what nobody has described: a tool, or arguments that a described tool was given."""
+    tool = f"{request.server}/{request.tool}"
+    if not request.undescribed:
+        return f"Nobody has described the tool {tool}"
+    first, *others = request.undescribed
+    more = f" and {len(others)} more" if others else ""
+    return f"Nobody has described the argument {first[:60]}{more} of the tool {tool}"
 
 
 def denying_rule(request: AccessRequest, policy: Policy) -> tuple[ArgumentRole | None, Rule] | None:

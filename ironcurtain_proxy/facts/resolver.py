@@ -255,7 +255,10 @@ class Resolver:
         if wider is None or self._schemas.problem(wider, schema, call.arguments) is not None:
             return None
         gathered = await self._read(call, wider, call.arguments)
-        return as_unknown(gathered) if isinstance(gathered, Facts) else gathered
+        if not isinstance(gathered, Facts):
+            return gathered
+        lacking = [name for name in call.arguments if name not in annotation.arguments]
+        return as_unknown(gathered, tuple(lacking))
 
     async def _guess(self, call: Operation, tool: CataloguedTool) -> Gathered:
         """The facts of a tool without annotation, by the form of each text in its arguments."""

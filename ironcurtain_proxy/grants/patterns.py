@@ -140,8 +140,73 @@ class Places:
         return (itself, below) if is_directory else (below,)
 
     def _holds_too_much(self, directory: RealPath) -> bool:
-        closed = self.protected if self.home is None else (*self.protected, self.home)
-        return any(path.is_within(directory) for path in closed)
+        """Return whether a directory is the system's, a home, or holds one or a protected path."""
+        home = self.home
+        closed = self.protected if home is None else (*self.protected, home)
+        if any(path.is_within(directory) for path in closed):
+            return True
+        parts = directory.parts
+        if home is not None and directory.is_within(home):
+            # `~/.config` and its like steer programs and hold credentials.
+            return len(parts) == len(home.parts) + 1 and parts[-1].startswith(".")
+        return (
+            parts[0] in _OF_THE_SYSTEM
+            or parts in _SHARED
+            or (parts[0] in _HOMES and len(parts) <= 2)  # noqa: PLR2004  /home/NAME
+            or (parts[0] in _HOMES and parts[2].startswith(".") and len(parts) == 3)  # noqa: PLR2004
+        )
+
+
+_OF_THE_SYSTEM: Final = frozenset(
+    {"etc", "boot", "dev", "proc", "sys", "run", "bin", "sbin", "lib", "lib32", "lib64", "root",
+     "System", "Library"}
+)  # fmt: skip
+"""Top directories that are the system's with all that lies below them."""
+_SHARED: Final = frozenset(
+    tuple(path.split("/"))
+    for path in [
+        "usr",
+        "usr/bin",
+        "usr/sbin",
+        "usr/lib",
+        "usr/lib64",
+        "usr/libexec",
+        "usr/share",
+        "usr/include",
+        "usr/src",
+        "usr/etc",
+        "usr/local",
+        "usr/local/bin",
+        "usr/local/sbin",
+        "usr/local/lib",
+        "usr/local/etc",
+        "usr/local/share",
+        "var",
+        "var/lib",
+        "var/log",
+        "var/run",
+        "var/spool",
+        "var/cache",
+        "var/mail",
+        "var/tmp",
+        "var/www",
+        "opt",
+        "srv",
+        "mnt",
+        "media",
+        "Volumes",
+        "Applications",
+        "nix",
+        "nix/store",
+        "snap",
+        "private",
+        "private/etc",
+        "private/var",
+        "private/tmp",
+    ]
+)
+"""Directories of which only a part belongs to one matter."""
+_HOMES: Final = frozenset({"home", "Users"})
 
 
 def candidates(call: EscalatedCall, places: Places) -> tuple[GrantPattern, ...]:

@@ -95,14 +95,17 @@ def _named_fields(named: Sequence[tuple[str, str]]) -> list[Field]:
 
 
 def _why(request: Request) -> list[str]:
-    """The reasons, the worst first, each with its origin where there are several."""
-    if len(request.why) < 2:  # noqa: PLR2004  nothing to tell apart
+    """Return what the call does, then the reasons, the worst first, each with its origin."""
+    if not request.told and len(request.why) < 2:  # noqa: PLR2004  nothing to tell apart
         return [request.reason]
     order = [*_ASKING]
     why = sorted(
         request.why, key=lambda one: order.index(one[0]) if one[0] in order else len(order)
     )
-    return [f"{_ASKING.get(origin, origin)}: {reason}" for origin, reason in why]
+    return [
+        *request.told,
+        *[f"{_ASKING.get(origin, origin)}: {reason}" for origin, reason in why],
+    ]
 
 
 def _named(capability: str) -> str:

@@ -65,6 +65,8 @@ class Request:
     exposed_name: str = ""
     rule: str = ""
     origins: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    """What the call does, in sentences, the gravest first; empty: not said."""
     why: tuple[tuple[str, str], ...] = ()
     asking: tuple[str, ...] = ()
     roles: tuple[str, ...] | None = None
@@ -165,7 +167,7 @@ def request_bytes(
         "serverName": escalation.server,
         "toolName": escalation.tool,
         "arguments": dict(escalation.arguments),
-        "reason": escalation.ground.reason,
+        "reason": escalation.why,
     }
     if escalation.context:
         fields["context"] = dict(escalation.context)
@@ -178,6 +180,7 @@ def request_bytes(
         "exposedName": escalation.exposed_name,
         "session": escalation.session,
         "rule": escalation.ground.rule,
+        "told": list(escalation.told),
         "origins": list(escalation.origins),
         "reasons": [
             {
@@ -300,6 +303,7 @@ def read_request(name: str, raw: bytes) -> Request | None:
         exposed_name=_text(fields, "exposedName"),
         rule=_text(fields, "rule"),
         origins=_texts(fields.get("origins")) or (),
+        told=_texts(fields.get("told")) or (),
         why=tuple([(_text(one, "origin"), _text(one, "reason")) for one in _reasons(fields)]),
         asking=tuple(
             [name for one in _reasons(fields) for name in _texts(one.get("capabilities")) or ()]

@@ -108,7 +108,7 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
         directories: frozenset[RealPath] | None,
         besides: tuple[tuple[str, str], ...] = (),
     ) -> Escalation:
-        """The question for a reviewer, with `besides` as additional explanation."""
+        """Return the question for a reviewer, with `besides` as additional explanation."""
         return question_about(
             QuestionInput(
                 id=self.ids.new_escalation(),

@@ -22,7 +22,7 @@ from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.question import Frame
 from ironcurtain_proxy.mediation.refusals import turn_down
-from ironcurtain_proxy.model.capability import Capability
+from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import (
@@ -40,6 +40,7 @@ from ironcurtain_proxy.model.opening import OPENS, SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Refused
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.sentence import and_more
 from ironcurtain_proxy.ports import World
 
 SERVER: Final = "ironcurtain"
@@ -219,6 +220,7 @@ class Planner(Struct, frozen=True, kw_only=True):
             ),
             ground=ground,
             reasons=(OriginReason(origin="capability", ground=ground, capabilities=names),),
+            told=(f"Runs {len(steps)} calls, which may {_listed(names)}.",),
             context=_context(steps, self._opened(steps)),
             opening=self._opened(steps),
             for_people=True,
@@ -246,6 +248,14 @@ class Planner(Struct, frozen=True, kw_only=True):
             paths=tuple(dict.fromkeys([path for one in needed for path in one.paths])),
             reads=tuple(dict.fromkeys([path for one in needed for path in one.reads])),
         )
+
+
+def _listed(names: Sequence[Capability]) -> str:
+    said = [CAPABILITIES.get(name, name) for name in names]
+    return and_more(said[:2] if len(said) < _FEW else [*said[:1], f"{len(said) - 1} other things"])
+
+
+_FEW: Final = 3
 
 
 def _asked_later(steps: Sequence[_Step]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from ironcurtain_proxy.grants.whole_calls import (
     whole_call_candidates,
     whole_tool_candidate,
 )
+from ironcurtain_proxy.mediation.first_reason import said_of_call
 from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.crossing import bound_meta
@@ -85,6 +86,9 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
         ground=posed.reasons[0].ground,
         roles=posed.asked.roles,
         reasons=tuple(posed.reasons),
+        told=said_of_call(
+            posed.facts, posed.reasons, frame.policy.workspace, frame.home, posed.asked.opening
+        ),
         context=(*_context(posed.facts, posed.call), *posed.besides),
         definition=posed.asked.definition,
         command=posed.facts.command,

@@ -57,6 +57,8 @@ class Escalation:
     reasons: tuple[OriginReason, ...] = ()
     """All reasons for the review, the policy first. One answer settles all of them. Empty: the
     policy alone."""
+    told: tuple[str, ...] = ()
+    """What the call does, in sentences, the gravest first. Empty: the ground says more."""
     context: tuple[tuple[str, str], ...] = ()
     """Additional facts for the reviewer, such as `("Working directory", "/srv/repo")`."""
     command: ParsedCommand | None = None
@@ -99,6 +101,11 @@ class Escalation:
         if isinstance(remember, bool) or not isinstance(remember, int):
             return None
         return self.candidates[remember] if 0 <= remember < len(self.candidates) else None
+
+    @property
+    def why(self) -> str:
+        """The first sentence of the question: what leaves or is lost, else the ground."""
+        return self.told[0] if self.told else self.ground.reason
 
     @property
     def origins(self) -> tuple[Origin, ...]:

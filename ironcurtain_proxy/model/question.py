@@ -122,9 +122,13 @@ def question(escalation: Escalation, *, limit: int = MAX_TEXT) -> tuple[str, ...
             line says so.
     """
     ground = escalation.ground
+    told = [visible(text) for text in escalation.told]
+    by_rule = f"{visible(ground.reason)} (rule {visible(ground.rule)})"
     lines = [
+        *told[:1],
         f"May the agent use {visible(escalation.server)}/{visible(escalation.tool)}?",
-        f"Why you are asked: {visible(ground.reason)} (rule {visible(ground.rule)})",
+        *[f"It also does this: {text}" for text in told[1:]],
+        f"Why you are asked: {by_rule}",
         *[f"{visible(name)}: {visible(text)}" for name, text in escalation.context],
         *_arguments(escalation.arguments, limit),
         *[

@@ -119,6 +119,9 @@ class AccessRequest(Struct, frozen=True, kw_only=True):
     annotated: bool
     has_arguments: bool
     """Whether the call has any argument."""
+    undescribed: tuple[str, ...] = ()
+    """The arguments of the call that the annotation of its tool lacks. `annotated` is then false.
+    """
     arguments: tuple[ArgumentFact, ...]
     """In annotation order, which decides the order of roles and so which of two equal answers wins.
     """

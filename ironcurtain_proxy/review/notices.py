@@ -52,7 +52,7 @@ class WaitingNotice(Struct, frozen=True):
             session=escalation.session,
             server=escalation.server,
             tool=escalation.tool,
-            reason=visible(escalation.ground.reason)[:_LONGEST],
+            reason=visible(escalation.why)[:_LONGEST],
         )
 
     @property

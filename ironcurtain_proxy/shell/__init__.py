@@ -12,5 +12,6 @@
   command may cover.
 - `scripts`: the files that a command runs.
 - `quiet`: local parts that need no approval beside one that reaches out.
+- `in_words`: what a command does, in sentences for the person who is asked.
 - `disturbances`: what one part of a command may change of the others.
 """

@@ -24,6 +24,7 @@ _WRITERS: Final = words(
 
 _REMOVERS: Final = words("rm mv shred rmdir unlink trash")
 _PRUNES: Final = words("gc prune repack")
+_WHOLE: Final = "removes a whole repository"
 
 
 def why_beyond(command: SimpleCommand, place: Place) -> str | None:
@@ -46,6 +47,28 @@ def why_beyond(command: SimpleCommand, place: Place) -> str | None:
         if any(_is_someones(word, place) for word in words):
             return ELSEWHERE
     return None
+
+
+def words_beyond(command: SimpleCommand, place: Place) -> Iterator[Word]:
+    """Yield the words of a command that name what it changes outside the workspace."""
+    yield from (one.target for one in command.redirections if _leaves(one, place))
+    name = name_of(command)
+    if name in _WRITERS:
+        found = ((word, _why_not_here(name, word, place)) for word in _operands(command))
+        yield from (word for word, why in found if why is not None and _WHOLE not in why)
+
+
+def deletes_repository(command: SimpleCommand, place: Place) -> bool:
+    """Return whether a command removes the workspace, or the data of a repository in it."""
+    name = name_of(command)
+    found = (_why_not_here(name, one, place) for one in _operands(command) if name in _REMOVERS)
+    return any(why is not None and _WHOLE in why for why in found)
+
+
+def words_elsewhere(command: SimpleCommand, place: Place) -> Iterator[Word]:
+    """Yield the words of a command that name files of the user's outside the workspace."""
+    given = (*command.words[1:], *(one.target for one in command.redirections))
+    return (word for word in given if _is_someones(word, place))
 
 
 ELSEWHERE: Final = "it reads files outside the workspace"
@@ -82,11 +105,15 @@ def _is_symbolic_link(command: SimpleCommand) -> bool:
     if name_of(command) != "ln":
         return False
     options = [word.text or "" for word in command.words[1:] if word.prefix.startswith("-")]
-    known = all(one == "--symbolic" or _LINK.fullmatch(one) for one in options)
-    return known and any("s" in one for one in options)
+    known = all(_LINK.fullmatch(one) for one in options)
+    return known and any(_SYMBOLIC.fullmatch(one) for one in options)
 
 
-_LINK: Final = re.compile(r"-[sfnrv]+")
+_LINK: Final = re.compile(
+    r"-[sfnrvibT]*t?|--(?:symbolic|force|no-dereference|relative|verbose|interactive|backup"
+    r"|no-target-directory|target-directory=.*)"
+)
+_SYMBOLIC: Final = re.compile(r"-[a-zT]*s[a-zT]*|--symbolic")
 
 
 def paths_beyond(command: SimpleCommand, place: Place) -> Iterator[str]:
@@ -105,12 +132,23 @@ def paths_beyond(command: SimpleCommand, place: Place) -> Iterator[str]:
 def _operands(command: SimpleCommand) -> list[Word]:
     operands = [word for word in command.words[1:] if not word.prefix.startswith("-")]
     if _is_symbolic_link(command):
-        # `ln -s TARGET` makes a link of the target's name.
-        return operands[1:][-1:]
+        return _made_links(command, operands)
     is_copy = name_of(command) == "cp" and not any(
         re.match(r"-\w*t|--t", word.prefix) for word in command.words[1:]
     )
     return operands[-1:] if is_copy else operands
+
+
+def _made_links(command: SimpleCommand, operands: list[Word]) -> list[Word]:
+    """Return the words that say where a symbolic link is made; its targets are no such places."""
+    given = command.words[1:]
+    for at, word in enumerate(given):
+        if word.prefix.startswith("--target-directory="):
+            return [Word(None if word.text is None else word.text.partition("=")[2])]
+        if re.fullmatch(r"-[a-zT]*t", word.prefix):
+            return [*given[at + 1 : at + 2]]
+    # `ln -s TARGET` makes a link of the target's name in the working directory.
+    return operands[1:][-1:]
 
 
 def _leaves(one: Redirection, place: Place) -> bool:
@@ -120,7 +158,7 @@ def _leaves(one: Redirection, place: Place) -> bool:
     return path is not None and not may_write(path, place)
 
 
-def _why_not_here(name: str, word: Word, place: Place) -> str | None:
+def _why_not_here(name: str | None, word: Word, place: Place) -> str | None:
     path = path_of(word, place)
     if path is None:
         # Of `/tmp/x/*.log` the directory is known. What else it leads to, the sandbox holds.
@@ -131,5 +169,5 @@ def _why_not_here(name: str, word: Word, place: Place) -> str | None:
     if not may_write(path, place):
         return f"{name} works outside the workspace"
     if name in _REMOVERS and (path == place.workspace or path.endswith("/.git")):
-        return f"{name} removes a whole repository"
+        return f"{name} {_WHOLE}"
     return None

@@ -53,11 +53,11 @@ def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capabilit
     outward = any(part.effect == "outward" for part in found.parts)
     if outward or any(why_outward(one) or _connects(one) for one in loose):
         needed.add(_EGRESS)
-    if any(map(_deletes, (*inner, *loose))):
+    if any(map(deletes, (*inner, *loose))):
         needed.add(_DELETES)
     spoken = (*without_messages(inner), *loose)
     shown = [part.place for part in found.parts if part.place.shows_credentials]
-    if any(map(_touches_secrets, spoken)) or any(is_in_git_data(one.directory) for one in shown):
+    if any(map(touches_secrets, spoken)) or any(is_in_git_data(one.directory) for one in shown):
         needed.add(_SECRETS)
     if shown and any(shows_git_configuration(_every_word(one)) for one in spoken):
         needed.add(_SECRETS)
@@ -79,7 +79,8 @@ def _connects(command: SimpleCommand) -> bool:
     return names in (["dev", "tcp"], ["dev", "udp"])
 
 
-def _deletes(command: SimpleCommand) -> bool:
+def deletes(command: SimpleCommand) -> bool:
+    """Return whether a command may delete files, or replace them for good."""
     name = name_of(command)
     rest = command.words[1:]
     return (
@@ -94,7 +95,8 @@ def _every_word(command: SimpleCommand) -> tuple[Word, ...]:
     return (*command.words, *(one.target for one in command.redirections))
 
 
-def _touches_secrets(command: SimpleCommand) -> bool:
+def touches_secrets(command: SimpleCommand) -> bool:
+    """Return whether a command names what holds secrets, or shows variables that may."""
     if names_a_secret(_every_word(command)):
         return True
     if name_of(command) in _DECLARE and _declares(command):

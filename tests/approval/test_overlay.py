@@ -109,12 +109,12 @@ def test_everything_that_asks_is_named_once_the_policy_first() -> None:
         (
             InterceptorConfig(),
             "approval-policy:dangerous",
-            "This call of s/tool is dangerous, and the approval policy asks before such calls",
+            "The approval policy dangerous asks before calls that may do harm",
         ),
         (
             InterceptorConfig(approval_policy=""),
             "approval-policy:dangerous",
-            "This call of s/tool is dangerous, and the approval policy asks before such calls",
+            "The approval policy dangerous asks before calls that may do harm",
         ),
         (
             InterceptorConfig(approval_policy="all"),

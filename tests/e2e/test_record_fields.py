@@ -131,8 +131,8 @@ def test_a_question_without_an_answer_in_time_says_so(
     found = outcome(installation)
     assert (found["refusedBy"], found["decidedBy"]) == ("expired", "timeout")
     assert isinstance(found["waitedMs"], int)
-    # Rounded, and measured a moment later than the deadline.
-    assert found["waitedMs"] >= 4900, "it says how long reviewers had"
+    # The deadline counts from the question, the wait from when it was put to somebody.
+    assert 4000 < found["waitedMs"], "it says how long reviewers had"
     assert "channel" not in found, "nobody answered by any way"
 
 

@@ -156,6 +156,7 @@ async def test_an_argument_that_nobody_described_is_asked_about_where_unknown_to
     )
     assert isinstance(facts, Facts)
     assert not facts.request.annotated
+    assert facts.request.undescribed == ("odd",)
     found = {fact.roles: [one.text for one in fact.values] for fact in facts.request.arguments}
     assert found["read-path",] == [tree.path("work/a.txt")]
     assert found["read-path", "write-path"] == [tree.path("out/secret.txt")]

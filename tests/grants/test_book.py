@@ -109,9 +109,9 @@ def allows(first: EscalatedCall, second: EscalatedCall, *directories: str) -> bo
     ("call", "directories", "expected"),
     [
         pytest.param(
-            reading("/etc/hosts"),
+            reading("/srv/out/hosts"),
             (),
-            "Let read_file read files below /etc (server filesystem)",
+            "Let read_file read files below /srv/out (server filesystem)",
             id="a file: the directory it lies in",
         ),
         pytest.param(
@@ -157,9 +157,9 @@ def allows(first: EscalatedCall, second: EscalatedCall, *directories: str) -> bo
             id="the root directory",
         ),
         pytest.param(
-            reading("/etc/hosts", "/etc/fstab", "/usr/lib/x"),
+            reading("/data/a/hosts", "/data/a/fstab", "/srv/b/x"),
             (),
-            "Let read_file read files below /etc, read files below /usr/lib (server filesystem)",
+            "Let read_file read files below /data/a, read files below /srv/b (server filesystem)",
             id="several files, each directory once",
         ),
         pytest.param(
@@ -281,11 +281,25 @@ def test_a_directory_that_was_listed_is_remembered_and_the_one_above_it_is_not()
 
 def test_a_call_of_several_directories_can_come_again() -> None:
     """G23."""
-    both = reading("/etc/hosts", "/usr/share/x")
+    both = reading("/data/a/hosts", "/srv/b/x")
     assert allows(both, both)
-    assert allows(both, reading("/usr/share/y"))
-    assert allows(both, reading("/usr/share/y", "/etc/fstab", "/etc/ssl/cert"))
-    assert not allows(both, reading("/usr/share/y", "/var/x"))
+    assert allows(both, reading("/srv/b/y"))
+    assert allows(both, reading("/srv/b/y", "/data/a/fstab", "/data/a/ssl/cert"))
+    assert not allows(both, reading("/srv/b/y", "/var/x"))
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/etc/passwd", "/etc/ssl/certs/x", "/usr/bin/env", "/usr/lib/x", "/usr/local/bin/x",
+        "/var/log/syslog", "/var/x", "/proc/1/environ", "/root/x", "/root/.ssh/config", "/opt/x",
+        "/home/other/x", "/home/other/.config/x", "/Users/other/x", "/home/me/.config/x",
+        "/home/me/.ssh/config", "/home/me/x", "/srv/x", "/private/etc/hosts", "/srv/state/x",
+    ],
+)  # fmt: skip
+def test_a_file_of_the_system_or_of_a_home_never_stands_for_its_directory(file: str) -> None:
+    assert f" {file.replace('/home/me/', '~/')} (" in description(reading(file))
+    assert "below" not in description(reading(file))
 
 
 @pytest.mark.parametrize(
@@ -335,7 +349,7 @@ def test_a_role_that_did_not_escalate_then_is_not_covered_when_it_does() -> None
 
 
 def test_a_role_that_escalated_while_it_was_left_out_must_be_left_out_again() -> None:
-    def searching(*where: Value, path_: str = "/etc/x") -> EscalatedCall:
+    def searching(*where: Value, path_: str = "/srv/a/x") -> EscalatedCall:
         found = (fact("path", "read-path", path(path_)), fact("into", "write-path", *where))
         arguments: dict[str, Json] = {"path": path_}
         if where:
@@ -343,9 +357,9 @@ def test_a_role_that_escalated_while_it_was_left_out_must_be_left_out_again() ->
         return a_call(*found, arguments=arguments)
 
     assert allows(searching(), searching())
-    assert allows(searching(), searching(path_="/etc/z")), "what was given is no flag"
-    assert not allows(searching(), searching(path("/etc/y")))
-    assert not allows(searching(path("/etc/y")), searching())
+    assert allows(searching(), searching(path_="/srv/a/z")), "what was given is no flag"
+    assert not allows(searching(), searching(path("/srv/a/y")))
+    assert not allows(searching(path("/srv/a/y")), searching())
 
 
 def test_an_exact_path_is_compared_as_it_is() -> None:
@@ -355,14 +369,14 @@ def test_an_exact_path_is_compared_as_it_is() -> None:
 
 def test_an_argument_of_two_roles_needs_both() -> None:
     both: tuple[ArgumentRole, ...] = ("read-path", "write-path")
-    edit = a_call(fact("path", both, path("/etc/x")))
-    assert allows(edit, a_call(fact("path", both, path("/etc/y"))))
-    assert not allows(a_call(fact("path", "read-path", path("/etc/x"))), edit)
+    edit = a_call(fact("path", both, path("/srv/a/x")))
+    assert allows(edit, a_call(fact("path", both, path("/srv/a/y"))))
+    assert not allows(a_call(fact("path", "read-path", path("/srv/a/x"))), edit)
 
 
 def test_a_grant_ends_when_it_expires() -> None:
-    grant = remembered(reading("/etc/hosts"))
+    grant = remembered(reading("/srv/a/hosts"))
     assert grant is not None
     timed = replace(grant, expires=NOW + timedelta(minutes=10))
-    assert covers(timed, reading("/etc/hosts"), NOW + timedelta(minutes=5))
-    assert not covers(timed, reading("/etc/hosts"), NOW + timedelta(minutes=10))
+    assert covers(timed, reading("/srv/a/hosts"), NOW + timedelta(minutes=5))
+    assert not covers(timed, reading("/srv/a/hosts"), NOW + timedelta(minutes=10))

@@ -35,10 +35,10 @@ def named(identifier: str, call: EscalatedCall, expires: datetime | None = None)
 
 def test_grants_are_found_counted_listed_and_revoked() -> None:
     book = GrantBook()
-    assert book.find(reading("/etc/x"), NOW) is None
-    book.add(named("one", reading("/etc/x")))
-    book.add(named("two", reading("/usr/x")))
-    found = book.find(reading("/usr/y"), NOW)
+    assert book.find(reading("/data/a/x"), NOW) is None
+    book.add(named("one", reading("/data/a/x")))
+    book.add(named("two", reading("/srv/b/x")))
+    found = book.find(reading("/srv/b/y"), NOW)
     assert found is not None
     assert found.id == "two"
     assert book.note_use(found.id, NOW) == 1
@@ -50,10 +50,10 @@ def test_grants_are_found_counted_listed_and_revoked() -> None:
     assert book.revoke(GrantId("two"))
     assert not book.revoke(GrantId("two"))
     assert book.note_use(GrantId("two"), NOW) == 0
-    assert book.find(reading("/usr/y"), NOW) is None
+    assert book.find(reading("/srv/b/y"), NOW) is None
     assert book.clear() == 1
     assert book.list() == ()
-    assert book.find(reading("/etc/x"), NOW) is None
+    assert book.find(reading("/data/a/x"), NOW) is None
 
 
 def test_an_expired_grant_is_forgotten() -> None:

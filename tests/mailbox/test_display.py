@@ -255,3 +255,13 @@ def test_the_worst_reason_stands_first() -> None:
     why = (("tool-policy", "mode"), ("engine", "odd"), ("policy", "outside"), ("secrets", "a key"))
     shown = reasons_of(PendingRequest(one.directory, replace(one.request, why=why)))[0].lines
     assert shown == ("secrets: a key", "policy: outside", "approval mode: mode", "engine: odd")
+
+
+def test_what_the_call_does_stands_before_every_reason() -> None:
+    one = pending({"path": "/etc/hosts"})
+    told = ("Reads /etc/hosts, outside the workspace.",)
+    for why in ((("policy", "outside"),), (("policy", "outside"), ("secrets", "a key"))):
+        request = replace(one.request, told=told, why=why)
+        shown = reasons_of(PendingRequest(one.directory, request))[0].lines
+        assert shown[0] == told[0]
+        assert "policy: outside" in shown

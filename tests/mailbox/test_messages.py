@@ -186,6 +186,16 @@ def test_an_approval_is_always_explicit_and_of_what_was_asked(fields: dict[str, 
         assert fields.get("reviewer") != "session-1"
 
 
+def test_the_reason_in_a_request_is_the_first_sentence_about_the_call() -> None:
+    told = ("Reads /etc/hosts, outside the workspace.", "Reads b.")
+    raw = request_bytes(replace(escalation(), told=told), OWNER)
+    fields = orjson.loads(raw)
+    assert (fields["reason"], fields["told"]) == (told[0], [*told])
+    read = read_request(request_name(fields["escalationId"]), raw)
+    assert read is not None
+    assert read.told == told
+
+
 def test_a_request_has_the_originals_keys_first_and_in_its_shape() -> None:
     asked = escalation(candidates=(within("/etc"),))
     raw = request_bytes(asked, OWNER)

@@ -31,6 +31,7 @@ def targets(command: str) -> list[str]:
         ("git push https://a.example/x main", ["a.example"]),
         ("npm install --registry https://a.example x", ["a.example"]),
         ("pip install --index-url https://a.example/simple x", ["a.example"]),
+        ("python3 -m pip install -q --index-url https://a.example/simple x", ["a.example"]),
         ("pip install 'x @ git+https://a.example/x.git'", ["a.example"]),
         ("cargo install --git https://a.example/x", ["a.example"]),
         ("ssh -p 22 u@a.example ls", ["a.example"]),
