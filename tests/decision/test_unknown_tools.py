@@ -41,6 +41,19 @@ def test_a_tool_that_nobody_described_is_asked_about() -> None:
     assert said(denied) == ("deny", "structural-unknown-tool")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "Nobody has described the tool notes/"),
+        (("odd",), "Nobody has described the argument odd of the tool notes/"),
+        (("odd", "b", "c"), "Nobody has described the argument odd and 2 more of the tool notes/"),
+    ],
+)
+def test_the_reason_names_what_nobody_has_described(arguments: tuple[str, ...], words: str) -> None:
+    asked = authorize(structs.replace(unknown(), undescribed=arguments), ASKS)
+    assert asked.ground.reason.startswith(words)
+
+
 def test_no_rule_allows_it() -> None:
     everything = Rule(name="all", effect="allow", reason="all")
     policy = replace(ASKS, rules=(everything, within("in", "allow", "read-path", "/")))

@@ -1,5 +1,7 @@
 """What the files of the mailbox say."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 from hypothesis import given

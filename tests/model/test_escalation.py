@@ -45,3 +45,10 @@ def test_what_lets_a_call_go_is_the_policy_or_who_approved_it() -> None:
     case = a_case(Escalate(Ground("outside", "outside")))
     case.settlement = Settlement(effect="allow", reason="yes", decided_by=HUMAN, result="approved")
     assert case.allowed == Allowed("outside", HUMAN)
+
+
+def test_a_question_says_first_what_leaves_or_is_lost_and_else_which_rule_asks() -> None:
+    assert QUESTION.why == QUESTION.ground.reason
+    assert (
+        replace(QUESTION, told=("Pushes main to origin", "Reads x")).why == "Pushes main to origin"
+    )

@@ -148,3 +148,53 @@ def _sample(root: Json, schema: Json, depth: int) -> Json:  # noqa: C901, PLR091
         case _:
             least = schema.get("minLength")
             return "x" * (least if isinstance(least, int) else 1)
+
+
+S: Final[Json] = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"x": S}}}},
+        {"$ref": "#one", "$defs": {"b": {}, "a": {"$anchor": "one", "properties": {"x": S}}}},
+        {"$ref": "#one", "definitions": {"a": {"$id": "#one", "properties": {"x": S}}}},
+        {"$ref": "urn:s#/$defs/a", "$id": "urn:s", "$defs": {"a": {"properties": {"x": S}}}},
+        {"$ref": "#/allOf/1", "allOf": [True, {"properties": {"x": S}}]},
+        {"properties": {}, "dependentSchemas": {"y": {"properties": {"x": S}}}},
+        {"properties": {}, "then": {"properties": {"x": S}}},
+    ],
+)  # fmt: skip
+def test_an_argument_is_found_in_each_part_that_may_declare_it(schema: Json) -> None:
+    assert declared_arguments(schema).names == {"x": S}
+
+
+@pytest.mark.parametrize(
+    "reference", ["#none", "#two", "#/$defs/none", "#/$defs/a/b/c", "#/allOf/7", "https://e/o"]
+)
+def test_a_schema_whose_part_is_not_known_is_open(reference: str) -> None:
+    defs: Json = {"a": {"b": 1}, "c": True}
+    schema: Json = {"$id": 7, "$ref": reference, "properties": {"x": S}, "$defs": defs}
+    found = declared_arguments(schema)
+    assert (found.names, found.is_open, found.is_list) == ({"x": S}, True, False)
+
+
+def test_several_forms_of_an_argument_are_all_its_own() -> None:
+    number: Json = {"type": "integer"}
+    parts: Json = [
+        {"properties": {"x": S}},
+        {"properties": {"x": number}},
+        {"properties": {"x": S}},
+    ]
+    assert declared_arguments({"allOf": parts}).names == {"x": {"anyOf": [S, number]}}
+
+
+def test_a_schema_that_names_itself_for_ever_ends_and_is_open() -> None:
+    assert not declared_arguments({"$ref": "#", "properties": {"x": S}}).is_open
+    wide: Json = {"allOf": [{} for _ in range(2000)]}
+    assert declared_arguments(wide).is_open
+
+
+def test_a_reference_goes_through_lists_too() -> None:
+    assert resolved([1, {"a": 2}], "#/1/a") == 2
+    assert resolved([1], "#/1") is None

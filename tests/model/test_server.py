@@ -9,6 +9,12 @@ def test_a_copy_with_another_result_does_not_keep_what_the_first_was_written_as(
     assert answer.with_result({"a": 2}, "") == ToolResult(result={"a": 2})
 
 
+def test_a_result_that_says_so_and_an_error_are_failures() -> None:
+    assert ToolResult(result={"isError": True}).has_failed
+    assert ToolResult(error={"code": -32603}).has_failed
+    assert not ToolResult(result={"isError": "true"}).has_failed
+
+
 def test_the_place_of_a_server_is_its_program_or_the_host_that_is_reached() -> None:
     started = ServerSpec(name="files", annotations="files", command="npx", args=("-y", "x"))
     reached = ServerSpec(
@@ -17,7 +23,8 @@ def test_the_place_of_a_server_is_its_program_or_the_host_that_is_reached() -> N
         command="",
         remote=RemoteEndpoint(url="https://user@mcp.example:8443/mcp"),
     )
-    assert (started.place, reached.place) == ("npx", "mcp.example")
+    ours = ServerSpec(name="sh", annotations="sh", command="", builtin="shell")
+    assert (started.place, reached.place, ours.place) == ("npx", "mcp.example", "our own")
 
 
 def test_a_header_of_any_spelling_says_who_we_are() -> None:
