@@ -59,6 +59,7 @@ def _fields(one: PendingRequest, number: int) -> dict[str, object]:
         "tool": request.tool,
         "arguments": request.arguments,
         "reason": request.reason,
+        "told": request.told,
         "rule": request.rule,
         "origins": request.origins,
         "reviewer": request.reviewer or None,

@@ -167,7 +167,7 @@ def request_bytes(
         "serverName": escalation.server,
         "toolName": escalation.tool,
         "arguments": dict(escalation.arguments),
-        "reason": escalation.why,
+        "reason": escalation.ground.reason,
     }
     if escalation.context:
         fields["context"] = dict(escalation.context)

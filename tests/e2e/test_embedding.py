@@ -148,7 +148,7 @@ def test_the_inbox_of_the_document_answers_a_running_proxy(installation: Install
     agent = installation.start()
     reviewer = subprocess.Popen([sys.executable, "-c", program, str(mailbox)])
     try:
-        for path in ("/srv/none.txt", "/srv/other.txt"):
+        for path in ("/srv/data/none.txt", "/srv/data/other.txt"):
             agent.answer(agent.start_call("read_text_file", {"path": path}))
         write = agent.answer(
             agent.start_call("write_file", {"path": "/srv/none.txt", "content": "x"})

@@ -54,7 +54,7 @@ def within(directory: str) -> GrantPattern:
 def escalation(
     *,
     arguments: Arguments | None = None,
-    seconds: float = 20,
+    seconds: float = 50,
     identity: str = "",
     candidates: tuple[GrantPattern, ...] = (),
     tool: str = "read_file",
@@ -119,7 +119,7 @@ class Box:
         return sorted(entry.name for entry in self.path.iterdir())
 
     @asynccontextmanager
-    async def asked(self, question: Escalation, patience: float = 20) -> AsyncIterator[None]:
+    async def asked(self, question: Escalation, patience: float = 50) -> AsyncIterator[None]:
         """While the question is open; leaving waits for its ruling."""
         with anyio.fail_after(patience):
             async with anyio.create_task_group() as tasks:

@@ -188,11 +188,11 @@ def test_an_approval_is_always_explicit_and_of_what_was_asked(fields: dict[str, 
         assert fields.get("reviewer") != "session-1"
 
 
-def test_the_reason_in_a_request_is_the_first_sentence_about_the_call() -> None:
+def test_a_request_says_what_the_call_does_beside_the_reason_why_it_is_asked() -> None:
     told = ("Reads /etc/hosts, outside the workspace.", "Reads b.")
     raw = request_bytes(replace(escalation(), told=told), OWNER)
     fields = orjson.loads(raw)
-    assert (fields["reason"], fields["told"]) == (told[0], [*told])
+    assert (fields["reason"], fields["told"]) == ("Reads outside the workspace", [*told])
     read = read_request(request_name(fields["escalationId"]), raw)
     assert read is not None
     assert read.told == told

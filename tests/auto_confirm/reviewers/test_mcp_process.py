@@ -25,7 +25,7 @@ from tests.mailbox.mailbox_fixture import escalation, until
 pytestmark = pytest.mark.anyio
 
 BY = Program("architect_manager", "process")
-NOT_STARTED = PassedOn("its process could not be started")
+NOT_STARTED = PassedOn("its process could not be started", asked=False)
 
 
 def server(program: str, *arguments: object, tool: str = "review") -> ProcessSpec:

@@ -151,7 +151,7 @@ async def test_a_model_that_never_answers_is_passed_over() -> None:
             await reviewer.warm()
             reviewer.deadline_seconds = 0.3
             ruling = await reviewer.ask(escalation(), BRIEFING)
-    assert ruling == PassedOn("its model could not be asked: no answer in time")
+    assert ruling == PassedOn("its model could not be asked: no answer in time", asked=False)
 
 
 @pytest.mark.anyio
@@ -274,7 +274,7 @@ async def test_a_fault_says_its_kind_and_nothing_of_the_question(
     with caplog.at_level(logging.DEBUG):
         await reviewer.warm()
         ruling = await reviewer.ask(escalation(), BRIEFING)
-    assert ruling == PassedOn("its model could not be asked: ValueError")
+    assert ruling == PassedOn("its model could not be asked: ValueError", asked=False)
     assert "/etc/hosts" not in caplog.text
 
 

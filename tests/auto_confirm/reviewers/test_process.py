@@ -292,7 +292,7 @@ async def test_a_process_that_reads_nothing_stops_nobody(tmp_path: Path) -> None
             tasks.start_soon(ask, reviewer)
         await until(lambda: bool(rulings))
         tasks.cancel_scope.cancel()
-    assert set(rulings) == {PassedOn("it does not read what it is asked")}
+    assert set(rulings) == {PassedOn("it does not read what it is asked", asked=False)}
 
 
 async def test_all_that_it_started_ends_with_the_session(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ async def test_nobody_is_asked_before_it_runs_or_after() -> None:
 async def test_what_cannot_be_shown_is_not_reviewed() -> None:
     async with reviewing(manager("deciding", "approve")) as reviewer:
         reviewer._redact = _failing
-        assert await reviewer.ask(escalation()) == PassedOn("the call cannot be shown")
+        assert await reviewer.ask(escalation()) == PassedOn("the call cannot be shown", asked=False)
 
 
 def _failing(arguments: Arguments) -> Redacted:
