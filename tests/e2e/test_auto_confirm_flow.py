@@ -21,9 +21,6 @@ from tests.fakes import FakeClock
 pytestmark = pytest.mark.worker("postgresql")
 
 OUTSIDE = "/srv/elsewhere"
-NOT_ITS_OWN = pytest.mark.skip(
-    reason="the engine asks about what a session did not make below /tmp, where these write"
-)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -41,10 +38,7 @@ class Flow:
         require_sandbox()
         self.installation = installation
         self.store_url = store_url
-        scratch = installation.root / "scratch"
-        scratch.mkdir()
-        self.scratch = scratch
-        places = [str(scratch), str(installation.workspace)]
+        places = [str(installation.workspace)]
         installation.add_server("fs", npm_server("filesystem", *places))
         use_default_sandbox(installation, "fs")
         entry = installation.servers["fs"]
@@ -53,7 +47,8 @@ class Flow:
         entry["sandbox"] = {"filesystem": {"allowWrite": writable}}
         installation.add_scripted("files", ROLES, tools=tools())
         installation.annotations["filesystem"] = {
-            "write_file": {"path": ["write-path"], "content": ["none"]}
+            "read_text_file": {"path": ["read-path"], "head": ["none"], "tail": ["none"]},
+            "write_file": {"path": ["write-path"], "content": ["none"]},
         }
         installation.rules = [rule("ask", "escalate", "a reviewer must agree", tool=[*ROLES])]
         installation.variables["PATH"] = PATH
@@ -78,6 +73,11 @@ class Flow:
     def write(self, path: Path, content: str) -> Message:
         return self.agent.call("fs__write_file", {"path": str(path), "content": content})
 
+    def read(self, name: str) -> Message:
+        return self.agent.call(
+            "fs__read_text_file", {"path": str(self.installation.workspace / name)}
+        )
+
     def written(self, path: Path, content: str) -> Message:
         """What became of a write."""
         self.write(path, content)
@@ -85,7 +85,7 @@ class Flow:
 
     def of_medium_risk(self) -> Path:
         """A file of which a failure before and its name make an edit of medium risk."""
-        assert "isError" in self.write(self.scratch / "none" / "x", "x")
+        assert "isError" in self.read("none.txt")
         kept = self.installation.workspace / "production" / "kept.txt"
         kept.parent.mkdir()
         kept.write_text("before")
@@ -109,14 +109,14 @@ class Flow:
             return Counter(store.read(lambda c: [row.status for row in c.execute(query)]))
 
 
-@NOT_ITS_OWN
 @pytest.mark.requirement("B-1", "B-45", "B-60", "B-127", "B-62", "B-65", "B-66", "B-119", "B-168")
 def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
     installation: Installation, store_url: str
 ) -> None:
     flow = Flow(installation, store_url)
     for number in range(3):
-        assert "isError" not in flow.write(flow.scratch / f"{number}", "x")
+        (installation.workspace / f"{number}.txt").write_text("x")
+        assert "isError" not in flow.read(f"{number}.txt")
     assert installation.outcomes()[-1]["decidedBy"] == "engine:safety-rule"
 
     kept = flow.of_medium_risk()
@@ -156,7 +156,6 @@ def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
     assert installation.verify_audit().returncode == 0
 
 
-@NOT_ITS_OWN
 @pytest.mark.requirement("X-17")
 def test_a_flood_of_risky_calls_holds_up_nobody(
     installation: Installation,
@@ -166,7 +165,8 @@ def test_a_flood_of_risky_calls_holds_up_nobody(
         flow.agent.start_call("files__delete_file", {"path": f"{OUTSIDE}/silence-{n}"})
         for n in range(40)
     ]
-    assert "isError" not in flow.write(flow.scratch / "safe", "x")
+    (installation.workspace / "safe.txt").write_text("x")
+    assert "isError" not in flow.read("safe.txt")
     # Each of the flood has an answer, and most of them at once: they were too many.
     answers = [flow.agent.result(one) for one in flood]
     kinds = Counter(texts(one)[0].partition(":")[0] for one in answers if one.get("isError"))

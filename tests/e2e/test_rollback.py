@@ -24,11 +24,6 @@ pytestmark = [
 ]
 
 
-NOT_ITS_OWN = pytest.mark.skip(
-    reason="the engine asks about what a session did not make below /tmp, where these write"
-)
-
-
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
     """A directory that is not below /tmp."""
@@ -39,9 +34,7 @@ def elsewhere() -> Iterator[Path]:
 
 def start(installation: Installation, *others: Path, **server: Json) -> RawClient:
     """A session that does well, but for one call that failed."""
-    scratch = installation.root / "scratch"
-    scratch.mkdir()
-    places = [str(place) for place in (scratch, installation.workspace, *others)]
+    places = [str(place) for place in (installation.workspace, *others)]
     installation.add_server("filesystem", npm_server("filesystem", *places))
     use_default_sandbox(installation, "filesystem")
     entry = installation.servers["filesystem"]
@@ -51,9 +44,11 @@ def start(installation: Installation, *others: Path, **server: Json) -> RawClien
     entry.update(server)
     installation.variables["PATH"] = PATH
     installation.annotations["filesystem"] = {
+        "read_text_file": {"path": ["read-path"], "head": ["none"], "tail": ["none"]},
         "write_file": {"path": ["write-path"], "content": ["none"]},
     }
-    installation.rules = [rule("ask", "escalate", "a reviewer must agree", tool=["write_file"])]
+    asking = rule("ask", "escalate", "a person must agree", tool=["write_file", "read_text_file"])
+    installation.rules = [asking]
     state = installation.home / ".ironcurtain"
     state.mkdir(mode=0o700, exist_ok=True)
     engine: Json = {
@@ -71,9 +66,11 @@ def start(installation: Installation, *others: Path, **server: Json) -> RawClien
     agent = installation.start()
     for number in range(9):
         # A session of which nothing is known is not trusted with more.
-        answer = agent.call("write_file", {"path": str(scratch / f"{number}"), "content": "x"})
+        notes = installation.workspace / f"{number}.txt"
+        notes.write_text("x")
+        answer = agent.call("read_text_file", {"path": str(notes)})
         assert "isError" not in answer, texts(answer)
-    failing = agent.call("write_file", {"path": str(scratch / "none" / "x"), "content": "x"})
+    failing = agent.call("read_text_file", {"path": str(installation.workspace / "none.txt")})
     assert "isError" in failing
     return agent
 
@@ -124,7 +121,6 @@ def approved_on_conditions(agent: RawClient, installation: Installation, path: P
     raise AssertionError
 
 
-@NOT_ITS_OWN
 def test_what_was_approved_with_safeguards_can_be_taken_back(installation: Installation) -> None:
     kept = of_medium_risk(installation)
     agent = start(installation)
@@ -139,7 +135,6 @@ def test_what_was_approved_with_safeguards_can_be_taken_back(installation: Insta
     assert kept.read_text() == "before"
 
 
-@NOT_ITS_OWN
 def test_without_a_sandbox_there_is_no_conditional_approval(installation: Installation) -> None:
     kept = of_medium_risk(installation)
     agent = start(installation, sandbox=False)
@@ -148,7 +143,6 @@ def test_without_a_sandbox_there_is_no_conditional_approval(installation: Instal
     assert kept.read_text() == "before"
 
 
-@NOT_ITS_OWN
 def test_outside_the_workspace_there_is_no_conditional_approval(
     installation: Installation, elsewhere: Path
 ) -> None:
@@ -160,7 +154,6 @@ def test_outside_the_workspace_there_is_no_conditional_approval(
     assert kept.read_text() == "before"
 
 
-@NOT_ITS_OWN
 def test_what_cannot_be_held_is_not_approved(installation: Installation) -> None:
     well = of_medium_risk(installation)
     huge = well.with_name("huge")
