@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Escalation,
@@ -44,8 +45,17 @@ class CallHandler(Protocol):
         exposed_name: str,
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
+        *,
+        caller: Caller | None = None,
     ) -> Reply:
-        """Carry the call from its arrival to its reply. Raises only when it is cancelled."""
+        """Carry the call from its arrival to its reply. Raises only when it is cancelled.
+
+        Args:
+            exposed_name: the tool's name as the agent used it.
+            params: the raw `params`; `arguments`, if there, is an object.
+            on_progress: gets the server's progress, and signs of life while a reviewer is awaited.
+            caller: see `Operation.caller`.
+        """
 
 
 class FactGatherer(Protocol):

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import anyio
 
 from ironcurtain_proxy.errors import AgentError, CallTimedOutError, ServerUnavailableError
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import Method
@@ -81,12 +82,12 @@ class AskedClient:
         self._seconds = seconds
         self._pages: set[tuple[str, str]] = set()
 
-    def can_ask(self, method: Method, mode: str) -> bool:
-        """Whether the client declared that it takes such questions."""
+    def can_ask(self, method: Method, mode: str, caller: Caller | None) -> bool:
+        """Whether this caller declared that it takes such questions."""
         kind: AskKind = "sampling"
         if method == "elicitation/create":
             kind = "url" if mode == "url" else "form"
-        return kind in self.declared()
+        return caller is None and kind in self.declared()
 
     def declared(self) -> frozenset[AskKind]:
         """The kinds of questions that the client takes."""

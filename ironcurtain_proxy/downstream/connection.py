@@ -42,6 +42,7 @@ from ironcurtain_proxy.jsonrpc.codec import (
 from ironcurtain_proxy.jsonrpc.guessed_digests import GuessedDigest, guess_digest
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED, LineSink, LineSource, Lost, StreamEnded
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
@@ -193,6 +194,7 @@ class Connection:
         seconds: float,
         on_progress: ProgressListener | None,
         method: Method = TOOL_CALL,
+        caller: Caller | None = None,
     ) -> ToolResult:
         """Call a tool, or carry out another operation of the agent's.
 
@@ -200,7 +202,7 @@ class Connection:
             DownstreamError: no answer, none in time, or none that can be read.
         """
         key = None if on_progress is None else token_of(params)
-        self._questions.begin()
+        self._questions.begin(caller)
         self.standing.begin()
         if on_progress is not None and key is not None:
             self._progress[key] = on_progress
@@ -211,7 +213,7 @@ class Connection:
         finally:
             if key is not None and self._progress.get(key) is on_progress:
                 del self._progress[key]
-            self._questions.end()
+            self._questions.end(caller)
             self.standing.end()
 
     async def request(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:

@@ -5,22 +5,24 @@ refused, and questions that are open when the last operation ends are withdrawn.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
 
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
 
 _log: Final = logging.getLogger(__name__)
 
 QuestionHandler: TypeAlias = Callable[
-    [str, Mapping[str, Json], int], Awaitable[Mapping[str, object]]
+    [str, Mapping[str, Json], Sequence[Caller | None]], Awaitable[Mapping[str, object]]
 ]
 """Decides on a question, sends it, and gives the `result` or `error` for the server. The last
-argument is the number of operations in progress, one of which the question belongs to."""
+argument is the callers of the operations in progress, one of which the question belongs to, the
+newest last."""
 
 Replier: TypeAlias = Callable[[Mapping[str, object]], None]
 
@@ -39,7 +41,7 @@ class OpenServerQuestions:
 
     def __init__(self, ask: QuestionHandler | None) -> None:
         self._ask = ask
-        self._under_way = 0
+        self._under_way: list[Caller | None] = []
         self._open: set[anyio.CancelScope] = set()
         self._group: TaskGroup | None = None
 
@@ -47,13 +49,13 @@ class OpenServerQuestions:
         """Answer questions in tasks of this group."""
         self._group = group
 
-    def begin(self) -> None:
+    def begin(self, caller: Caller | None) -> None:
         """Note that an operation of the agent begins."""
-        self._under_way += 1
+        self._under_way.append(caller)
 
-    def end(self) -> None:
+    def end(self, caller: Caller | None) -> None:
         """Note that an operation of the agent has ended."""
-        self._under_way -= 1
+        self._under_way.remove(caller)
         if not self._under_way:
             for scope in self._open:
                 scope.cancel()
@@ -82,7 +84,7 @@ class OpenServerQuestions:
         try:
             with scope:
                 try:
-                    answer = await ask(method, params, self._under_way)
+                    answer = await ask(method, params, tuple(self._under_way))
                 except Exception:  # noqa: BLE001  one question must not end the server
                     _log.exception("a question of a server could not be handled")
                     answer = _DEFECT

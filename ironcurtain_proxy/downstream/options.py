@@ -11,6 +11,7 @@ from msgspec import Struct
 from ironcurtain_proxy.downstream.answer_capacity import AnswerCapacity
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.watchman import Watchman
@@ -71,7 +72,10 @@ class Hooks:
     on_notice: Callable[[str, str, Mapping[str, Json]], Awaitable[None]] | None = None
     """Called with a server's name, and the method and raw `params` of a notification."""
     on_question: (
-        Callable[[str, str, Mapping[str, Json], int], Awaitable[Mapping[str, object]]] | None
+        Callable[
+            [str, str, Mapping[str, Json], Sequence[Caller | None]], Awaitable[Mapping[str, object]]
+        ]
+        | None
     ) = None
     """Answers a question of a server's own; see `QuestionHandler`. None: all are refused."""
     capabilities: Callable[[str], Awaitable[Mapping[str, Json]]] | None = None

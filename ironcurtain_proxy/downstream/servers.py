@@ -299,7 +299,7 @@ class DownstreamServers:
         ended = 0 if load is None else load.ended
         timeout = self._options.call_timeout
         try:
-            result = await connection.call(params, timeout, on_progress, call.method)
+            result = await connection.call(params, timeout, on_progress, call.method, call.caller)
         except CallLostError as error:
             if load is None or load.ended == ended:
                 raise

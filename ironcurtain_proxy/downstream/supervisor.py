@@ -31,6 +31,7 @@ from ironcurtain_proxy.downstream.standing import Standing
 from ironcurtain_proxy.downstream.starting import Life, Started, start_server
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.walls import Walls
@@ -379,7 +380,7 @@ class Supervisor:
             await self._hooks.on_notice(self.spec.name, method, params)
 
     async def _ask(
-        self, method: str, params: Mapping[str, Json], under_way: int
+        self, method: str, params: Mapping[str, Json], under_way: Sequence[Caller | None]
     ) -> Mapping[str, object]:
         if self._hooks.on_question is None:
             return NOT_OFFERED

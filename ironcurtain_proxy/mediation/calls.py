@@ -9,6 +9,7 @@ from ironcurtain_proxy.grants.session_grants import SessionGrants
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.mediation.own_tools import OwnTools
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.decision import Deny
 from ironcurtain_proxy.model.grounds import NO_ROOM, NO_TASKS
 from ironcurtain_proxy.model.json import Json
@@ -37,6 +38,8 @@ class Calls:
         exposed_name: str,
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
+        *,
+        caller: Caller | None = None,
     ) -> Reply:
         """Carry one call from its arrival to its reply."""
         grants = self.grants
@@ -47,7 +50,7 @@ class Calls:
         if self.own.has(exposed_name):
             reply = await self.own.handle(exposed_name, params, on_progress)
         else:
-            reply = await self.mediator.handle(exposed_name, params, on_progress)
+            reply = await self.mediator.handle(exposed_name, params, on_progress, caller=caller)
             if self.renamed is not None and isinstance(reply, Answered):
                 reply = self._with_names(exposed_name, reply, self.renamed)
         if (self._shown or len(grants)) and (listing := grants.listing()) != self._shown:

@@ -14,6 +14,7 @@ from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.unattended import Unattended
 from ironcurtain_proxy.model.asked import operation_of
 from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Arrival, Case
 from ironcurtain_proxy.model.crossing import divide
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Ground
@@ -69,6 +70,7 @@ class Journal:
         *,
         decision: Decision | None = None,
         run: GrantId | None = None,
+        caller: Caller | None = None,
     ) -> Case:
         """Open the record of a call.
 
@@ -78,6 +80,7 @@ class Journal:
             found: the server and the tool of that name; None: no tool has it.
             decision: the decision until the call is judged; None: a denial.
             run: the run of the composite tool that the call is a step of.
+            caller: see `Operation.caller`.
         """
         given = params.get("arguments")
         crossing = divide(params, self.named_meta)
@@ -90,6 +93,7 @@ class Journal:
             arguments=given if isinstance(given, dict) else {},
             params=crossing.params,
             withheld=crossing.withheld,
+            caller=caller,
         )
         judged = _UNJUDGED
         if decision is not None:
@@ -99,9 +103,9 @@ class Journal:
             judged = Judgement(decision=Deny(ground))
         return self._case(call, judged, run)
 
-    def open_operation(self, asked: ParsedRequest) -> Case:
+    def open_operation(self, asked: ParsedRequest, caller: Caller | None = None) -> Case:
         """Open the record of an operation other than a tool call."""
-        operation = operation_of(asked, self.ids.new(), self.named_meta)
+        operation = operation_of(asked, self.ids.new(), self.named_meta, caller)
         return self._case(operation, _UNJUDGED, None)
 
     def _case(self, call: Operation, judged: Judgement, run: GrantId | None) -> Case:

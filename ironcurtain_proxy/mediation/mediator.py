@@ -21,6 +21,7 @@ from ironcurtain_proxy.mediation.outcome import Outcomes
 from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
 from ironcurtain_proxy.mediation.refusals import unanswered
 from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import AlreadyUsed, Approved
@@ -53,17 +54,16 @@ class Mediator(Struct, frozen=True, kw_only=True):
         on_progress: ProgressListener | None = None,
         *,
         run: GrantId | None = None,
+        caller: Caller | None = None,
     ) -> Awaitable[Reply]:
-        """Carry one `tools/call` from its arrival to its reply.
+        """Carry one `tools/call` from its arrival to its reply; see `ports.CallHandler`.
 
         Args:
-            exposed_name: the tool's name as the agent used it.
-            params: the raw `params`; `arguments`, if there, is an object.
-            on_progress: gets the server's progress, and signs of life while a reviewer is awaited.
+            exposed_name, params, on_progress, caller: as there.
             run: the run of the composite tool that the call is a step of.
         """
         found = self.world.tools.find(exposed_name)
-        case = self.journal.open(exposed_name, params, found, run=run)
+        case = self.journal.open(exposed_name, params, found, run=run, caller=caller)
         life = self._find if found is None else self._decide
         return self.journal.guard(case, life(case, on_progress))
 

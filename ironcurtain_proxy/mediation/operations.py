@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.mediation.session import Session
 from ironcurtain_proxy.model.asked import asked_of, named_by
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Ground
 from ironcurtain_proxy.model.grounds import NOT_AVAILABLE, SUBSCRIBED_TO_TOO_MUCH, held_part
@@ -108,6 +109,8 @@ class Operations:
         method: Method,
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
+        *,
+        caller: Caller | None = None,
     ) -> Reply:
         """Carry one request from its arrival to its reply.
 
@@ -115,9 +118,10 @@ class Operations:
             method: of a resource, a prompt or a completion.
             params: the raw `params`, of the shape that the protocol says.
             on_progress: gets the server's progress.
+            caller: see `Operation.caller`.
         """
         asked = self._asked(method, params)
-        case = self.session.journal.open_operation(asked)
+        case = self.session.journal.open_operation(asked, caller)
         reply = await self.session.journal.guard(case, self._carry(case, asked, on_progress))
         if isinstance(reply, Answered) and reply.result.error is None:
             self._note(method, asked.server, case.arguments)

@@ -1,6 +1,6 @@
 """A server's own questions, carried like every other operation, from the server to the client."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -8,6 +8,7 @@ from msgspec import Struct
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.session import Session
 from ironcurtain_proxy.model.asked import asked_by
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.decision import Deny, Ground
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import Method
@@ -27,8 +28,8 @@ _NO_CLIENT: Final = Ground("client-cannot-ask", "the agent's client did not say 
 class QuestionTarget(Protocol):
     """The agent's client, as far as it can be asked."""
 
-    def can_ask(self, method: Method, mode: str) -> bool:
-        """Whether the client declared that it takes such questions."""
+    def can_ask(self, method: Method, mode: str, caller: Caller | None) -> bool:
+        """Whether this caller declared that it takes such questions."""
 
 
 class ServerQuestions(Struct, frozen=True, kw_only=True):
@@ -38,7 +39,11 @@ class ServerQuestions(Struct, frozen=True, kw_only=True):
     client: QuestionTarget
 
     async def handle(
-        self, server: str, method: str, params: Mapping[str, Json], under_way: int
+        self,
+        server: str,
+        method: str,
+        params: Mapping[str, Json],
+        under_way: Sequence[Caller | None],
     ) -> Mapping[str, object]:
         """Decide on a question, ask it, and give the `result` or `error` for the server.
 
@@ -46,7 +51,7 @@ class ServerQuestions(Struct, frozen=True, kw_only=True):
             server: the operator's name of the server.
             method: elicitation, sampling, or a method that is not served.
             params: as the server sent them.
-            under_way: how many operations of the agent's the server works on.
+            under_way: the callers of the agent's operations that the server works on.
         """
         match method:
             case "elicitation/create" | "sampling/createMessage":
@@ -56,15 +61,21 @@ class ServerQuestions(Struct, frozen=True, kw_only=True):
                 return _NOT_OFFERED
 
     async def _decide(
-        self, server: str, method: Method, params: Mapping[str, Json], under_way: int
+        self,
+        server: str,
+        method: Method,
+        params: Mapping[str, Json],
+        under_way: Sequence[Caller | None],
     ) -> Mapping[str, object]:
         mode = str(params.get("mode", "form")) if method == "elicitation/create" else ""
-        case = self.session.journal.open_operation(asked_by(server, method, params))
-        case.note(("underWay", under_way))
+        able = [one for one in reversed(under_way) if self.client.can_ask(method, mode, one)]
+        asked = asked_by(server, method, params)
+        case = self.session.journal.open_operation(asked, able[0] if able else None)
+        case.note(("underWay", len(under_way)))
         if not under_way:
             life = self.session.journal.refuse(case, "policy", _TO_NOTHING)
             return _answer(method, await self.session.journal.guard(case, life))
-        if not self.client.can_ask(method, mode):
+        if not able:
             life = self.session.journal.refuse(case, "policy", _NO_CLIENT)
             return _answer(method, await self.session.journal.guard(case, life))
         return _answer(method, await self.session.mediator.carry(case))

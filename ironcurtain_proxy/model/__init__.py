@@ -12,6 +12,7 @@
 - What a server is held to: `pinning`.
 - The rest: `audit`, `timeline`, `view`, `walls`, `opening`; `steering`, names of files that steer
   clients.
+- `caller`: who makes a request, where the request itself says so.
 - What crosses: `asked`, requests taken apart; `crossing`, the parameters that reach a server;
   `asking`, answers that ask for something.
 - `boot_moment`: a moment that no change of the clock moves.

@@ -6,6 +6,7 @@
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, cast
 
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.crossing import divide
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -205,7 +206,10 @@ def on_the_wire(server: str, method: str, params: Mapping[str, Json]) -> ParsedR
 
 
 def operation_of(
-    asked: ParsedRequest, request_id: RequestId, named_meta: frozenset[str] = frozenset()
+    asked: ParsedRequest,
+    request_id: RequestId,
+    named_meta: frozenset[str] = frozenset(),
+    caller: Caller | None = None,
 ) -> Operation:
     """The operation that is decided.
 
@@ -213,6 +217,7 @@ def operation_of(
         asked: the request.
         request_id: ours.
         named_meta: the keys of `_meta` that the operator forwards to servers.
+        caller: see `Operation.caller`.
     """
     crossing = divide(asked.params, named_meta, asked.judged)
     return Operation(
@@ -224,6 +229,7 @@ def operation_of(
         params={**crossing.params, **asked.own},
         withheld=crossing.withheld,
         method=asked.method,
+        caller=caller,
     )
 
 

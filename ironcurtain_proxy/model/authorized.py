@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, Operation, RequestId
 from ironcurtain_proxy.model.request import AccessRequest
@@ -27,6 +28,8 @@ class AuthorizedCall(Struct, frozen=True, kw_only=True):
     request: AccessRequest | None = None
     """The request that the policy judged. It tells which hosts a failed call was meant to reach."""
     method: Method = TOOL_CALL
+    caller: Caller | None = None
+    """See `Operation.caller`."""
 
     @classmethod
     def of(cls, call: Operation, arguments: Arguments, request: AccessRequest) -> "AuthorizedCall":
@@ -39,4 +42,5 @@ class AuthorizedCall(Struct, frozen=True, kw_only=True):
             params=call.params,
             request=request,
             method=call.method,
+            caller=call.caller,
         )

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ironcurtain_proxy.model.caller import ENVELOPE
 from ironcurtain_proxy.model.json import Json
 
 STANDARD_META: Final = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
@@ -61,7 +62,7 @@ def divide(
             kept[key] = value
         elif key == "_meta" and isinstance(value, dict):
             meta = {name: one for name, one in value.items() if _crosses(name, one, named)}
-            withheld += [f"_meta.{name}" for name in value if name not in meta]
+            withheld += [f"_meta.{n}" for n in value if n not in meta and n not in ENVELOPE]
             if meta:
                 kept[key] = meta
         else:

@@ -11,6 +11,7 @@ from typing import Final, Literal, NewType, TypeAlias, get_args
 
 from msgspec import Struct, field
 
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Arguments, Json
 
 RequestId = NewType("RequestId", str)
@@ -59,6 +60,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     withheld: tuple[str, ...] = ()
     """The names of the other keys of `params`, for the record."""
     method: Method = TOOL_CALL
+    caller: Caller | None = None
+    """Who asks, or whose call a server's question belongs to; `None`: the client that has sent
+    `initialize`."""
 
 
 class ParsedRequest(Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from ironcurtain_proxy.agent.introductions import Introduction
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Answered, Failed, Reply
@@ -47,6 +48,8 @@ class Calls:
         exposed_name: str,
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
+        *,
+        caller: Caller | None = None,
     ) -> Reply:
         self.begun.append(exposed_name)
         arguments = params.get("arguments")

@@ -4,6 +4,7 @@ from typing import Final
 
 import pytest
 
+from ironcurtain_proxy.model.caller import ENVELOPE
 from ironcurtain_proxy.model.crossing import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -43,12 +44,20 @@ def test_every_other_key_of_the_params_stays_and_is_named(key: str) -> None:
 
 
 def test_keys_of_meta_that_nobody_named_stay() -> None:
-    envelope = "io.modelcontextprotocol/protocolVersion"
-    params: dict[str, Json] = {"_meta": {"exfil": "secret", "baggage": "a=1", envelope: "x"}}
+    params: dict[str, Json] = {"_meta": {"exfil": "secret", "baggage": "a=1"}}
     crossing = divide(params)
     assert crossing.params == {"_meta": {"baggage": "a=1"}}
-    assert crossing.withheld == ("_meta.exfil", f"_meta.{envelope}")
+    assert crossing.withheld == ("_meta.exfil",)
     assert divide({"_meta": {"exfil": 1}}).params == {}
+
+
+@pytest.mark.parametrize("key", sorted(ENVELOPE))
+def test_what_a_request_says_of_itself_is_read_by_the_proxy_and_crosses_to_no_server(
+    key: str,
+) -> None:
+    crossing = divide({"name": "x", "_meta": {key: "2026-07-28", "baggage": "a=1"}})
+    assert crossing.params == {"name": "x", "_meta": {"baggage": "a=1"}}
+    assert crossing.withheld == ()
 
 
 @pytest.mark.parametrize("value", [1, {"a": [1.5, None, True]}, "text", None, []])
