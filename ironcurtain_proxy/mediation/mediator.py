@@ -56,11 +56,9 @@ class Mediator(Struct, frozen=True, kw_only=True):
         run: GrantId | None = None,
         caller: Caller | None = None,
     ) -> Awaitable[Reply]:
-        """Carry one `tools/call` from its arrival to its reply; see `ports.CallHandler`.
+        """Carry one `tools/call` from its arrival to its reply, as `ports.CallHandler` says.
 
-        Args:
-            exposed_name, params, on_progress, caller: as there.
-            run: the run of the composite tool that the call is a step of.
+        `run` is the run of the composite tool that the call is a step of.
         """
         found = self.world.tools.find(exposed_name)
         case = self.journal.open(exposed_name, params, found, run=run, caller=caller)
