@@ -27,7 +27,7 @@ def test_the_life_of_a_call_has_the_same_steps_everywhere() -> None:
     steps = IN_CODE.findall(code)
     assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
     assert len(steps) > 1
-    assert IN_TEXT.findall(_section(ROOT / "README.md", "The life of a tool call")) == steps
+    assert IN_TEXT.findall(_section(ROOT / "docs/theory.md", "The life of a tool call")) == steps
     told = _section(ROOT / "docs" / "architecture.md", "The life of a call")
     assert IN_TEXT.findall(told) == steps
     assert len(code.splitlines()) <= LONGEST_LIFE

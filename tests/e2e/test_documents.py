@@ -20,7 +20,7 @@ from tests.e2e.installation import ROOT
 from tests.e2e.real_servers import npm_server
 from tests.program import PROXY
 
-README = ROOT / "README.md"
+CLIENTS_PAGE = ROOT / "docs/clients.md"
 CONFIGURATION = ROOT / "docs/configuration.md"
 POLICY = ROOT / "docs/policy.md"
 
@@ -39,8 +39,9 @@ def test_the_policy_of_the_documents_is_a_policy(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_the_configuration_of_the_readme_is_one() -> None:
-    servers, config = map(orjson.loads, json_blocks(README))
+def test_the_configuration_by_hand_is_one() -> None:
+    by_hand = CLIENTS_PAGE.read_text().partition("### By hand")[2]
+    servers, config = map(orjson.loads, re.findall(r"```json\n(.*?)```", by_hand, re.DOTALL)[:2])
     assert set(config) == {"allowedDirectory"}
     assert set(servers["mcpServers"]) == {"filesystem", "git", "time"}
 
@@ -49,9 +50,13 @@ def test_the_configuration_of_the_readme_is_one() -> None:
 def test_what_a_client_is_given_by_hand_starts_the_proxy(
     client: KnownClient, tmp_path: Path
 ) -> None:
-    text = (ROOT / "docs/clients.md").read_text()
+    text = CLIENTS_PAGE.read_text()
     blocks = re.findall(rf"```{client.format}\n(.*?)```", text, re.DOTALL)
-    given = [block for block in blocks if re.search(rf'[".]?{client.key}[":.]', block)]
+    given = [
+        block
+        for block in blocks
+        if re.search(rf'[".]?{client.key}[":.]', block) and "ironcurtain-proxy" in block
+    ]
     file = tmp_path / f"any.{client.format}"
     assert given
     for block in given:
@@ -61,7 +66,7 @@ def test_what_a_client_is_given_by_hand_starts_the_proxy(
 
 
 def test_every_file_of_a_client_is_documented() -> None:
-    text = (ROOT / "docs/clients.md").read_text()
+    text = CLIENTS_PAGE.read_text()
     linux = [f"~/{file}" for client in CLIENTS for file in client.user_files if file[0] == "."]
     project = [file for client in CLIENTS for file in client.project_files]
     variants = ("~/.config/Code - Insiders", "~/.config/VSCodium")
