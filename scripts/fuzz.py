@@ -9,7 +9,7 @@ import json  # noqa: TID251  lenient, as an agent's library is
 import sys
 import tempfile
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,8 +30,8 @@ with atheris.instrument_imports(include=["ironcurtain_proxy"]):
     from ironcurtain_proxy.config.reading.problems import Report
     from ironcurtain_proxy.downstream.connection import Connection
     from ironcurtain_proxy.downstream.listeners import Listeners
-    from ironcurtain_proxy.downstream.remote.answering import is_answer_to
-    from ironcurtain_proxy.downstream.remote.response import Response
+    from ironcurtain_proxy.downstream.remote.exchange import is_answer_to
+    from ironcurtain_proxy.downstream.remote.requests import Response
     from ironcurtain_proxy.downstream.remote.streamable import StreamPosition
     from ironcurtain_proxy.downstream.session_log import SessionLog
     from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
@@ -221,18 +221,21 @@ def events(data: bytes) -> None:
 
 async def _events(data: bytes) -> None:
     kind, _, body = data.partition(b"\n")
-    headers = [(b"content-type", b"text/event-stream; charset=" + kind)]
-    parts = [b"", body]
 
-    async def read() -> bytes:
-        return parts.pop() if parts else b""
+    async def parts() -> AsyncIterator[bytes]:
+        yield body
 
-    response = Response(200, headers, read, parts.clear)
+    response = httpx2.Response(
+        200,
+        headers=[(b"content-type", b"text/event-stream; charset=" + kind)],
+        content=parts(),
+        request=httpx2.Request("GET", "http://a/"),
+    )
     place = StreamPosition()
     with suppress(httpx2.TransportError):
-        async for event in response.events(1 << 14):
+        async for event in Response(response).events(1 << 14):
             place.note(event)
-            is_answer_to(event.data, 1)
+            is_answer_to(event.data.encode(), 1)
     is_answer_to(body, 1)
     decode(body)
 

@@ -57,13 +57,15 @@ def run(options: argparse.Namespace) -> int:
 async def _revoke(found: RemoteServer, login: "Login") -> bool:
     """Revoke the login at the authorization server. False: the server could not be told."""
     # Slow to import, and needed only where there was a login.
-    from ironcurtain_proxy.downstream.remote.oauth_client import open_client  # noqa: PLC0415
-    from ironcurtain_proxy.downstream.remote.pool import GuardedPool  # noqa: PLC0415
+    from ironcurtain_proxy.downstream.remote.network import (  # noqa: PLC0415
+        GuardedTransport,
+        open_client,
+    )
     from ironcurtain_proxy.downstream.remote.token_requests import revoke  # noqa: PLC0415
 
     if login.revocation_endpoint is None:
         return False
-    async with open_client(GuardedPool(found.name, found.endpoint)) as client:
+    async with open_client(GuardedTransport(found.name, found.endpoint)) as client:
         try:
             return await revoke(
                 client,

@@ -1,9 +1,10 @@
-"""The addresses to which connections of one server are made.
+"""The HTTP connections of one server, each to an address that its entry allows.
 
-A name is resolved once, every address is held against the operator's entry, and the connection goes
-to an address that was held: a DNS answer that changes in between changes nothing. TLS still wants
-the certificate of the name. Whatever asks for a connection, a redirect or the metadata of an
-authorization server, comes through here.
+httpx2 and httpcore2 carry requests; where they connect to is decided here. A name is resolved once,
+every address is held against the operator's entry, and the connection goes to an address that was
+held: a DNS answer that changes in between changes nothing. TLS still wants the certificate of the
+name. Whatever asks for a connection, a redirect or the metadata of an authorization server, comes
+through here.
 
 The proxies that the environment names are not used: they would resolve the name again. Where the
 operator names a proxy in the entry, that proxy chooses the address of a name; an address in a URL
@@ -11,21 +12,37 @@ is held here all the same.
 """
 
 import socket
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, cast
 
 import anyio
+import httpcore2
 import httpx2
 
-from ironcurtain_proxy.downstream.remote.connection import HttpConnection, SocketOption, connect
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.addresses import Address
 from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.version import VERSION
+
+USER_AGENT: Final = f"ironcurtain-proxy/{VERSION}"
 
 CONNECT: Final = 10.0
-"""Seconds for one connection, and for its TLS handshake."""
+"""Seconds for one connection, for its TLS handshake, and for a turn among many requests."""
 
-_ALIVE: Final[tuple[SocketOption, ...]] = (
+_SEND: Final = 60.0
+"""Seconds for one piece of a message to be taken."""
+
+_MOST: Final = 200
+"""Requests at once: each that waits for its answer holds a connection."""
+
+_KEPT: Final = 16
+_IDLE: Final = 60.0
+"""The most idle connections that stay open, and for how many seconds."""
+
+_ALIVE: Final[tuple[httpcore2.SOCKET_OPTION, ...]] = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *(
         (socket.IPPROTO_TCP, getattr(socket, name), value)
@@ -40,33 +57,58 @@ class RefusedAddressError(ServerUnavailableError):
     """A connection that the operator's entry does not allow."""
 
 
-class GuardedNetwork:
+class GuardedNetwork(httpcore2.AsyncNetworkBackend):
     """Makes the connections of one server."""
 
     def __init__(self, server: str, endpoint: RemoteEndpoint) -> None:
         self._server = server
         self._endpoint = endpoint
+        self._real = httpcore2.AnyIOBackend()
 
-    async def connect(self, host: str, port: int) -> HttpConnection:
-        """Connect to an address that may be connected to.
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  the library's interface
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Connect to an address that may be connected to, or to the operator's proxy.
 
         Raises:
             RefusedAddressError: the name has an address that may not.
-            httpx2.ConnectError: the name has no address, or no server listens there.
-            httpx2.ConnectTimeout: no server answers in time.
+            httpcore2.ConnectError: the name has no address, or no server listens there.
+            httpcore2.ConnectTimeout: no server answers in time.
         """
-        found = _literal(host) or await _resolved(host, port)
-        self._hold(host, port, found)
-        return await _first(host, port, [*map(str, found)])
+        # With a proxy in the entry, the library connects only to it, wherever it is.
+        addresses = [host]
+        if self._endpoint.proxy is None:
+            found = _literal(host) or await _resolved(host, port)
+            self._hold(host, port, found)
+            addresses = [*map(str, found)]
+        error: Exception = httpcore2.ConnectError(f"{host} has no address")
+        for address in dict.fromkeys(addresses):
+            try:
+                return await self._real.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failed:
+                error = failed
+        raise error
 
-    async def connect_to_proxy(self, host: str, port: int) -> HttpConnection:
-        """Connect to the operator's HTTP proxy, wherever that is.
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109  the library's interface
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Refuse a socket of this machine, which no URL names."""
+        del timeout, socket_options
+        raise RefusedAddressError(f'server "{self._server}": {path} is no address')
 
-        Raises:
-            httpx2.ConnectError: it is not there.
-            httpx2.ConnectTimeout: it does not answer in time.
-        """
-        return await _first(host, port, [host])
+    async def sleep(self, seconds: float) -> None:
+        """Wait between two attempts."""
+        await anyio.sleep(seconds)
 
     def refuse_literal(self, host: str, port: int) -> None:
         """Hold the address that a URL spells out against the entry; a name passes.
@@ -88,23 +130,12 @@ class GuardedNetwork:
                 )
 
 
-async def _first(host: str, port: int, addresses: list[str]) -> HttpConnection:
-    """A connection to the first address at which somebody answers."""
-    error: Exception = httpx2.ConnectError(f"{host} has no address")
-    for address in dict.fromkeys(addresses):
-        try:
-            return await connect(address, port, CONNECT, _ALIVE)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as failed:
-            error = failed
-    raise error
-
-
 async def _resolved(host: str, port: int) -> list[Address]:
     try:
         with anyio.fail_after(CONNECT):
             answer = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, TimeoutError, UnicodeError):
-        raise httpx2.ConnectError(f"{host} has no address") from None
+        raise httpcore2.ConnectError(f"{host} has no address") from None
     return [ip_address(str(one[4][0]).partition("%")[0]) for one in answer]
 
 
@@ -113,3 +144,137 @@ def _literal(host: str) -> list[Address]:
         return [ip_address(host.strip("[]"))]
     except ValueError:
         return []
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Sends requests over guarded connections, and keeps these for the next request.
+
+    It is not built on `httpx2.AsyncHTTPTransport`, whose network cannot be set from outside.
+    """
+
+    def __init__(self, server: str, endpoint: RemoteEndpoint) -> None:
+        self._network = GuardedNetwork(server, endpoint)
+        self._proxy = None if endpoint.proxy is None else httpx2.URL(endpoint.proxy)
+        self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request; the body of its response is still to be read.
+
+        Raises:
+            httpx2.TransportError: it cannot be sent, or no response comes.
+            RefusedAddressError: it would go where it must not.
+        """
+        url = request.url
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise httpx2.UnsupportedProtocol("only http:// and https:// are spoken")
+        if self._proxy is not None:
+            self._network.refuse_literal(url.host, url.port or (443, 80)[url.scheme == "http"])
+        with _as_httpx2():
+            found = await self._pool(url.scheme).handle_async_request(
+                httpcore2.Request(
+                    request.method,
+                    _core_url(url),
+                    headers=request.headers.raw,
+                    content=request.stream,
+                    extensions={"timeout": {"connect": CONNECT, "pool": CONNECT, "write": _SEND}},
+                )
+            )
+        return httpx2.Response(
+            found.status,
+            headers=found.headers,
+            stream=_Body(cast("AsyncIterable[bytes]", found.stream)),
+            request=request,
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        with _as_httpx2():
+            for pool in self._pools.values():
+                await pool.aclose()
+
+    def _pool(self, scheme: str) -> httpcore2.AsyncConnectionPool:
+        # Reading the authorities of TLS takes longer than a call; http:// needs none of them.
+        if scheme not in self._pools:
+            trusted = httpx2.create_ssl_context() if scheme == "https" else None
+            self._pools[scheme] = self._new_pool(trusted)
+        return self._pools[scheme]
+
+    def _new_pool(self, trusted: ssl.SSLContext | None) -> httpcore2.AsyncConnectionPool:
+        proxy = self._proxy
+        if proxy is None:
+            return httpcore2.AsyncConnectionPool(
+                ssl_context=trusted,
+                max_connections=_MOST,
+                max_keepalive_connections=_KEPT,
+                keepalive_expiry=_IDLE,
+                network_backend=self._network,
+                socket_options=_ALIVE,
+            )
+        name = (proxy.username.encode(), proxy.password.encode()) if proxy.username else None
+        return httpcore2.AsyncHTTPProxy(
+            _core_url(proxy),
+            proxy_auth=name,
+            ssl_context=trusted,
+            proxy_ssl_context=httpx2.create_ssl_context() if proxy.scheme == "https" else None,
+            max_connections=_MOST,
+            max_keepalive_connections=_KEPT,
+            keepalive_expiry=_IDLE,
+            network_backend=self._network,
+            socket_options=_ALIVE,
+        )
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The body of a response as it arrives."""
+
+    def __init__(self, stream: AsyncIterable[bytes]) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _as_httpx2():
+            async for part in self._stream:
+                yield part
+
+    async def aclose(self) -> None:
+        close = getattr(self._stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _core_url(url: httpx2.URL) -> httpcore2.URL:
+    return httpcore2.URL(
+        scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+    )
+
+
+@contextmanager
+def _as_httpx2() -> Iterator[None]:
+    """Turn an error of the lower library into the one of the same name of the upper."""
+    try:
+        yield
+    except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
+        raise _named(error) from error
+    except (httpcore2.ProtocolError, httpcore2.ProxyError) as error:
+        raise _named(error) from error
+    except httpcore2.UnsupportedProtocol as error:
+        raise httpx2.UnsupportedProtocol(str(error)) from error
+
+
+def _named(error: Exception) -> httpx2.TransportError:
+    kind: type[httpx2.TransportError] = getattr(httpx2, type(error).__name__, httpx2.TransportError)
+    return kind(str(error))
+
+
+def open_client(transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
+    """Return a client for requests that are not messages of MCP.
+
+    It follows no redirect and knows no variable of the environment. The caller limits the time of
+    the whole answer.
+    """
+    return httpx2.AsyncClient(
+        transport=transport,
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        timeout=None,
+        follow_redirects=False,
+        trust_env=False,
+    )

@@ -8,29 +8,106 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Final, Protocol
 
+import anyio
 import httpx2
 
-from ironcurtain_proxy.downstream.remote.event_parser import StreamEvent
-from ironcurtain_proxy.downstream.remote.pool import GuardedPool
-from ironcurtain_proxy.downstream.remote.response import Response
+from ironcurtain_proxy.downstream.remote.network import USER_AGENT
 from ironcurtain_proxy.errors import (
     CallLostError,
     DownstreamError,
     ServerUnavailableError,
     UnansweredError,
 )
-from ironcurtain_proxy.version import VERSION
-
-USER_AGENT: Final = f"ironcurtain-proxy/{VERSION}"
 
 _REDIRECTS: Final = 5
 _REASON: Final = 200
 """Characters of a library's words."""
 
+_PIECE: Final = 1 << 16
+"""Bytes of a message that are sent at a time: each piece has time of its own to be taken."""
+
+_REST: Final = 0.5
+"""Seconds for the rest of a body that nobody wants, after which its connection is closed."""
+
 UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
 _KEEPING: Final = frozenset({307, 308})
 """Redirects that keep the method and the message."""
 _LEADING: Final = _KEEPING | {301, 302, 303}
+
+
+class Response:
+    """One answer, whose body is still to be read."""
+
+    def __init__(self, raw: httpx2.Response) -> None:
+        self._raw = raw
+        self.status = raw.status_code
+
+    def header(self, name: str) -> str:
+        """Return a header, empty if it is not there."""
+        return self._raw.headers.get(name, "")
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is a stream of events."""
+        return self._kind == "text/event-stream"
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the body is one JSON text."""
+        return self._kind == "application/json"
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the body is compressed, unasked: a small one can be a huge one."""
+        return (self.header("content-encoding") or "identity").strip().lower() != "identity"
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether the token was taken, and does not go far enough (RFC 6750)."""
+        said = self.header("www-authenticate")
+        return self.status == _FORBIDDEN and "insufficient_scope" in said
+
+    def events(self, largest: int) -> AsyncIterator[httpx2.ServerSentEvent]:
+        """Read the body as events, in UTF-8.
+
+        A server's own `charset` would choose among all codecs of Python, which unpack archives,
+        too: some hundred bytes of bzip2 are gigabytes.
+
+        Args:
+            largest: bytes of one event.
+
+        Raises:
+            httpx2.SSEError: an event is larger.
+        """
+        self._raw.encoding = "utf-8-sig"
+        return aiter(httpx2.EventSource(self._raw, largest))
+
+    async def body(self, largest: int) -> bytes | None:
+        """Read the whole body, or return None if it is larger."""
+        parts: list[bytes] = []
+        size = 0
+        async for part in self._raw.aiter_raw():
+            size += len(part)
+            if size > largest:
+                return None
+            parts.append(part)
+        return b"".join(parts)
+
+    async def close(self) -> None:
+        """Read no more. Only a connection whose body was read whole is used again."""
+        try:
+            if not (self._raw.is_stream_consumed or self._raw.is_closed or self.is_stream):
+                with anyio.move_on_after(_REST):
+                    await self.body(_PIECE)
+        except httpx2.TransportError:
+            pass  # nobody waits for it
+        finally:
+            await self._raw.aclose()
+
+    @property
+    def _kind(self) -> str:
+        return self.header("content-type").partition(";")[0].strip().lower()
 
 
 class Authorizer(Protocol):
@@ -65,7 +142,7 @@ class Requester:
     def __init__(
         self,
         server: str,
-        pool: GuardedPool,
+        transport: httpx2.AsyncBaseTransport,
         *,
         authorizer: Authorizer,
         headers: Mapping[str, str],
@@ -75,17 +152,18 @@ class Requester:
 
         Args:
             server: the server's name.
-            pool: the server's connections.
+            transport: the server's connections.
             authorizer: gives the server's token.
             headers: the operator's headers.
             max_message: the most bytes of an answer.
         """
         self.server = server
         self.max_message = max_message
-        self._pool = pool
+        self._transport = transport
         self._authorizer = authorizer
         self._headers = {
             "user-agent": USER_AGENT,
+            "accept": "*/*",
             "accept-encoding": "identity",
             **{name.lower(): value for name, value in headers.items()},
         }
@@ -114,11 +192,11 @@ class Requester:
         except httpx2.TransportError as error:
             raise self.fault(error) from None
         finally:
-            response.close()
+            await response.close()
 
     async def close(self) -> None:
         """Close all connections."""
-        self._pool.close()
+        await self._transport.aclose()
 
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes
@@ -130,7 +208,7 @@ class Requester:
             try:
                 is_new = await self._authorizer.renew(token, response)
             finally:
-                response.close()
+                await response.close()
             if is_new:
                 token = await self._authorizer.header()
                 return await self._follow(method, url, _with(said, token), content)
@@ -142,12 +220,14 @@ class Requester:
         """Follow redirects, but never away from the origin, and never without the message."""
         place = _place(url)
         for _ in range(_REDIRECTS):
-            response = await self._pool.send(
-                method, place, _sent(method, place, headers, content), content
+            response = Response(
+                await self._transport.handle_async_request(
+                    _request(method, place, headers, content)
+                )
             )
-            if response.status not in _LEADING or not (to := response.header(b"location")):
+            if response.status not in _LEADING or not (to := response.header("location")):
                 return response
-            response.close()
+            await response.close()
             following = _led(place, to)
             is_kept = response.status in _KEEPING or method == "GET"
             if following is None or not is_kept or not _is_same_place(place, following):
@@ -183,16 +263,12 @@ class Requester:
         Raises:
             UnansweredError: it is larger than a message may be.
         """
-        parts: list[bytes] = []
-        size = 0
-        while part := await response.read():
-            size += len(part)
-            if size > self.max_message:
-                raise self.too_large()
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        found = await response.body(self.max_message)
+        if found is None:
+            raise self.too_large()
+        return found
 
-    def events(self, response: Response) -> AsyncIterator[StreamEvent]:
+    def events(self, response: Response) -> AsyncIterator[httpx2.ServerSentEvent]:
         """The events of a stream."""
         return response.events(self.max_message)
 
@@ -202,14 +278,19 @@ def _place(url: str) -> httpx2.URL:
     return httpx2.URL(url)
 
 
-def _sent(
+def _request(
     method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes
-) -> list[tuple[bytes, bytes]]:
-    sent = [(b"host", url.netloc)]
-    sent += [(name.encode(), value.encode()) for name, value in headers.items()]
-    if method == "POST":
-        sent.append((b"content-length", b"%d" % len(content)))
-    return sent
+) -> httpx2.Request:
+    sent = [(name.encode(), value.encode()) for name, value in headers.items()]
+    if method != "POST":
+        return httpx2.Request(method, url, headers=sent)
+    sent.append((b"content-length", b"%d" % len(content)))
+    return httpx2.Request(method, url, headers=sent, content=_pieces(content))
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), _PIECE):
+        yield content[start : start + _PIECE]
 
 
 def _led(place: httpx2.URL, to: str) -> httpx2.URL | None:

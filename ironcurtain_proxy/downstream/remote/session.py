@@ -7,21 +7,22 @@ message.
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
+from urllib.parse import urljoin, urlsplit
 
 import anyio
+import httpx2
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
-from ironcurtain_proxy.downstream.remote.inbound import Inbound
-from ironcurtain_proxy.downstream.remote.legacy import LegacySse
+from ironcurtain_proxy.downstream.remote.exchange import Inbound, Sending
 from ironcurtain_proxy.downstream.remote.logins import LoginFile
-from ironcurtain_proxy.downstream.remote.oauth_client import open_client
-from ironcurtain_proxy.downstream.remote.pool import GuardedPool
+from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
 from ironcurtain_proxy.downstream.remote.requests import Authorizer, NoLogin, Requester
 from ironcurtain_proxy.downstream.remote.secrets import headers_of
 from ironcurtain_proxy.downstream.remote.stored_login import StoredLogin
-from ironcurtain_proxy.downstream.remote.streamable import StreamableHttp
-from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.downstream.remote.streamable import BOTH, EVENTS, StreamableHttp
+from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.batch import Batch
+from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, message_id
 from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource
 from ironcurtain_proxy.model.remote import RemoteEndpoint
 from ironcurtain_proxy.model.server import ServerSpec
@@ -29,9 +30,73 @@ from ironcurtain_proxy.model.server import ServerSpec
 _GOODBYE: Final = 1.0
 """Seconds for telling a server that the session is over."""
 
+_REFUSED: Final = 400
+
 _OLDER: Final = (
     "it speaks the HTTP transport of 2024-11-05 (SSE), which newer servers and clients leave out"
 )
+
+
+class LegacySse(Sending):
+    """The transport of 2024-11-05: one stream for all that arrives, one address to send to.
+
+    The stream names that address first. When the stream ends, the session has ended.
+    """
+
+    def __init__(self, requester: Requester, url: str, inbound: Inbound) -> None:
+        super().__init__(requester, url, inbound)
+        self._address = ""
+        self._addressed = anyio.Event()
+
+    async def _receive(self) -> None:
+        try:
+            await self._read()
+            self._inbound.end("its stream has ended")
+        except DownstreamError as error:
+            self._inbound.end(str(error))
+        await anyio.sleep_forever()
+
+    async def _read(self) -> None:
+        async with self._requester.open("GET", self._url, EVENTS) as response:
+            if response.status >= _REFUSED or not response.is_stream or response.is_packed:
+                raise ServerUnavailableError(
+                    f"it answered with HTTP status {response.status} and no stream"
+                )
+            async for event in self._requester.events(response):
+                if event.event == "endpoint" and not self._address:
+                    self._address = self._endpoint(event.data)
+                    self._addressed.set()
+                elif event.event == "message" and event.data:
+                    await self._inbound.put(event.data.encode())
+
+    def _endpoint(self, text: str) -> str:
+        """The URL for messages. It must be the server's own: messages carry its token."""
+        try:
+            address = str(httpx2.URL(urljoin(self._url, text.strip())))
+            here, there = urlsplit(self._url), urlsplit(address)
+        except (httpx2.InvalidURL, ValueError):
+            raise ServerUnavailableError("it names no address to send to") from None
+        if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+            raise ServerUnavailableError("it names an address of another origin to send to")
+        return address
+
+    async def _deliver(self, line: bytes) -> None:
+        await self._addressed.wait()
+        message = decode(line)
+        is_request = not isinstance(message, Malformed) and "method" in message
+        request_id = message_id(message.get("id")) if is_request else None  # type: ignore[union-attr]
+        try:
+            async with self._requester.open("POST", self._address, BOTH, line) as response:
+                if response.status >= _REFUSED:
+                    raise ServerUnavailableError(
+                        f'server "{self._requester.server}" refused the message with HTTP status '
+                        f"{response.status}"
+                    )
+        except DownstreamError as error:
+            if request_id is not None:
+                self._inbound.lose(request_id, error)
+        finally:
+            self._backlog -= len(line)
 
 
 class HttpSession:
@@ -116,13 +181,13 @@ def begin_session(
         ConfigurationError: a header names a credential that is not there.
     """
     headers = headers_of(spec, endpoint)
-    pool = GuardedPool(spec.name, endpoint)
+    transport = GuardedTransport(spec.name, endpoint)
     return HttpSession(
         endpoint,
         Requester(
             spec.name,
-            pool,
-            authorizer=_authorizer(spec, endpoint, options, pool, warn),
+            transport,
+            authorizer=_authorizer(spec, endpoint, options, transport, warn),
             headers=headers,
             max_message=options.max_message_bytes,
         ),
@@ -134,7 +199,7 @@ def _authorizer(
     spec: ServerSpec,
     endpoint: RemoteEndpoint,
     options: DownstreamOptions,
-    pool: GuardedPool,
+    transport: GuardedTransport,
     warn: Callable[[str], None],
 ) -> Authorizer:
     if endpoint.has_authorization or options.logins is None:
@@ -142,7 +207,7 @@ def _authorizer(
     return StoredLogin(
         spec.name,
         endpoint,
-        open_client(pool),
+        open_client(transport),
         LoginFile(options.logins, spec.name, endpoint.url),
         credentials=spec.credentials,
         warn=warn,

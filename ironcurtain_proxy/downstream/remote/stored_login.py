@@ -14,7 +14,7 @@ import httpx2
 from msgspec.structs import replace
 
 from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile, ends_at, is_due
-from ironcurtain_proxy.downstream.remote.response import Response
+from ironcurtain_proxy.downstream.remote.requests import Response
 from ironcurtain_proxy.downstream.remote.secrets import secret_of
 from ironcurtain_proxy.downstream.remote.token_requests import (
     RefusedError,
@@ -158,7 +158,7 @@ class StoredLogin:
 
 def _scopes(response: Response) -> str:
     """The scopes that a server names, if they are some: they are shown to a person."""
-    found = _SCOPE.search(response.header(b"www-authenticate"))
+    found = _SCOPE.search(response.header("www-authenticate"))
     return "" if found is None else found[1].strip()
 
 

@@ -15,13 +15,9 @@ from typing import Final
 import anyio
 import httpx2
 
-from ironcurtain_proxy.downstream.remote import sending
-from ironcurtain_proxy.downstream.remote.answering import is_answer_to
-from ironcurtain_proxy.downstream.remote.event_parser import StreamEvent
-from ironcurtain_proxy.downstream.remote.inbound import Inbound
-from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester
-from ironcurtain_proxy.downstream.remote.response import Response
-from ironcurtain_proxy.downstream.remote.sending import Sending
+from ironcurtain_proxy.downstream.remote import exchange
+from ironcurtain_proxy.downstream.remote.exchange import Inbound, Sending, is_answer_to
+from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester, Response
 from ironcurtain_proxy.downstream.versions import VERSIONS
 from ironcurtain_proxy.errors import (
     CallLostError,
@@ -54,6 +50,9 @@ _ATTEMPTS: Final = 5
 """A broken stream is taken up so many times in a row without an event in between."""
 
 
+_REST: Final = 0.5
+"""Seconds for a stream to end after its answer."""
+
 _LAST_ANSWERS: Final = 2.0
 """Seconds for requests under way when the session was found to be forgotten."""
 _LOOK_AGAIN: Final = 0.02
@@ -76,7 +75,7 @@ class StreamableHttp(Sending):
         self._under_way: dict[MessageId, anyio.CancelScope] = {}
         self._waiting: set[MessageId] = set()
         """The requests among them that the server has not heard of."""
-        self._turns = anyio.CapacityLimiter(sending.REQUESTS_AT_ONCE)
+        self._turns = anyio.CapacityLimiter(exchange.REQUESTS_AT_ONCE)
         self.older: bytes | None = None
         """The greeting, if the server refused it as servers of the older transport do."""
 
@@ -163,7 +162,7 @@ class StreamableHttp(Sending):
                     await self._refused_greeting(response, line, request_id)
                     return
                 self._check(response)
-                if is_greeting and len(said := response.header(SESSION.encode())):
+                if is_greeting and len(said := response.header(SESSION)):
                     self._begin_session(said)
                 if request_id is not None:
                     await self._answer(response, request_id, is_greeting=is_greeting)
@@ -279,26 +278,29 @@ class StreamableHttp(Sending):
         is_greeting: bool = False,
     ) -> bool:
         """Read a stream to its end, or to the answer. True: there it is."""
+        found = False
         try:
-            async for event in self._requester.events(response):
-                place.note(event)
-                if event.event != "message" or not event.data:
-                    continue
-                line = event.data
-                if request_id is None:
-                    await self._inbound.put(line)
-                    continue
-                is_answer = is_answer_to(line, request_id)
-                await self._pass_on(line, is_greeting=is_greeting and is_answer)
-                if is_answer:
-                    return True
+            with anyio.CancelScope() as reading:
+                async for event in self._requester.events(response):
+                    place.note(event)
+                    if found or event.event != "message" or not event.data:
+                        continue
+                    line = event.data.encode()
+                    if request_id is None:
+                        await self._inbound.put(line)
+                        continue
+                    found = is_answer_to(line, request_id)
+                    await self._pass_on(line, is_greeting=is_greeting and found)
+                    if found:
+                        # Only a connection that was read to the end carries another request.
+                        reading.deadline = anyio.current_time() + _REST
         except httpx2.SSEError:
-            raise
+            if not found:
+                raise
         except httpx2.TransportError:
             # A broken stream is treated as one that ended: the rest can be asked for.
             place.is_torn = True
-            return False
-        return False
+        return found
 
     # --- what it says of its own accord
 
@@ -352,7 +354,7 @@ class StreamPosition:
         """Whether a connection broke; else the server ended its streams itself."""
         self._retry = _RETRY
 
-    def note(self, event: StreamEvent) -> None:
+    def note(self, event: httpx2.ServerSentEvent) -> None:
         """An event has arrived."""
         if event.id and event.id.isascii() and event.id.isprintable():
             self.last_event = event.id

@@ -8,8 +8,8 @@ import anyio.to_thread
 import pytest
 from starlette.responses import Response, StreamingResponse
 
-from ironcurtain_proxy.downstream.remote import sending
-from ironcurtain_proxy.downstream.remote.sending import REPLIES_AT_ONCE
+from ironcurtain_proxy.downstream.remote import exchange
+from ironcurtain_proxy.downstream.remote.exchange import REPLIES_AT_ONCE
 from ironcurtain_proxy.errors import UnansweredError
 from ironcurtain_proxy.model.json import Json
 from tests.downstream.remote.site import Heard, Site, done, event, stream, talking_to
@@ -43,7 +43,7 @@ async def test_an_answer_nested_too_deeply_fails_its_call_alone(
 async def test_a_call_that_is_withdrawn_before_its_turn_is_never_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sending, "REQUESTS_AT_ONCE", 4)
+    monkeypatch.setattr(exchange, "REQUESTS_AT_ONCE", 4)
     released = threading.Event()  # the site has a loop of its own
 
     async def handler(heard: Heard) -> Response | None:

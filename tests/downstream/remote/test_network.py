@@ -6,9 +6,12 @@ from ipaddress import ip_address
 
 import pytest
 
-from ironcurtain_proxy.downstream.remote.network import GuardedNetwork, RefusedAddressError
-from ironcurtain_proxy.downstream.remote.oauth_client import open_client
-from ironcurtain_proxy.downstream.remote.pool import GuardedPool
+from ironcurtain_proxy.downstream.remote.network import (
+    GuardedNetwork,
+    GuardedTransport,
+    RefusedAddressError,
+    open_client,
+)
 from ironcurtain_proxy.model.addresses import is_public
 from ironcurtain_proxy.model.remote import RemoteEndpoint
 from tests.downstream.remote.site import Site, remote, serving
@@ -30,7 +33,7 @@ async def test_an_address_that_is_not_public_is_not_connected_to(address: str) -
     assert not is_public(ip_address(address))
     network = GuardedNetwork("one", RemoteEndpoint(url="https://mcp.example/mcp"))
     with pytest.raises(RefusedAddressError, match="no public address"):
-        await network.connect(address, 443)
+        await network.connect_tcp(address, 443)
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "2606:4700::1111"])
@@ -77,7 +80,7 @@ async def test_a_name_is_resolved_once_and_the_address_that_was_held_is_connecte
         url = f"http://changing.example:{site.port}/mcp"
         endpoint = remote(url, addresses=["127.0.0.1"]).remote
         assert endpoint is not None
-        async with open_client(GuardedPool("one", endpoint)) as client:
+        async with open_client(GuardedTransport("one", endpoint)) as client:
             answer = await client.get(url)
     assert answer.status_code == 405
     assert site.heard[0].headers["host"] == f"changing.example:{site.port}"
@@ -90,7 +93,7 @@ async def test_a_name_that_begins_to_lead_to_this_machine_is_not_followed(
     monkeypatch.setattr(socket, "getaddrinfo", Resolver("127.0.0.1"))
     with serving(Site()) as site:
         url = f"https://changing.example:{site.port}/mcp"
-        async with open_client(GuardedPool("one", RemoteEndpoint(url=url))) as client:
+        async with open_client(GuardedTransport("one", RemoteEndpoint(url=url))) as client:
             with pytest.raises(RefusedAddressError, match=r"changing.example leads to 127.0.0.1"):
                 await client.get(url)
     assert site.heard == []
@@ -100,7 +103,7 @@ async def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -
     with serving(Site()) as site:
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
         monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-        async with open_client(GuardedPool("one", RemoteEndpoint(url=site.url))) as client:
+        async with open_client(GuardedTransport("one", RemoteEndpoint(url=site.url))) as client:
             assert (await client.get(site.url)).status_code == 405
 
 
@@ -112,7 +115,7 @@ async def test_the_operators_proxy_is_asked_and_an_address_in_a_url_is_still_hel
             addresses=["192.0.2.1"],
         ).remote
         assert endpoint is not None
-        async with open_client(GuardedPool("one", endpoint)) as client:
+        async with open_client(GuardedTransport("one", endpoint)) as client:
             assert (await client.get("http://far.example/mcp")).status_code == 405
             with pytest.raises(RefusedAddressError):
                 await client.get("http://169.254.169.254/")

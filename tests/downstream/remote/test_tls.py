@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ironcurtain_proxy.downstream.remote.connection import connect
+from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.model.remote import RemoteEndpoint
 from tests.downstream.remote.site import Site, remote, serving
 from tests.downstream.scripted_servers import OPTIONS, running, text_of
 
@@ -75,9 +76,12 @@ async def test_a_server_with_the_certificate_of_its_name_is_reached(
             assert await text_of(servers, "echo") == "done"
 
 
-async def test_an_answer_from_before_tls_is_not_taken_for_the_servers(tmp_path: Path) -> None:
+async def test_an_answer_from_before_tls_is_not_taken_for_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Attack: a proxy on the way adds an answer of its own to its word that the way is open.
     file = a_certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
     theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     theirs.load_cert_chain(file)
     forged, own = b"HTTP/1.1 200 OK\r\n\r\nforged", b"from the server"
@@ -93,12 +97,10 @@ async def test_an_answer_from_before_tls_is_not_taken_for_the_servers(tmp_path: 
         listener.settimeout(20)
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
-        ours = await connect("127.0.0.1", listener.getsockname()[1], 20, ())
-        with anyio.fail_after(20):
-            while not ours._is_early:  # noqa: ASYNC110
-                await anyio.sleep(0.001)
-        with pytest.raises(httpx2.ConnectError, match="before"):
-            await ours.start_tls(ssl.create_default_context(cafile=file), "localhost", 20)
+        url = f"https://localhost:{listener.getsockname()[1]}/mcp"
+        async with open_client(GuardedTransport("one", RemoteEndpoint(url=url))) as client:
+            with pytest.raises(httpx2.TransportError):
+                await client.get(url)
         await anyio.to_thread.run_sync(thread.join)
 
 
