@@ -1,15 +1,24 @@
 """`tool-annotations.json`: the operator's annotations of all tools, read strictly."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, TypeAlias, Union  # noqa: TID251  schemas and compared values
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, field
 
-from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.forms import (
+    CheckedForm,
+    Document,
+    Form,
+    Maybe,
+    Mistake,
+    Name,
+    read_form,
+)
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
-from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.model.annotation import (
     Annotations,
+    ArgumentRole,
     Equals,
     Is,
     OneOf,
@@ -20,19 +29,117 @@ from ironcurtain_proxy.model.annotation import (
     ToolAnnotation,
     ToolEffect,
 )
-from ironcurtain_proxy.model.condition_reading import read_role as role
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import label
 
-_FILE_KEYS: Final = ("generatedAt", "pack", "servers")
-_SERVER_KEYS: Final = ("inputHash", "tools", "prompts")
-_PROMPT_KEYS: Final = ("promptName", "serverName", "comment", "args")
-_TOOL_KEYS: Final = ("toolName", "serverName", "comment", "args", "inputSchema", "effect")
-_EFFECTS: Final[tuple[ToolEffect, ...]] = get_args(ToolEffect)
-_OPERATORS: Final = ("equals", "in", "is")
 _MOST_DEPTH: Final = 16
 """Levels of `inside`."""
-_PRESENCES: Final[tuple[Presence, ...]] = get_args(Presence)
+_NOT_COMPARED: Final = "must be text, a number, true, false or null: nothing else is compared"
+
+Roles: TypeAlias = tuple[ArgumentRole, ...]
+RolesForm: TypeAlias = Union[Roles, "RoleObjectForm"]
+"""The roles of one argument: a list, or an object where they depend on something."""
+
+
+class ConditionForm(CheckedForm, frozen=True, kw_only=True):
+    """A condition on another argument of the same call: one of `equals`, `in` and `is`."""
+
+    arg: Name
+    """The name of the other argument."""
+    equals: Any = UNSET
+    in_: Maybe[tuple[Any, ...]] = field(name="in", default=UNSET)
+    is_: Maybe[Presence] = field(name="is", default=UNSET)
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield what is compared and cannot be, and anything but one comparison."""
+        if [self.equals, self.in_, self.is_].count(UNSET) != 2:  # noqa: PLR2004  of three
+            yield (), "must have exactly one of equals, in, is", ""
+        if isinstance(self.equals, list | dict):
+            yield ("equals",), _NOT_COMPARED, ""
+        for index, value in enumerate(self.in_ or ()):
+            if isinstance(value, list | dict):
+                yield ("in", index), _NOT_COMPARED, ""
+
+    def condition(self) -> RoleCondition:
+        """Return the condition."""
+        if self.in_ is not UNSET:
+            return OneOf(argument=self.arg, values=self.in_)
+        if self.is_ is not UNSET:
+            return Is(argument=self.arg, presence=self.is_)
+        return Equals(argument=self.arg, value=None if self.equals is UNSET else self.equals)
+
+
+class CaseForm(Form, frozen=True, kw_only=True):
+    """The roles that hold where a condition does."""
+
+    condition: ConditionForm
+    roles: Roles
+
+
+class RoleObjectForm(Form, frozen=True, kw_only=True):
+    """Roles that depend on other arguments, or on the members of an object."""
+
+    default: Roles
+    """The roles where no case holds."""
+    when: tuple[CaseForm, ...] = ()
+    inside: Maybe[dict[str, RolesForm]] = UNSET
+    """The roles of the members of an object, by name."""
+
+
+class _ArgumentsForm(CheckedForm, frozen=True, kw_only=True):
+    """What tools and prompts have in common."""
+
+    server_name: str = ""
+    comment: str = ""
+    args: dict[str, RolesForm]
+    """The roles of each argument."""
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield the mistakes of roles that depend on something."""
+        for name, roles in self.args.items():
+            yield from _role_mistakes(roles, ("args", name), tuple(self.args))
+
+    def arguments(self) -> Mapping[str, RoleSpec]:
+        """Return the roles by argument."""
+        return {name: _spec(roles) for name, roles in self.args.items()}
+
+
+class PromptForm(_ArgumentsForm, frozen=True, kw_only=True):
+    """The annotation of one prompt."""
+
+    prompt_name: Name
+
+
+class ToolForm(_ArgumentsForm, frozen=True, kw_only=True):
+    """The annotation of one tool."""
+
+    tool_name: Name
+    input_schema: dict[str, Any] = field(default_factory=dict)
+    """The JSON Schema of its arguments."""
+    effect: Maybe[ToolEffect] = UNSET
+    """What the tool does at most."""
+
+
+class ServerToolsForm(CheckedForm, frozen=True, kw_only=True):
+    """The annotations of one server."""
+
+    input_hash: Any = None
+    tools: tuple[ToolForm, ...]
+    prompts: tuple[PromptForm, ...] = ()
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield tools and prompts that are annotated twice."""
+        yield from _twice("tools", "toolName", [one.tool_name for one in self.tools])
+        yield from _twice("prompts", "promptName", [one.prompt_name for one in self.prompts])
+
+
+class AnnotationsForm(Document, frozen=True, kw_only=True):
+    """The annotations of all tools."""
+
+    generated_at: Any = None
+    pack: Any = None
+    """Written by packs of annotations."""
+    servers: dict[str, ServerToolsForm]
+    """The annotations of each server, by its name."""
 
 
 class AnnotationsFile(Struct, frozen=True):
@@ -47,125 +154,78 @@ class AnnotationsFile(Struct, frozen=True):
 
 
 def read_annotations_file(path: Path, report: Report) -> AnnotationsFile | None:
-    """Read a file of annotations, or None with the reason in the report."""
-    read = read_document(path, report)
+    """Read a file of annotations, or return None with the reason in the report."""
+    read = read_form(path, AnnotationsForm, report)
     if read is None:
         return None
-    data, root = read
-    servers = root.object(_FILE_KEYS).required("servers").members()
+    data, form, spot = read
     annotations: dict[tuple[str, str], ToolAnnotation] = {}
     prompts: dict[tuple[str, str], ToolAnnotation] = {}
-    for server, spot in servers.items():
-        members = spot.object(_SERVER_KEYS)
-        for tool in members.required("tools").items():
-            annotation = _annotation(server, tool)
-            if (server, annotation.tool) in annotations:
-                tool.inner("toolName", None).error(f"{shown(annotation.tool)} is annotated twice")
-            annotations[server, annotation.tool] = annotation
-        for prompt in members.read("prompts", Spot.items, []):
-            name, annotation = _prompt(server, prompt)
-            if (server, name) in prompts:
-                prompt.inner("promptName", None).error(f"{shown(name)} is annotated twice")
-            prompts[server, name] = annotation
-    return AnnotationsFile(data, annotations, prompts, frozenset(servers))
-
-
-def _prompt(server: str, spot: Spot) -> tuple[str, ToolAnnotation]:
-    """The name of a prompt, and the roles of its arguments."""
-    members = spot.object(_PROMPT_KEYS)
-    name = members.required("promptName").name()
-    arguments = members.required("args").members()
-    return name, ToolAnnotation(
-        server=server,
-        tool=label("prompts/get", name),
-        arguments={one: _spec(roles, tuple(arguments)) for one, roles in arguments.items()},
-        comment=members.read("comment", Spot.text, ""),
-        method="prompts/get",
-    )
-
-
-def _annotation(server: str, spot: Spot) -> ToolAnnotation:
-    members = spot.object(_TOOL_KEYS)
-    named = members.get("serverName")
-    if named is not None and named.text() not in {"", server}:
-        named.warning(f"names another server than {shown(server)}, under which it is listed")
-    arguments = members.required("args").members()
-    schema = members.get("inputSchema")
-    if schema is not None:
-        schema.members()  # an object, of any shape
-    return ToolAnnotation(
-        server=server,
-        tool=members.required("toolName").name(),
-        arguments={name: _spec(roles, tuple(arguments)) for name, roles in arguments.items()},
-        input_schema=schema.value if schema and isinstance(schema.value, dict) else {},
-        comment=members.read("comment", Spot.text, ""),
-        effect=members.read("effect", lambda spot: spot.word(_EFFECTS), None),
-    )
-
-
-def _spec(spot: Spot, arguments: tuple[str, ...], depth: int = _MOST_DEPTH) -> RoleSpec:
-    if isinstance(spot.value, list):
-        return RoleSpec(default=spot.each(role))
-    if not isinstance(spot.value, dict):
-        spot.error("must be a list of roles, or an object with default, when and inside")
-        return RoleSpec(default=())
-    members = spot.object(("default", "when", "inside"))
-    cases: list[RoleCase] = []
-    for item in members.read("when", Spot.items, []):
-        case = item.object(("condition", "roles"))
-        condition = _condition(case.required("condition"), arguments)
-        case_roles = case.required("roles").each(role)
-        if condition is not None:
-            cases.append(RoleCase(condition=condition, roles=case_roles))
-    inside = members.get("inside")
-    if inside is not None and (cases or depth == 0):
-        inside.error("cannot be combined with when" if cases else "is nested too deeply")
-        inside = None
-    return RoleSpec(
-        default=members.required("default").each(role),
-        cases=tuple(cases),
-        inside={} if inside is None else _inside(inside, depth - 1),
-    )
-
-
-def _inside(spot: Spot, depth: int) -> dict[str, RoleSpec]:
-    members: dict[str, RoleSpec] = {}
-    for name, inner in spot.members().items():
-        spec = _spec(inner, (), depth)
-        if spec.cases:
-            inner.error(
-                "when is for arguments only: a member of an object always has the same roles"
+    for server, listed in form.servers.items():
+        for index, tool in enumerate(listed.tools):
+            if tool.server_name not in {"", server}:
+                spot.at("servers", server, "tools", index, "serverName").warning(
+                    f"names another server than {shown(server)}, under which it is listed"
+                )
+            annotations[server, tool.tool_name] = ToolAnnotation(
+                server=server,
+                tool=tool.tool_name,
+                arguments=tool.arguments(),
+                input_schema=tool.input_schema,
+                comment=tool.comment,
+                effect=tool.effect or None,
             )
-        members[name] = spec
-    return members
+        for prompt in listed.prompts:
+            prompts[server, prompt.prompt_name] = ToolAnnotation(
+                server=server,
+                tool=label("prompts/get", prompt.prompt_name),
+                arguments=prompt.arguments(),
+                comment=prompt.comment,
+                method="prompts/get",
+            )
+    return AnnotationsFile(data, annotations, prompts, frozenset(form.servers))
 
 
-def _condition(spot: Spot, arguments: tuple[str, ...]) -> RoleCondition | None:
-    members = spot.object(("arg", *_OPERATORS))
-    argument = _argument(members, arguments)
-    given = [members.required(word) for word in _OPERATORS if word in members]
-    if len(given) != 1:
-        if isinstance(spot.value, dict):
-            spot.error(f"must have exactly one of {', '.join(_OPERATORS)}")
-        return None
-    match given[0].place[-1]:
-        case "equals":
-            return Equals(argument=argument, value=_scalar(given[0]))
-        case "in":
-            return OneOf(argument=argument, values=given[0].each(_scalar))
-        case _:
-            return Is(argument=argument, presence=given[0].word(_PRESENCES))
+def _twice(key: str, name_key: str, names: list[str]) -> Iterator[Mistake]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield (key, index, name_key), f"{shown(name)} is annotated twice", ""
 
 
-def _argument(members: Members, arguments: tuple[str, ...]) -> str:
-    spot = members.required("arg")
-    name = spot.name()
-    if name not in arguments:
-        spot.error(f"{shown(name)} is not an argument of this tool", nearest(name, arguments))
-    return name
+def _role_mistakes(
+    roles: RolesForm, place: tuple[str | int, ...], arguments: tuple[str, ...], depth: int = 0
+) -> Iterator[Mistake]:
+    if not isinstance(roles, RoleObjectForm):
+        return
+    for index, case in enumerate(roles.when):
+        name = case.condition.arg
+        at = (*place, "when", index, "condition", "arg")
+        if depth:
+            yield (
+                at[:-2],
+                "is for arguments only: a member of an object always has the same roles",
+                "",
+            )
+        elif name not in arguments:
+            message = f"{shown(name)} is not an argument of this tool"
+            yield at, message, nearest(name, arguments)
+    if roles.inside is UNSET:
+        return
+    if roles.when or depth == _MOST_DEPTH:
+        message = "cannot be combined with when" if roles.when else "is nested too deeply"
+        yield (*place, "inside"), message, ""
+        return
+    for name, inner in roles.inside.items():
+        yield from _role_mistakes(inner, (*place, "inside", name), arguments, depth + 1)
 
 
-def _scalar(spot: Spot) -> Json:
-    if isinstance(spot.value, list | dict):
-        spot.error("must be text, a number, true, false or null: nothing else is compared")
-    return spot.value
+def _spec(roles: RolesForm) -> RoleSpec:
+    if not isinstance(roles, RoleObjectForm):
+        return RoleSpec(default=roles)
+    return RoleSpec(
+        default=roles.default,
+        cases=tuple(
+            [RoleCase(condition=one.condition.condition(), roles=one.roles) for one in roles.when]
+        ),
+        inside={name: _spec(inner) for name, inner in (roles.inside or {}).items()},
+    )

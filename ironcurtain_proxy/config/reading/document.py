@@ -74,7 +74,7 @@ class Spot:
         """A text, possibly empty."""
         if isinstance(self.value, str):
             return self.value
-        self._wrong_kind("text")
+        self.wrong_kind("text")
         return ""
 
     def name(self) -> str:
@@ -97,14 +97,14 @@ class Spot:
                 f"{shown(self.value)} is not one of {one_of}", nearest(self.value, vocabulary)
             )
         else:
-            self._wrong_kind(f"one of {', '.join(vocabulary)}")
+            self.wrong_kind(f"one of {', '.join(vocabulary)}")
         return vocabulary[0]
 
     def switch(self) -> bool:
         """The value true or false."""
         if isinstance(self.value, bool):
             return self.value
-        self._wrong_kind("true or false")
+        self.wrong_kind("true or false")
         return False
 
     def whole(self, low: int, high: int) -> int:
@@ -113,7 +113,7 @@ class Spot:
             if not low <= self.value <= high:
                 self.error(f"must be from {low} to {high}")
             return self.value
-        self._wrong_kind("a whole number")
+        self.wrong_kind("a whole number")
         return low
 
     def number(self, above: float, high: float) -> float:
@@ -122,14 +122,14 @@ class Spot:
             if not above < self.value <= high:
                 self.error(f"must be greater than {above:g}, and at most {high:g}")
             return float(self.value)
-        self._wrong_kind("a number")
+        self.wrong_kind("a number")
         return high
 
     def items(self) -> list["Spot"]:
         """The items of a list."""
         if isinstance(self.value, list):
             return [self.inner(index, item) for index, item in enumerate(self.value)]
-        self._wrong_kind("a list")
+        self.wrong_kind("a list")
         return []
 
     def texts(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class Spot:
         """The members of an object whose keys are names of the operator's choice."""
         if isinstance(self.value, dict):
             return {key: self.inner(key, value) for key, value in self.value.items()}
-        self._wrong_kind("an object")
+        self.wrong_kind("an object")
         return {}
 
     def texts_by_name(self) -> dict[str, str]:
@@ -166,11 +166,28 @@ class Spot:
                 spot.error("unknown key", nearest(key, known))
         return Members(self, found)
 
+    def at(self, *parts: PathPart) -> "Spot":
+        """Return the place that these parts lead to, whether or not a value stands there."""
+        value = self.value
+        for part in parts:
+            if isinstance(value, dict):
+                value = value.get(str(part))
+            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+                value = value[part]
+            else:
+                value = None
+        return Spot(value, self.source, self._report, (*self.place, *parts))
+
+    def mute(self) -> "Spot":
+        """Return a value that does not exist; mistakes in it are not reported."""
+        return Spot(None, self.source, None)
+
     def muted(self, part: PathPart) -> "Spot":
         """A value that does not exist; mistakes in it are not reported."""
         return Spot(None, self.source, None, (*self.place, part))
 
-    def _wrong_kind(self, wanted: str) -> None:
+    def wrong_kind(self, wanted: str) -> None:
+        """Report a value of another kind than these words say."""
         kind = _KINDS.get(type(self.value), "something else")
         self.error(f"must be {wanted}, not {kind}")
 

@@ -59,12 +59,14 @@ def test_every_kind_of_condition_is_read(condition: Json, expected: object, tmp_
     [
         (("tool",), "x", "unknown key [toolName]"),
         (("toolName",), "", "must not be empty"),
-        (("args", "dryRun", 0), "non", '"non" is not one of read-path'),
+        (("args", "dryRun", 0), "non", '"non" is not one of '),
         (("args", "dryRun"), {"default": [], "inside": ["x"]}, "must be an object"),
+        (("args", "dryRun"), "none", "must be a list or an object, not text"),
+        (("args", "dryRun"), None, "must be a list or an object, not null"),
         (
-            ("args", "dryRun"),
-            "none",
-            "must be a list of roles, or an object with default, when and inside",
+            ("args", "path", "when", 0, "condition"),
+            {"arg": "dryRun", "is": None},
+            "must be one of absent",
         ),
         (("args", "path", "otherwise"), [], "unknown key"),
         (("args", "path", "default"), None, "must be a list, not null"),

@@ -1,0 +1,123 @@
+"""The slow reading of a form, which reports every mistake at its place.
+
+Imported only where msgspec refused a document, or could not tell a comment from a key.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast  # noqa: TID251  values of all types
+
+from msgspec import inspect
+
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.forms import RefusedError
+
+_MOST_WHOLE: Final = 1 << 62
+_MOST_PARTS: Final = 48
+"""The most parts of a place: a file of another person must not exhaust the stack."""
+
+T = TypeVar("T")
+
+
+def filled_slowly(spot: Spot, kind: type[T], *, foreign: bool = False) -> T:
+    """Fill a form as `forms.filled` does. After a mistake, the form holds what was right."""
+    info = inspect.type_info(kind)
+    if foreign and isinstance(info, inspect.StructType):
+        return cast("T", _struct(spot, info, foreign=True))
+    return cast("T", _value(spot, info))
+
+
+def _value(spot: Spot, kind: inspect.Type) -> object:
+    """Return the value of a type that stands at a place, or the nearest to it after a mistake."""
+    if len(spot.place) > _MOST_PARTS:
+        spot.error("is nested too deeply")
+        spot = spot.mute()
+    return _READERS[type(kind)](spot, kind)
+
+
+def _struct(spot: Spot, kind: inspect.StructType, *, foreign: bool = False) -> object:
+    fields = {one.encode_name: one for one in kind.fields}
+    members = spot.object(fields, foreign=foreign)
+    values = {
+        one.name: _value(members.required(key), one.type)
+        for key, one in fields.items()
+        if key in members or one.required
+    }
+    try:
+        return kind.cls(**values)
+    except RefusedError as refused:
+        for place, message, suggestion in refused.form.mistakes():
+            spot.at(*place).error(message, suggestion)
+        return refused.form
+
+
+def _alternative(spot: Spot, kind: inspect.UnionType) -> object:
+    """Return the value of the one type of a union that its kind of value belongs to."""
+    meant = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+    for one in meant:
+        if len(meant) == 1 or type(spot.value) in _json_of(one)[0]:
+            return _value(spot, one)
+    spot.wrong_kind(" or ".join([_json_of(one)[1] for one in meant]))
+    return _value(spot.mute(), meant[0])
+
+
+def _text(spot: Spot, kind: inspect.StrType, words: str = "") -> str:
+    text = spot.text()
+    if kind.min_length and spot.value == "":
+        spot.error("must not be empty")
+    elif text and kind.pattern is not None and re.search(kind.pattern, text) is None:
+        spot.error(words)
+    return text
+
+
+def _described(spot: Spot, kind: inspect.Metadata) -> object:
+    if isinstance(kind.type, inspect.StrType):
+        return _text(spot, kind.type, str((kind.extra or {}).get("words", "")))
+    return _value(spot, kind.type)
+
+
+def _whole(spot: Spot, kind: inspect.IntType) -> int:
+    return spot.whole(kind.ge or 0, _MOST_WHOLE if kind.le is None else kind.le)
+
+
+def _number(spot: Spot, kind: inspect.FloatType) -> float:
+    return spot.number(kind.gt or 0.0, _MOST_WHOLE if kind.le is None else kind.le)
+
+
+def _listed(spot: Spot, kind: inspect.VarTupleType) -> tuple[object, ...]:
+    return tuple([_value(item, kind.item_type) for item in spot.items()])
+
+
+_READERS: Final[Mapping[type[inspect.Type], Callable[[Spot, Any], object]]] = {
+    inspect.AnyType: lambda spot, _: spot.value,
+    inspect.BoolType: lambda spot, _: spot.switch(),
+    inspect.DictType: lambda spot, kind: {
+        name: _value(inner, kind.value_type) for name, inner in spot.members().items()
+    },
+    inspect.FloatType: _number,
+    inspect.FrozenSetType: lambda spot, kind: frozenset(_listed(spot, kind)),
+    inspect.IntType: _whole,
+    inspect.LiteralType: lambda spot, kind: spot.word(kind.values),
+    inspect.Metadata: _described,
+    inspect.StrType: _text,
+    inspect.StructType: _struct,
+    inspect.UnionType: _alternative,
+    inspect.VarTupleType: _listed,
+}
+
+
+def _json_of(kind: inspect.Type) -> tuple[tuple[type, ...], str]:
+    """Return the types of parsed JSON that a type is read from, and the words for them."""
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _json_of(inner)
+        case inspect.BoolType():
+            return (bool,), "true or false"
+        case inspect.IntType() | inspect.FloatType():
+            return (int, float), "a number"
+        case inspect.StrType() | inspect.LiteralType():
+            return (str,), "text"
+        case inspect.VarTupleType() | inspect.FrozenSetType():
+            return (list,), "a list"
+        case _:
+            return (dict,), "an object"
