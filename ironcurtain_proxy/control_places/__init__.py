@@ -9,6 +9,8 @@ listed as harmless.
 - `git_index`: the repositories that an index makes git look into
 - `git_settings`: whether a changed configuration of git is harmless
 - `git_states`: whether a waiting rebase or cherry-pick is harmless
+- `links`: whether a link leads to where nobody looks
 
-The names stand in `names.toml`. All modules are pure: callers list files and pass what they found.
+The names stand in `names.toml`. All modules but `links` are pure: callers list files and pass what
+they found.
 """

@@ -3,8 +3,10 @@
 This module reads files and changes none.
 """
 
+import ctypes
 import os
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal, TypeAlias
@@ -18,6 +20,9 @@ _PASSED: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_
 """Needs no right to read the directory: others' directories on the way may only be passed."""
 _LARGEST: Final = 1 << 20
 _EXECUTABLE: Final = 0o111
+_STATX: Final = getattr(ctypes.CDLL(None), "statx", None)
+"""The system call that tells when a file was made; None: the C library is older than 2018."""
+_STATX_BYTES, _BORN_AT, _WANT_BORN, _NO_FOLLOW, _FROM_ROOT = 256, 80, 0x800, 0x100, -100
 
 Inode: TypeAlias = tuple[int, int]
 """The device and the number of a file."""
@@ -99,6 +104,30 @@ def _read(directory: int, name: str) -> ControlFile:
         return ControlFile(kept, stat.S_IMODE(status.st_mode), stamp, status.st_nlink)
     finally:
         os.close(file)
+
+
+class ClosedIdentity(Struct, frozen=True, array_like=True):
+    """A file, which no other one is taken for."""
+
+    inode: int
+    born: tuple[int, int]
+    """The time at which it was made, which only the kernel sets; zeros: it is not known. A file
+    system gives a free inode to the next file: two saves later it is back at the same path."""
+
+
+def identity_of(path: str) -> ClosedIdentity | None:
+    """Return what identifies a file; None: it is not there."""
+    inode = inode_of(path)
+    return None if inode is None else ClosedIdentity(inode[1], _born(path))
+
+
+def _born(path: str) -> tuple[int, int]:
+    """Return the time at which a file was made, in seconds and nanoseconds."""
+    found = ctypes.create_string_buffer(_STATX_BYTES)
+    if _STATX is None or _STATX(_FROM_ROOT, os.fsencode(path), _NO_FOLLOW, _WANT_BORN, found) != 0:
+        return 0, 0
+    (given,) = struct.unpack_from("=I", found)
+    return struct.unpack_from("=qI", found, _BORN_AT) if given & _WANT_BORN else (0, 0)
 
 
 def inode_of(path: str) -> Inode | None:

@@ -16,7 +16,7 @@ from ironcurtain_proxy.sandbox.control_files import ControlFile, Found
 CONFIGURATIONS: Final = ("config", "config.worktree")
 _LARGEST: Final = 1 << 20
 _MOST: Final = 1000
-"""The most paths; a configuration may include others without end."""
+"""The most configurations that are followed from one: they may include each other without end."""
 _HUSKY: Final = "_"
 """The directory of husky's hooks, which run scripts of the directory that holds it."""
 
@@ -29,8 +29,8 @@ class Leads:
         self._roots = roots
         self._paths: set[str] = set()
         self._names: dict[str, set[str]] = {}
-        self._missing: set[str] = set()
-        """Directories on the way to a path that do not exist."""
+        self._above: set[str] = set()
+        """Directories on the way to a path."""
         self._in_each: set[str] = set()
         """Relative paths of hooks that the user's own settings name for every repository."""
         self._in_linked: set[str] = set()
@@ -44,8 +44,8 @@ class Leads:
         return self._names.get(directory, set())
 
     def is_on_the_way(self, link: str) -> bool:
-        """Return whether a link came where a directory on the way to such a path was missing."""
-        return link in self._missing
+        """Return whether a link came in the place of a directory on the way to such a path."""
+        return link in self._above
 
     def of_user(self) -> None:
         """Add the paths that the user's own settings of git lead to."""
@@ -87,7 +87,8 @@ class Leads:
         waiting, seen = [path], set[str]()
         while waiting and len(seen) < _MOST:
             one = os.path.normpath(waiting.pop())
-            if one in seen:
+            # No file has a name with NUL.
+            if one in seen or "\0" in one:
                 continue
             seen.add(one)
             target = os.path.realpath(one)
@@ -97,11 +98,11 @@ class Leads:
 
     def _add(self, path: str) -> None:
         is_ours = any(path.startswith(f"{root}/") for root in self._roots)
-        if is_ours and path not in self._paths and len(self._paths) < _MOST:
+        if is_ours and path not in self._paths:
             self._paths.add(path)
             parent, _, name = path.rpartition("/")
             self._names.setdefault(parent, set()).add(name)
-            self._missing.update(_missing_above(path))
+            self._above.update(_above(path))
 
     def _named(self, path: str, target: str, top: str | None) -> Iterator[str]:
         """The paths that the file or directory at a path leads to in turn."""
@@ -123,9 +124,9 @@ class Leads:
         return [one for one in above if os.path.islink(one)]  # noqa: PTH114  text
 
 
-def _missing_above(path: str) -> Iterator[str]:
+def _above(path: str) -> Iterator[str]:
     above = path.rpartition("/")[0]
-    while above and not os.path.lexists(above):
+    while above:
         yield above
         above = above.rpartition("/")[0]
 

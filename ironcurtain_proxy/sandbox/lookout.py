@@ -30,8 +30,10 @@ from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.sandbox.control_files import (
     ControlFile,
     Found,
+    ClosedIdentity,
     Inode,
     has_one_name,
+    identity_of,
     inode_of,
     read_control_file,
     shown,
@@ -70,13 +72,15 @@ class ControlLookout:
     """Of a directory, the names that no server can change. What they hold is not looked at."""
     is_known: Callable[[str, ControlFile], bool] = lambda _path, _file: False
     """Whether a new file is the user's own."""
+    own_places: tuple[str, ...] = ()
+    """The proxy's directories: servers write in some below them, and nobody looks there."""
     unseen: str = ""
     """The first reason why something is not looked after; empty: everything is."""
     allowed: dict[object, str] = field(default_factory=dict)
     """Files of agents, editors and shells that calls in progress may change."""
     settled: set[str] = field(default_factory=set)
     """Hidden names that are the user's."""
-    closed_files: dict[str, Inode] = field(default_factory=dict)
+    closed_files: dict[str, ClosedIdentity] = field(default_factory=dict)
     """What sandboxes closed, with the identity that it had then."""
     places: dict[Inode, str] = field(default_factory=dict)
     """The directories with control places that were there before any server ran."""
@@ -101,6 +105,7 @@ class ControlLookout:
             self._listen,
             self.closed_names,
             self.settled,
+            self.own_places,
         )
 
     def begin(self) -> None:
@@ -146,13 +151,18 @@ class ControlLookout:
                 found.add(one.path)
         closed: list[str] = []
         for path in sorted(found, key=lambda one: (one.count("/"), one)):
-            inode = inode_of(path)
+            identity = identity_of(path)
             is_below = path.startswith(tuple([f"{one}/" for one in closed]))
             # A link has no content to close, and could be exchanged.
-            if inode and not is_below and not os.path.islink(path) and len(closed) < _MOST_CLOSED:  # noqa: PTH114  text
+            if (
+                identity
+                and not is_below
+                and not os.path.islink(path)  # noqa: PTH114  text
+                and len(closed) < _MOST_CLOSED
+            ):
                 closed.append(path)
                 if has_one_name(path):
-                    self.closed_files[path] = inode
+                    self.closed_files[path] = identity
         return tuple(closed)
 
     def look(self) -> tuple[PutBack, ...]:
@@ -178,8 +188,8 @@ class ControlLookout:
         self._miss("what was put back comes again and again")
 
     def _judge(self, found: list[Found], *, is_end: bool) -> bool:
-        """Put back what may not stay. Returns whether there was anything new to be put back."""
-        held = [path for path, inode in self.closed_files.items() if inode_of(path) == inode]
+        """Put back what may not stay. Returns whether another look is needed."""
+        held = [path for path, one in self.closed_files.items() if identity_of(path) == one]
         allowed = frozenset([*self.allowed.values()])
         closed, below = frozenset(held), tuple([f"{path}/" for path in held])
         refused: list[tuple[Found, ControlFile]] = []
@@ -196,7 +206,7 @@ class ControlLookout:
             is_approved = one.path in allowed and one.kind in {"acted-on", "hidden"}
             if is_approved or (is_closed and before is None):
                 self.known[one.key] = now
-            elif not self._may_stay(one, before, now, is_end=is_end):
+            elif not self._can_stay(one, before, now, is_end=is_end):
                 refused.append((one, now))
             elif is_end and (before is None or not now.is_same(before)):
                 # What a look in the middle lets pass may be unfinished: it is not known by that.
@@ -204,8 +214,7 @@ class ControlLookout:
                 new.append((one, now))
         bad = {one.inode for one, _ in refused}
         self._accepted.update([one.inode for one in found if one.inode not in bad])
-        self._follow(new)
-        return self._undo(refused) | self._end_hidden()
+        return self._follow(new) | self._undo(refused) | self._end_hidden()
 
     def _end_hidden(self) -> bool:
         """Take away the directories that cannot be looked into. Returns whether there were any."""
@@ -214,13 +223,25 @@ class ControlLookout:
             self._put_back(path, None, f"cannot be looked into: it {_CAN}")
         return bool(missed)
 
-    def _follow(self, new: list[tuple[Found, ControlFile]]) -> None:
-        """Look after what new repositories and pointers lead to."""
+    def _follow(self, new: list[tuple[Found, ControlFile]]) -> bool:
+        """Look after what new repositories and pointers lead to. Return whether that is more."""
         leads = self._survey.leads
         count = len(leads)
         leads.of_files(new)
-        if len(leads) != count:
-            self._survey.forget()
+        if len(leads) == count:
+            return False
+        self._survey.forget()
+        return True
+
+    def _can_stay(
+        self, one: Found, before: ControlFile | None, now: ControlFile, *, is_end: bool
+    ) -> bool:
+        """Return whether a control file may stay: one that cannot be judged may not."""
+        try:
+            return self._may_stay(one, before, now, is_end=is_end)
+        except (OSError, ValueError):
+            # Such as a path with NUL in it. One file must not end the look at all others.
+            return False
 
     def _may_stay(
         self, one: Found, before: ControlFile | None, now: ControlFile, *, is_end: bool
@@ -286,7 +307,10 @@ class ControlLookout:
         if not one.path.lower().endswith("/.git") or not text.startswith(b"gitdir: "):
             # A file that is just being written is empty.
             return not is_end and not text
-        written = os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\n"))
+        written = os.fsdecode(text.removeprefix(b"gitdir: ").removesuffix(b"\n"))
+        if any(one < " " for one in written):
+            # Git stops reading at NUL, and drops a carriage return at the end.
+            return False
         target = os.path.normpath(os.path.join(_holder(one.path), written))  # noqa: PTH118  text
         # A link can be changed later, and a link of the kernel leads each process to another file.
         if os.path.realpath(target) != target or not self._is_ours(target):
@@ -397,7 +421,7 @@ class ControlLookout:
 
     def _miss(self, why: str, *, say: bool = True) -> None:
         if not self.unseen and say:
-            self._unsaid.append(PutBack(f"{why}: new files there that {_CAN} are not found"))
+            self._unsaid.append(PutBack(f"{why}, so that no call is contained any more"))
         self.unseen = self.unseen or why
 
     def _listen(self, directory: str, holds_control: bool) -> None:  # noqa: FBT001  a callback

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from ironcurtain_proxy.control_places.links import leads_into, stays_below
 from ironcurtain_proxy.control_places.rules import (
     control_of,
     looks_like_repository,
@@ -24,7 +25,7 @@ from ironcurtain_proxy.sandbox.control_files import FileKind, Found, Inode
 from ironcurtain_proxy.sandbox.leads import Leads
 
 MOST_DIRECTORIES: Final = 60_000
-"""A look at each takes some microseconds."""
+"""Beyond it a look takes too long for each call: the caller ends containment."""
 _DEEPEST: Final = 200
 """Levels of directories. Beyond it a path can be longer than the kernel takes."""
 _COARSE_NS: Final = 2_000_000_000
@@ -81,6 +82,7 @@ class _Judge:
     """Whether each entry is asked about, as in a repository's own directory."""
     led: Collection[str]
     is_on_the_way: Callable[[str], bool]
+    leads_away: Callable[[str, int], bool]
 
     def kind_of(self, entry: "os.DirEntry[str]", *, is_directory: bool) -> FileKind | None:
         """Return what an entry is, or None if it is data."""
@@ -89,6 +91,8 @@ class _Judge:
             return "led-to"
         if self.context.kind is not None:
             return self.context.kind
+        if is_link and self.leads_away(entry.path, len(self.parts)):
+            return "pointer"
         is_asked = self.is_searched or name in _ALWAYS or (is_link and self.context.repository)
         if is_asked or may_be_control(self.parts[-1] if self.parts else "", name):
             return self.rules((*self.parts, name), is_directory=is_directory, is_link=is_link)
@@ -109,10 +113,12 @@ class Survey:
     """Of a directory, the names that no server can change."""
     settled: set[str] = field(default_factory=set)
     """Hidden names that were there before any server ran, in lower case."""
+    own_places: tuple[str, ...] = ()
+    """Directories where servers write and nobody looks."""
     learns: bool = False
     """Whether each hidden name that comes counts as settled."""
     too_many: bool = field(default=False, init=False)
-    """Whether there were more directories than are looked at, the last time."""
+    """Whether there were more directories than are remembered, the last time."""
     refused: list[str] = field(default_factory=list, init=False)
     """Directories that cannot be looked into, the last time."""
     _listed: dict[str, _Directory] = field(default_factory=dict, init=False)
@@ -127,12 +133,12 @@ class Survey:
         waiting = [(root, _PLAIN) for root in self.roots]
         while waiting:
             path, context = waiting.pop()
-            if len(self._listed) >= MOST_DIRECTORIES:
-                self.too_many = True
-                break
             listed = self._look_at(path, context, before.get(path), now)
             if listed is not None:
-                self._listed[path] = listed
+                # Those beyond the bound are looked at all the same, and each time anew.
+                self.too_many = self.too_many or len(self._listed) >= MOST_DIRECTORIES
+                if not self.too_many:
+                    self._listed[path] = listed
                 found += listed.found
                 waiting += listed.inner
         return found
@@ -188,6 +194,7 @@ class Survey:
             is_searched=bool(context.repository) and not is_data,
             led=self.leads.names_in(path),
             is_on_the_way=self.leads.is_on_the_way,
+            leads_away=self._leads_away,
         )
         closed = self.closed_names.get(path, frozenset())
         for entry in entries:
@@ -218,6 +225,14 @@ class Survey:
             if context.repository != listed.path:
                 return _Context(listed.path, listed.stamp[:2], repository=listed.path)
         return context
+
+    def _leads_away(self, link: str, depth: int) -> bool:
+        target = os.readlink(link)  # noqa: PTH115  text
+        root = next(one for one in self.roots if link.startswith(f"{one}/"))
+        is_apart = not any(one.startswith(f"{root}/") for one in self.own_places)
+        if is_apart and stays_below(depth, target):
+            return False
+        return leads_into(link, target, self.own_places)
 
     def _kind(
         self, parts: tuple[str, ...], *, is_directory: bool, is_link: bool

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.private_files import make_private_directory
-from ironcurtain_proxy.sandbox.control_files import ControlFile, inode_of
+from ironcurtain_proxy.sandbox.control_files import ControlFile, ClosedIdentity, inode_of
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 
 NAME: Final = "watches"
@@ -55,9 +55,8 @@ class _Content(Struct, frozen=True):
     roots: tuple[bytes, ...]
     files: tuple[_NotedFile, ...]
     settled: tuple[bytes, ...]
-    closed: tuple[tuple[bytes, int], ...]
-    """The paths and inode numbers of what sandboxes closed, without devices, whose numbers change.
-    """
+    closed: tuple[tuple[bytes, ClosedIdentity], ...]
+    """What sandboxes closed, by its path."""
 
 
 class WatchNote(Struct, eq=False):
@@ -133,10 +132,8 @@ class AbandonedNote(Struct, frozen=True):
                     if anchor:
                         lookout.places[inode] = anchor
             lookout.settled.update(map(os.fsdecode, self.content.settled))
-            for text, number in self.content.closed:
-                inode = inode_of(path := os.fsdecode(text))
-                if inode is not None and inode[1] == number:
-                    lookout.closed_files[path] = inode
+            for path, identity in self.content.closed:
+                lookout.closed_files[os.fsdecode(path)] = identity
         lookout.resume()
 
     def is_of_the_user(self, path: str, _file: ControlFile) -> bool:
@@ -153,7 +150,7 @@ def _text(began: float, lookout: ControlLookout) -> bytes:
         _NotedFile(os.fsencode(lookout.places.get(inode, "")), os.fsencode(inner), file)
         for (inode, inner), file in lookout.known.items()
     ]
-    closed = [(os.fsencode(path), inode[1]) for path, inode in lookout.closed_files.items()]
+    closed = [(os.fsencode(path), one) for path, one in lookout.closed_files.items()]
     content = _Content(
         began,
         tuple(map(os.fsencode, lookout.roots)),

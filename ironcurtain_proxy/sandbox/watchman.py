@@ -4,6 +4,7 @@ Implements `ports.Lookout` with `sandbox.lookout`, in threads.
 """
 
 import logging
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -115,6 +116,7 @@ class Watchman:
             main.keeper,
             _listening(),
             closed_names=places,
+            own_places=main.own_places,
         )
         lookout.allowed.update({one: one for one in approved})
         lookout.begin()
@@ -162,10 +164,12 @@ class Watchman:
             found = self.lookout.look()
             self._say(found)
         except (OSError, ValueError) as error:
+            # The note stays, so that the next start looks.
             _LOGGER.warning("files that steer git were not looked after: %s", error)
+        else:
+            if self.note is not None:
+                self.note.drop()
         self.lookout.close()
-        if self.note is not None:
-            self.note.drop()
         return found
 
     async def find(self, *, later: bool) -> tuple[PutBack, ...]:
@@ -230,7 +234,7 @@ def looked_after(
         _LOGGER.warning("files that steer git are not looked after: %s", error.strerror)
         return None, confined
     if lookout.unseen:
-        _LOGGER.warning("%s: hooks and settings that appear there are not found", lookout.unseen)
+        _LOGGER.warning("%s, so that no call is contained", lookout.unseen)
     closed = lookout.closed()
     return Watchman(lookout, _noted(notes, lookout)), {
         name: replace(one, profile=one.profile.without_writing(closed))
@@ -259,6 +263,7 @@ def _watch(
         RemovedFiles(state_dir / "put-back"),
         _listening(),
         is_known=is_known,
+        own_places=(os.path.realpath(state_dir),),
     )
 
 

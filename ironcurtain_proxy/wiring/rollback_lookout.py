@@ -38,6 +38,7 @@ def looking_after(
             (str(workspace),),
             RemovedFiles(state / "put-back"),
             is_known=lambda path, item: _was_there(path, item, str(workspace), starts),
+            own_places=(str(state.resolve()),),
         )
     except OSError as error:
         say(f"{_NOT_SEEN}: {error.strerror}")

@@ -136,6 +136,44 @@ ATTACKS: Final = {
         ),
         ("git commit --allow-empty -qm x", "git status"),
     ),
+    "a pointer that git reads up to its carriage return": Attack(
+        (
+            'mkdir -p {d}/x/tools/hooks; cd {d}; r="$(printf \'r\\r\')"; git init -q --bare "$r";'
+            " ln -s {project}/../other/.git r; cp {w}/evil.sh x/tools/hooks/post-index-change;"
+            " printf 'gitdir: {d}/r\\r\\n' > x/.git",
+        ),
+        ("cd {d}/x; git status",),
+    ),
+    "a pointer with NUL, which no look must stumble over": Attack(
+        (
+            "mkdir -p {d}/n; printf 'gitdir: {w}/.git\\0y\\n' > {d}/n/.git; git init -q {d}/e;"
+            + MONITOR
+            + "{d}/e/.git/config",
+        ),
+        ("cd {d}/e; git status",),
+    ),
+    "a pointer together with the hooks that it leads to": Attack(
+        (
+            "mkdir -p {d}/scripts/hooks; cp evil.sh {d}/scripts/hooks/post-index-change;"
+            " echo 'gitdir: {w}/.git' > {d}/.git",
+        ),
+    ),
+    "a link into the server's own directory for temporary files": Attack(
+        (
+            "git init -q /tmp/r;" + MONITOR + "/tmp/r/.git/config; ln -s $(grep ' /tmp ' "
+            "/proc/self/mountinfo | tail -n 1 | cut -d ' ' -f 4)/r {d}",
+        ),
+    ),
+    "a link of the kernel into the mounts of a sandbox": Attack(
+        ("mkdir {d}; ln -s /dev/fd/../../1/root/tmp {d}/l",), (), ("l",)
+    ),
+    "a configuration at the inode of the closed one": Attack(
+        (
+            "host: cd {w}; git config user.name a; git config user.name b",
+            MONITOR + ".git/config",
+        ),
+        ("cd {w}; git status",),
+    ),
     "an order added to a waiting rebase": Attack(
         (
             REBASE + "git rebase main",
@@ -284,9 +322,10 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
     here = installation.workspace
     project = installation.root / "out/project"
     project.mkdir(parents=True)
-    for place in (here, project):
+    of = {here: "scripts/hooks", project: ".husky/_", project.parent / "other": "tools/hooks"}
+    for place, hooks in of.items():
         subprocess.run(["git", "init", "-q", "-b", "main", place], check=True)
-    subprocess.run(["git", "-C", project, "config", "core.hooksPath", ".husky/_"], check=True)
+        subprocess.run(["git", "-C", place, "config", "core.hooksPath", hooks], check=True)
     (here / ".claude").mkdir()
     (here / ".claude/settings.json").write_text("{}")
     (here / "evil.sh").write_text(f"#!/bin/sh\necho >> {installation.root}/out/ran\n")

@@ -73,6 +73,18 @@ def test_a_directory_on_the_way_to_missing_hooks_may_be_no_link(w: Watched) -> N
     assert not os.path.lexists(w.top / "r/tools")
 
 
+def test_a_directory_on_the_way_to_hooks_may_not_become_a_link(w: Watched) -> None:
+    repository(w)
+    w.put(".git/config", "[core]\n\thooksPath = tools/hooks\n")
+    w.put("tools/hooks/pre-commit")
+    w.begin()
+    (w.top / "tools").rename(w.top / "before")
+    w.put("other/hooks/pre-commit", "evil")
+    (w.top / "tools").symlink_to("other")
+    assert w.look() != []
+    assert not (w.top / "tools").is_symlink()
+
+
 def test_hooks_of_a_repository_hold_in_its_worktrees(w: Watched) -> None:
     git(repository(w, "core.hooksPath=.githooks"), "worktree", "add", "-q", str(w.top / "wt"))
     w.begin()

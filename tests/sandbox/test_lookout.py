@@ -141,16 +141,17 @@ def test_a_module_with_a_long_name_that_is_made_slowly_is_found(w: Watched) -> N
     assert not hook.exists()
 
 
-def test_a_workspace_that_becomes_too_large_is_said(
+def test_a_workspace_that_becomes_too_large_is_said_and_looked_at_all_the_same(
     w: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(survey, "MOST_DIRECTORIES", 10)
     w.begin()
     for number in range(20):
-        w.put(f"d{number}/x")
+        w.put(f"d{number}/.claude/settings.json")
     assert "too many directories" in w.look()[0]
     assert w.lookout.unseen
     assert w.look() == []
+    assert [*w.top.glob("*/.claude")] == []
 
 
 def test_a_directory_of_another_user_that_is_closed_to_us_is_no_hindrance(

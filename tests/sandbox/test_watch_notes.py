@@ -7,11 +7,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from ironcurtain_proxy.sandbox import watch_notes, watchman
 from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.watch_notes import NAME
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
@@ -139,6 +141,20 @@ def test_a_proxy_that_ends_leaves_no_note(m: Machine) -> None:
     m.put("a/.git/HEAD")
     m.start()
     assert hook.exists()
+
+
+def test_a_proxy_that_could_not_look_in_the_end_is_made_up_for_by_the_next_start(
+    m: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = m.start()
+    hook = m.put("a/.git/hooks/post-commit", HOOK)
+    m.put("a/.git/HEAD")
+    with monkeypatch.context() as broken:
+        broken.setattr(ControlLookout, "look", Mock(side_effect=OSError("no descriptors")))
+        proxy.end()
+    m.kill(proxy)
+    m.start()
+    assert not hook.exists()
 
 
 def test_a_killed_proxy_whose_servers_left_nothing_is_not_mentioned(m: Machine) -> None:
