@@ -28,9 +28,9 @@ from ironcurtain_proxy.control_places.git_states import is_harmless_state
 from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.sandbox.control_files import (
+    ClosedIdentity,
     ControlFile,
     Found,
-    ClosedIdentity,
     Inode,
     has_one_name,
     identity_of,

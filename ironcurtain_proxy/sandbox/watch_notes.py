@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.private_files import make_private_directory
-from ironcurtain_proxy.sandbox.control_files import ControlFile, ClosedIdentity, inode_of
+from ironcurtain_proxy.sandbox.control_files import ClosedIdentity, ControlFile, inode_of
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 
 NAME: Final = "watches"
