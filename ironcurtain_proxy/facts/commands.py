@@ -19,11 +19,13 @@ from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.git_credentials import shows_credentials
 from ironcurtain_proxy.facts.meanings import settled
 from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.family import DiskLookups
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.request import Facts, PathValue
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
 
 _PROSE: Final = frozenset({"description", "explanation", "purpose", "reason", "title"})
 """Arguments with text for people, which change nothing."""
@@ -74,7 +76,36 @@ def with_command(facts: Facts, argument: str, server: str, grounds: CommandConte
     if odd is not None and command.unreadable is None:
         command = replace(command, unreadable=f"the argument {odd} may change what it does")
     place = observed(command, _place(facts, server, grounds), grounds, server)
-    return structs.replace(facts, command=command, place=place)
+    request = _in_directory(facts, place.directory)
+    return structs.replace(facts, command=command, place=place, request=request)
+
+
+def _in_directory(facts: Facts, directory: str | None) -> AccessRequest:
+    """Return the request with the server's own directory for one that the call leaves out.
+
+    Most calls of a shell leave it out. Without it each of them would be asked about, as a call that
+    may name any directory.
+    """
+    request = facts.request
+    names = [one for one in WORKING_DIRECTORY_ARGUMENTS if one in facts.arguments]
+    if directory is None or names:
+        return request
+    value = PathValue(directory, RealPath.from_text(directory))
+    return structs.replace(
+        request,
+        arguments=tuple(
+            [
+                ArgumentFact(one.name, one.roles, (value,))
+                if one.name in WORKING_DIRECTORY_ARGUMENTS and _is_path(one)
+                else one
+                for one in request.arguments
+            ]
+        ),
+    )
+
+
+def _is_path(fact: ArgumentFact) -> bool:
+    return any(ROLE_TRAITS[role].category == "path" for role in fact.roles)
 
 
 def observed(command: ParsedCommand, place: Place, grounds: CommandContext, server: str) -> Place:
