@@ -23,11 +23,11 @@ from playwright.async_api import async_playwright
 from rich.console import Console
 from rich.text import Text
 
-from ironcurtain_proxy.audit.family import family
+from ironcurtain_proxy.audit.calls import last_calls
+from ironcurtain_proxy.audit.display import CallTable
+from ironcurtain_proxy.audit.known_logs import family
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.rows import CallTable
-from ironcurtain_proxy.audit.settings import LogSettings
-from ironcurtain_proxy.audit.tailing import last_calls
+from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes

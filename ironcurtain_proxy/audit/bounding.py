@@ -12,9 +12,9 @@ from typing import Final
 import orjson
 from msgspec import Struct
 
+from ironcurtain_proxy.audit.commands import is_ssn_name, is_telling, is_telling_option
 from ironcurtain_proxy.audit.numbers import redact_integer
 from ironcurtain_proxy.audit.redaction import MARGIN, is_suspicious, redact_beginning, redact_text
-from ironcurtain_proxy.audit.secret_names import is_ssn_name, is_telling, is_telling_option
 from ironcurtain_proxy.audit.secrets import MASK
 from ironcurtain_proxy.model.json import Arguments
 
@@ -110,7 +110,7 @@ def shape_fields(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def compact_json(value: Mapping[str, object]) -> bytes | None:
-    """Compact JSON text of any size; None if JSON cannot express the value."""
+    """Compact JSON text of any size, or None if JSON cannot express the value."""
     return _encoded(value) or _encoded_slowly(value)
 
 
@@ -191,7 +191,7 @@ class _Shaper:
         return redact_text(text, ssn_expected=ssn_expected) if self._redaction else text
 
     def _beginning(self, text: str, raw: bytes) -> str:
-        """The beginning of a text, cut before redaction to bound the cost of its patterns."""
+        """Return the beginning of a text: a cut before redaction bounds what patterns cost."""
         kept = raw[: self._value].decode("utf-8", "ignore")
         shown = _without_surrogates(kept)
         if self._redaction:
@@ -233,7 +233,7 @@ class _Shaper:
         return self._nodes >= 0
 
     def _unused_key(self, taken: dict[str, object], key: str) -> str:
-        """A key that is free. Two keys can become equal by redaction, and both are recorded."""
+        """Return a key that is free: redaction can make two keys equal, and both are recorded."""
         if key not in taken:
             return key
         number = len(taken)
@@ -243,13 +243,13 @@ class _Shaper:
 
 
 def _is_telling_pair(mapping: Mapping[str, object]) -> bool:
-    """`{"name": "Authorization", "value": "…"}`: a header or a variable."""
+    """Return whether a pair is one of a secret: `{"name": "Authorization", "value": "…"}`."""
     name = mapping.get("name", mapping.get("key"))
     return "value" in mapping and isinstance(name, str) and is_telling(name)
 
 
 def _masked(value: object) -> object:
-    """The masked value of a telling key.
+    """Return the masked value of a telling key.
 
     True, false, null and empty values stay: they are no secrets.
     """

@@ -1,12 +1,26 @@
-"""The calls of logs one by one, oldest first within a log. Reads only."""
+"""Calls in the logs of a user: all one by one, the last ones, new ones, or one by its number.
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+Reads only. What a reader chooses is a `Selection`.
+"""
 
-from ironcurtain_proxy.audit.display import LogEntry, entry_of
-from ironcurtain_proxy.audit.family import Member
-from ironcurtain_proxy.audit.files import parsed
-from ironcurtain_proxy.audit.reading import read_lines
+import heapq
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from ironcurtain_proxy.audit.display import LogEntry, details, ended_at, entry_of
+from ironcurtain_proxy.audit.files import (
+    Line,
+    last_lines,
+    lines_with,
+    parsed,
+    read_lines,
+    rotated_paths,
+)
+from ironcurtain_proxy.audit.known_logs import Member, newest_first, read_number
 from ironcurtain_proxy.audit.selection import Selection
 
 
@@ -18,7 +32,7 @@ class RecordedCall(NamedTuple):
 
 
 def recorded_calls(members: tuple[Member, ...], chosen: Selection) -> Iterator[RecordedCall]:
-    """The chosen calls of several logs, log by log; calls without an outcome stand last.
+    """Yield the chosen calls of several logs, log by log; calls without an outcome stand last.
 
     Raises:
         OSError: a log cannot be read.
@@ -37,3 +51,285 @@ def recorded_calls(members: tuple[Member, ...], chosen: Selection) -> Iterator[R
             if chosen.matches(call.entry):
                 yield call
         yield from [call for call in started.values() if chosen.matches(call.entry)]
+
+
+# --- the ends of logs: the last calls, and new ones as they arrive --------------------------------
+
+EVERYTHING: Final = Selection()
+
+_SLACK: Final = 1.0
+"""Seconds by which the clock of a file system may be behind."""
+_STEP_BACK: Final = 3600.0
+"""Seconds by which a clock that was set may have made a later record look older."""
+
+T = TypeVar("T")
+
+
+def last_calls(
+    members: tuple[Member, ...], most: int, chosen: Selection = EVERYTHING
+) -> list[LogEntry]:
+    """Return the last chosen calls of several logs, oldest first, by outcome or else intent.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    found: list[tuple[float, LogEntry]] = []
+    for member in _worth_a_look(members, most, found):
+        entries = _since(_calls_backwards(member), chosen)
+        calls = list(islice(filter(chosen.matches, entries), most))[::-1]
+        found[:] = _merged(found, [(ended_at(one), one) for one in calls])[-most:]
+    return [entry for _, entry in found]
+
+
+def last_records(
+    members: tuple[Member, ...], most: int, chosen: Selection = EVERYTHING
+) -> list[bytes]:
+    """Return the last chosen lines of several logs, oldest first.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    found: list[tuple[float, bytes]] = []
+    for member in _worth_a_look(members, most, found):
+        timed = list(islice(_records_backwards(member, chosen), most))[::-1]
+        found[:] = _merged(found, timed)[-most:]
+    return [line for _, line in found]
+
+
+def _records_backwards(member: Member, chosen: Selection) -> Iterator[tuple[float, bytes]]:
+    for line in last_lines(member.path):
+        entry = entry_of(parsed(line) or {})
+        if chosen.is_everything or chosen.matches(entry):
+            yield ended_at(entry), line
+
+
+def _since(entries: Iterator[LogEntry], chosen: Selection) -> Iterator[LogEntry]:
+    """Yield entries, newest first; stop well before `since`."""
+    if chosen.since is None:
+        yield from entries
+        return
+    begin = chosen.since.timestamp() - _STEP_BACK
+    for entry in entries:
+        if 0 < ended_at(entry) < begin:
+            return
+        yield entry
+
+
+def _worth_a_look(
+    members: tuple[Member, ...], most: int, found: list[tuple[float, T]]
+) -> Iterator[Member]:
+    """Yield the logs, newest first, up to those that end before all found entries."""
+    if most == 0:
+        return
+    for member, changed in newest_first(members):
+        if len(found) >= most and found[0][0] > changed + _SLACK:
+            return
+        yield member
+
+
+def _merged(
+    one: Iterable[tuple[float, T]], other: Iterable[tuple[float, T]]
+) -> list[tuple[float, T]]:
+    """Return two lists merged by time; the order within each stays."""
+    return list(heapq.merge(_rising(one), _rising(other), key=lambda timed: timed[0]))
+
+
+def _rising(timed: Iterable[tuple[float, T]]) -> Iterator[tuple[float, T]]:
+    highest = 0.0
+    for moment, what in timed:
+        highest = max(highest, moment)
+        yield highest, what
+
+
+def _calls_backwards(member: Member) -> Iterator[LogEntry]:
+    finished: set[str] = set()
+    for raw in last_lines(member.path):
+        fields = parsed(raw)
+        if fields is None:
+            continue
+        entry = entry_of(fields, member.process)
+        if entry.is_intent and entry.request_id in finished:
+            finished.discard(entry.request_id)
+            continue
+        if not entry.is_intent:
+            finished.add(entry.request_id)
+        yield entry
+
+
+class LogFollower:
+    """Follows logs as they grow, including logs that begin later."""
+
+    def __init__(self, members: Callable[[], tuple[Member, ...]]) -> None:
+        """Begin at the current ends.
+
+        Args:
+            members: gives the logs that there are.
+
+        Raises:
+            OSError: a log cannot be read.
+        """
+        self._members = members
+        self._ends = {member.path: _End(member.path) for member in members()}
+
+    def new_lines(self) -> Iterator[tuple[Member, bytes]]:
+        """Yield the lines that were completed since the last time."""
+        for member in self._members():
+            if member.path not in self._ends:
+                self._ends[member.path] = _End(member.path, whole=True)
+            for line in self._ends[member.path].new_lines():
+                yield member, line
+
+
+class _End:
+    """The end of one log that grows, and may be rotated. Holds no descriptor."""
+
+    def __init__(self, log: Path, *, whole: bool = False) -> None:
+        self._log = log
+        status = None if whole and not log.exists() else log.stat()
+        self._file = (0, 0) if status is None else (status.st_dev, status.st_ino)
+        self._offset = 0 if whole or status is None else status.st_size
+        self._rest = b""
+
+    def new_lines(self) -> Iterator[bytes]:
+        """Yield the lines that were completed since the last time."""
+        try:
+            status = self._log.stat()
+        except FileNotFoundError:
+            return
+        if (status.st_dev, status.st_ino) == self._file:
+            if status.st_size > self._offset:
+                yield from self._read(self._log)
+            return
+        # It may have got some more lines before it was rotated away, and other files may have
+        # filled up meanwhile.
+        rotated = rotated_paths(self._log)
+        ours = [number for number, path in enumerate(rotated) if self._is_ours(path)]
+        if ours:
+            yield from self._read(rotated[ours[0]])
+        for path in [*(rotated[ours[0] + 1 :] if ours else []), self._log]:
+            status = path.stat()
+            self._file, self._offset, self._rest = (status.st_dev, status.st_ino), 0, b""
+            yield from self._read(path)
+
+    def _read(self, path: Path) -> Iterator[bytes]:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if (status.st_dev, status.st_ino) != self._file:
+                # It was rotated a moment ago: the next look finds its file.
+                return
+            file.seek(self._offset)
+            data = file.read()
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        yield from lines
+
+    def _is_ours(self, path: Path) -> bool:
+        status = path.stat()
+        return (status.st_dev, status.st_ino) == self._file
+
+
+# --- one call, by its number or the beginning of its id -------------------------------------------
+
+
+@dataclass(slots=True)
+class Call:
+    """The records of one call: its intent, if it had one, and its outcome."""
+
+    request_id: str
+    lines: list[Line] = field(default_factory=list)
+
+
+def find_calls(members: tuple[Member, ...], reference: str) -> list[Call]:
+    """Return the calls that a reference may mean.
+
+    Args:
+        members: the logs.
+        reference: a number as `tail` shows it, `17` or `4711:17`; otherwise an id or its beginning.
+            A bare number is a line of the first log that has one of this number.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    number = read_number(reference)
+    if number is not None:
+        process, seq = number
+        for member in members:
+            if process is not None and member.process != process:
+                continue
+            found = _by_number(member, seq)
+            if found:
+                return found
+    return [] if not reference else _by_id(members, reference)
+
+
+def _by_number(member: Member, seq: int) -> list[Call]:
+    lines = [
+        (line, fields)
+        for line, fields in _records_with(member, b'"seq":%d' % seq)
+        if fields.get("seq") == seq
+    ]
+    calls: list[Call] = []
+    for line, fields in lines:
+        request = fields.get("requestId")
+        if isinstance(request, str) and request:
+            calls += [call for call in _by_id((member,), request) if call.request_id == request]
+        else:
+            calls.append(Call("", [line]))
+    # A log that was tampered with can have a number twice.
+    return list({(call.request_id, call.lines[0].where): call for call in calls}.values())
+
+
+def _by_id(members: tuple[Member, ...], beginning: str) -> list[Call]:
+    calls: dict[str, Call] = {}
+    for member in members:
+        for line, fields in _records_with(member, beginning.encode()):
+            request = fields.get("requestId")
+            if isinstance(request, str) and request.startswith(beginning):
+                calls.setdefault(request, Call(request)).lines.append(line)
+    exact = calls.get(beginning)
+    return [*calls.values()] if exact is None else [exact]
+
+
+def _records_with(member: Member, needle: bytes) -> Iterator[tuple[Line, dict[str, object]]]:
+    for line in lines_with(member.path, needle):
+        fields = parsed(line.raw or b"")
+        if fields is not None:
+            yield line, fields
+
+
+def lines_of(call: Call) -> list[str]:
+    """Return all records of a call, for people: each after its file and line."""
+    lines: list[str] = []
+    for line in call.lines:
+        lines += [line.where, *details(parsed(line.raw or b"") or {}), ""]
+    return lines
+
+
+MOST_CALLS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CallHistory:
+    """The calls that were recorded."""
+
+    members: Callable[[], tuple[Member, ...]]
+    """Gives the logs that exist now."""
+    when: Callable[[str], str]
+    """Turns a record's time into local time."""
+
+    def calls(self, chosen: Selection) -> list[LogEntry]:
+        """Return the last chosen calls, newest first.
+
+        Raises:
+            OSError: a log cannot be read.
+        """
+        return last_calls(self.members(), MOST_CALLS, chosen)[::-1]
+
+    def call(self, number: str) -> list[str]:
+        """Return the record of a call in lines, none if there is no such call.
+
+        Raises:
+            OSError: a log cannot be read.
+        """
+        calls = find_calls(self.members(), number)
+        return lines_of(calls[0]) if len(calls) == 1 else []

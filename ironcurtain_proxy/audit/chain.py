@@ -26,7 +26,7 @@ GENESIS: Final = Link(0, "0" * 64)
 
 
 def digest_of(line: bytes) -> str:
-    """The digest that the next line names.
+    """Return the digest that the next line names.
 
     Args:
         line: without its newline.

@@ -27,7 +27,7 @@ DenialKind: TypeAlias = tuple[str, str, str, str]
 
 
 def is_denial(record: AuditRecord) -> bool:
-    """Whether a record is of a call that the proxy refused without a question."""
+    """Return whether a record is of a call that the proxy refused without a question."""
     return (
         record.result is not None
         and record.result.status == "denied"
@@ -48,7 +48,7 @@ class Denials:
         self._last: AuditRecord | None = None
 
     def is_spent(self, now: float) -> bool:
-        """Whether the next denied call is counted instead of recorded."""
+        """Return whether the next denied call is counted instead of recorded."""
         since = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at)
         self._looked_at = now
         self._left = min(float(BURST_BYTES), self._left + since * BYTES_PER_SECOND)
@@ -75,12 +75,12 @@ class Denials:
         return self._first is not None
 
     def is_due(self, now: float) -> bool:
-        """Whether the counts must be written now: the first at once, then once a second."""
+        """Return whether the counts must be written now: the first at once, then once a second."""
         late = self._written_at is None or now - self._written_at >= SECONDS
         return self.is_waiting and late
 
     def take(self, now: float) -> "Counted | None":
-        """The counts since the last time; None: there are none."""
+        """Return the counts since the last time, or None if there are none."""
         first, last = self._first, self._last
         if first is None or last is None:
             return None

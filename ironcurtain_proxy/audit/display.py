@@ -5,10 +5,10 @@ or change the direction of writing are shown as escapes.
 """
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, assert_never, get_args
+from typing import Final, Literal, assert_never, get_args
 
 import orjson
 
@@ -107,14 +107,14 @@ def entry_of(fields: Mapping[str, object], process: str = "") -> LogEntry:
 
 
 def number_of(seq: int | None, process: str = "") -> str:
-    """The number of a line: `17`, or `4711:17` in the log of process 4711."""
+    """Return the number of a line: `17`, or `4711:17` in the log of process 4711."""
     if seq is None:
         return ""
     return f"{process}:{seq}" if process else str(seq)
 
 
 def arrived_at(entry: LogEntry) -> float:
-    """The time of a call's arrival, in seconds since 1970; 0 if the record does not say."""
+    """Return the time of a call's arrival, in seconds since 1970; 0 if the record does not say."""
     try:
         arrived = datetime.fromisoformat(entry.time)
     except ValueError:
@@ -123,13 +123,13 @@ def arrived_at(entry: LogEntry) -> float:
 
 
 def ended_at(entry: LogEntry) -> float:
-    """The time of a call's end, in seconds since 1970; 0 if the record does not say."""
+    """Return the time of a call's end, in seconds since 1970; 0 if the record does not say."""
     arrived = arrived_at(entry)
     return arrived + (entry.duration_ms + entry.waited_ms) / 1000 if arrived else 0.0
 
 
 def details(fields: Mapping[str, object]) -> list[str]:
-    """A whole record, one field a line."""
+    """Return a whole record, one field a line."""
     lines: list[str] = []
     for name, value in fields.items():
         if isinstance(value, str | int | float | bool) or value is None:
@@ -144,7 +144,7 @@ def details(fields: Mapping[str, object]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """`text` with everything that is not a visible character, or a blank, escaped."""
+    """Escape everything in `text` that is neither a visible character nor a blank."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -153,7 +153,7 @@ def printable(text: str) -> str:
 
 
 def columns(text: str) -> int:
-    """The columns of a terminal that a text takes."""
+    """Return the columns of a terminal that a text takes."""
     if text.isascii():
         return len(text)
     return sum([_columns_of(char) for char in text])
@@ -166,7 +166,7 @@ def _columns_of(char: str) -> int:
 
 
 def fit(text: str, width: int) -> str:
-    """`text` in exactly `width` columns, an ellipsis where it was cut."""
+    """Fill or cut `text` to exactly `width` columns, with an ellipsis where it was cut."""
     shown = printable(text)
     if columns(shown) > width:
         shown = _cut(shown, width - 1) + "…"
@@ -208,7 +208,7 @@ def _who(decided_by: str, refused_by: str, refusal_rule: str) -> str:
 
 
 def shown_decider(decided_by: str) -> str:
-    """The word of the column BY for a `decidedBy` of a record: `person` for `human`."""
+    """Return the word of the column BY for a `decidedBy` of a record: `person` for `human`."""
     decider = of_record(decided_by)
     match decider:
         case None:
@@ -270,7 +270,7 @@ def _outcome(
 def _why(
     fields: Mapping[str, object], decision: Mapping[str, object], result: Mapping[str, object]
 ) -> str:
-    """The reviewer's words, and the reason in the agent's answer."""
+    """Return the reviewer's words, and the reason in the agent's answer."""
     reason, error = _text(decision.get("reason")), _text(result.get("error"))
     if "refusalRule" in fields:
         reason = error or reason
@@ -279,7 +279,7 @@ def _why(
 
 
 def shown_time(milliseconds: int) -> str:
-    """A duration: `3 ms`, `1.2 s`, `41 s`."""
+    """Return a duration: `3 ms`, `1.2 s`, `41 s`."""
     if milliseconds < 1000:  # noqa: PLR2004  a second
         return f"{milliseconds} ms"
     return f"{milliseconds / 1000:.3g} s"
@@ -302,3 +302,113 @@ def _text(value: object) -> str:
 
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
+
+
+# --- the table of `audit tail` --------------------------------------------------------------------
+# One line a call, fitted to the terminal. Columns are left out or made narrower before a line is
+# wider than the terminal: a line that wraps hides the left half of the list, where a reader looks
+# first.
+
+_GAP: Final = "  "
+_LEAST_OUTCOME: Final = 9
+_SHORT_TIME: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    value: Callable[[LogEntry], str]
+    widths: tuple[int, ...]
+    """A column, with its widths from the widest; a width of 0 leaves the column out."""
+    keep: Literal["beginning", "last part", "end of a path"] = "beginning"
+    """The part that is shown of a text that is too wide: servers' names and directories repeat in
+    each line, the names of tools and files tell calls apart."""
+
+
+_COLUMNS: Final = (
+    _Column("NO", lambda entry: entry.number, (7, 6, 6, 5, 5)),
+    _Column("TIME", lambda entry: entry.time, (19, 19, 8, 8, 8)),
+    _Column("DECISION", lambda entry: entry.decision, (8, 8, 8, 8, 8)),
+    _Column("BY", lambda entry: entry.by, (13, 13, 9, 6, 0)),
+    _Column("SERVER/TOOL", lambda entry: entry.tool, (30, 26, 22, 16, 14), keep="last part"),
+    _Column("RULE", lambda entry: entry.rule, (26, 0, 0, 0, 0)),
+    _Column("ARGUMENT", lambda entry: entry.argument, (44, 30, 22, 16, 0), keep="end of a path"),
+)
+_LAYOUTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CallTable:
+    """The layout of the lines."""
+
+    width: int | None
+    """The columns of the terminal; None: no limit, and each text stands whole."""
+    when: Callable[[str], str]
+    """A record's time as it is shown, 19 characters: `2026-11-21 13:00:00`."""
+    zone: str = ""
+    """The name of the zone of those times."""
+    is_colourful: bool = False
+    longest_number: int = 0
+    """The width of the widest shown number: numbers are never cut."""
+
+    def header(self) -> str:
+        """Return the names of the columns."""
+        cells: list[str] = []
+        for column, width in self._shown():
+            has_room = column.title == "TIME" and self.zone and width > _SHORT_TIME
+            cells.append(fit(f"TIME ({self.zone})" if has_room else column.title, width))
+        return self._bounded(_GAP.join([*cells, "OUTCOME"]))
+
+    def row(self, entry: LogEntry) -> str:
+        """Return one line for a call."""
+        cells: list[str] = []
+        for column, width in self._shown():
+            text = column.value(entry)
+            if column.title == "TIME":
+                text = self.when(text)[-width:]
+            cell = fit(_shortened(text, width, column.keep), width)
+            if self.width is None:
+                # In a pipe nothing is cut: the reader may be a program that looks for a rule.
+                cell = max(cell, printable(text), key=columns)
+            cells.append(cell)
+        line = self._bounded(_GAP.join([*cells, printable(entry.outcome)]))
+        return self._coloured(line, entry) if self.is_colourful else line
+
+    def _shown(self) -> list[tuple[_Column, int]]:
+        layout = self._layout()
+        shown = [(one, one.widths[layout]) for one in _COLUMNS if one.widths[layout]]
+        first, width = shown[0]
+        return [(first, max(width, self.longest_number)), *shown[1:]]
+
+    def _layout(self) -> int:
+        if self.width is None:
+            return 0
+        for layout in range(_LAYOUTS):
+            widths = [one.widths[layout] for one in _COLUMNS if one.widths[layout]]
+            if sum(widths) + len(_GAP) * len(widths) + _LEAST_OUTCOME <= self.width:
+                return layout
+        return _LAYOUTS - 1
+
+    def _bounded(self, line: str) -> str:
+        line = line.rstrip()
+        if self.width is None or columns(line) <= self.width:
+            return line
+        return fit(line, self.width).rstrip()
+
+    def _coloured(self, line: str, entry: LogEntry) -> str:
+        shades: Mapping[str, str] = COLOURS
+        word, shade = f"{_GAP}{entry.decision}", shades.get(entry.decision, "")
+        return line.replace(word, f"{_GAP}{shade}{entry.decision}{PLAIN}", 1) if shade else line
+
+
+def _shortened(text: str, width: int, keep: str) -> str:
+    """Return the part of a text that fits, if the text is too wide."""
+    if keep == "beginning" or columns(printable(text)) <= width:
+        return text
+    if keep == "last part":
+        return text.rpartition("/")[2]
+    if not text.startswith(("/", "~/")):
+        return text
+    kept = text[1 - width :]
+    # From a whole name on: a part of one would look like a name of its own.
+    return f"…{kept[kept.find('/') :] if '/' in kept else kept}"

@@ -1,4 +1,4 @@
-"""The files of one log: their names, and the lines at their ends.
+"""The files of one log: their names, their lines forwards and backwards, and its head file.
 
     audit.jsonl            the log
     audit.jsonl.000001 …   what it grew out of, oldest first
@@ -11,11 +11,13 @@
 Rotated files have a leading zero and process ids have none. Reads only; writes nothing.
 """
 
+import fcntl
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import orjson
 from msgspec import Struct
@@ -31,17 +33,17 @@ _LAST_ROTATION: Final = 99999
 
 
 def head_path(log: Path) -> Path:
-    """The head file, which holds the position of the last line."""
+    """Return the head file, which holds the position of the last line."""
     return log.with_name(f"{log.name}.head")
 
 
 def lock_path(log: Path) -> Path:
-    """The lock file of the writing process."""
+    """Return the lock file of the writing process."""
     return log.with_name(f"{log.name}.lock")
 
 
 def rotated_paths(log: Path) -> list[Path]:
-    """The rotated files of `log`, oldest first.
+    """Return the rotated files of `log`, oldest first.
 
     Raises:
         OSError: the directory cannot be read. `glob` would give nothing then, and the next rotation
@@ -57,7 +59,7 @@ def rotated_paths(log: Path) -> list[Path]:
 
 
 def next_rotated_path(log: Path) -> Path:
-    """The name for the next rotated file.
+    """Return the name for the next rotated file.
 
     Raises:
         OSError: there have been too many.
@@ -79,7 +81,7 @@ class Head(Struct, frozen=True):
 
 
 def read_head(log: Path) -> Link | None:
-    """Return the position in the head file; None if there is none.
+    """Return the position in the head file, or None if there is none.
 
     Raises:
         ValueError: it is not a head file.
@@ -90,7 +92,7 @@ def read_head(log: Path) -> Link | None:
 
 
 def read_head_file(log: Path) -> Head | None:
-    """Return all that the head file says; None if there is none.
+    """Return all that the head file says, or None if there is none.
 
     Raises:
         ValueError: it is not a head file.
@@ -136,13 +138,13 @@ class Placed(Struct, frozen=True):
 
 
 def placed(line: bytes) -> Placed | None:
-    """The position that a line states; None if the line is not a JSON object."""
+    """Return the position that a line states, or None if the line is not a JSON object."""
     fields = parsed(line)
     return None if fields is None else placed_of(fields)
 
 
 def parsed(line: bytes) -> dict[str, object] | None:
-    """A line as a JSON object; None if it is not one."""
+    """Return a line as a JSON object, or None if it is not one."""
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -151,7 +153,7 @@ def parsed(line: bytes) -> dict[str, object] | None:
 
 
 def placed_of(fields: Mapping[str, object]) -> Placed:
-    """The position that a parsed line states. A value of the wrong type is a wrong value."""
+    """Return the position that a parsed line states. A value of the wrong type is a wrong value."""
     seq, prev = fields.get("seq"), fields.get("prev")
     if seq is None and prev is None:
         return Placed(None, None)
@@ -162,13 +164,13 @@ def placed_of(fields: Mapping[str, object]) -> Placed:
 
 
 def lines_backwards(path: Path, *, limit: int | None = None) -> Iterator[bytes]:
-    """The complete lines of a file without their newlines, last first.
+    """Yield the complete lines of a file without their newlines, last first.
 
     What follows the last newline is not a line. Stops before a line that is longer than any record.
 
     Args:
         path: a regular file.
-        limit: how many bytes from the end to look at; None: all.
+        limit: how many bytes from the end to look at; None looks at all.
     """
     with path.open("rb") as file:
         end = file.seek(0, 2)
@@ -196,7 +198,7 @@ _BLOCK: Final = 64 * 1024
 
 
 def last_place(path: Path) -> Link | None:
-    """The position of a file's last complete line; None if it has none.
+    """Return the position of a file's last complete line, or None if it has none.
 
     A line without a position (damaged, or another program's) continues the numbers before it.
     """
@@ -221,3 +223,125 @@ def _names_in(directory: Path) -> list[str]:
         return os.listdir(directory)  # noqa: PTH208  a thousand paths would be made for nothing
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+class Line(Struct, frozen=True):
+    """One line, with its file and number."""
+
+    file: str
+    """The name of the file, without its directory."""
+    number: int
+    """The line number in that file, from 1."""
+    raw: bytes | None
+    """The line without its newline; None if it is longer than any record, or has no end."""
+    is_torn: bool = False
+    """Whether the file ends before the line does."""
+
+    @property
+    def where(self) -> str:
+        """`audit.jsonl line 7`."""
+        return f"{self.file} line {self.number}"
+
+
+def read_lines(log: Path) -> Iterator[Line]:
+    """Yield every line of a log, of its rotated files first.
+
+    Raises:
+        OSError: a file cannot be read, or there is none.
+    """
+    for name, file in _files(log):
+        yield from _lines_of(name, file)
+
+
+def lines_with(log: Path, needle: bytes) -> Iterator[Line]:
+    """Yield the complete lines that hold these bytes, ten times as fast as a look at each line.
+
+    Raises:
+        OSError: a file cannot be read, or there is none.
+    """
+    for name, file in _files(log):
+        yield from _lines_with(name, file, needle)
+
+
+def _files(log: Path) -> Iterator[tuple[str, BinaryIO]]:
+    """Yield the files of a log with their names, each open while it is read."""
+    # Opened before the others are listed: it may be rotated away at any moment, and then stands
+    # among them.
+    try:
+        current = log.open("rb")
+    except FileNotFoundError:
+        rotated = rotated_paths(log)
+        if not rotated:
+            raise FileNotFoundError(f"there is no audit log {log}") from None
+        for path in rotated:
+            with path.open("rb") as file:
+                yield path.name, file
+        return
+    with current:
+        here = os.fstat(current.fileno())
+        for path in rotated_paths(log):
+            if not os.path.samestat(path.stat(), here):
+                with path.open("rb") as file:
+                    yield path.name, file
+        yield log.name, current
+
+
+def last_lines(log: Path) -> Iterator[bytes]:
+    """Yield every complete line of a log and its rotated files, last first, without the newlines.
+
+    Raises:
+        OSError: a file cannot be read, or there is none.
+    """
+    rotated = rotated_paths(log)
+    if log.exists() or not rotated:
+        yield from lines_backwards(log)
+    for path in reversed(rotated):
+        yield from lines_backwards(path)
+
+
+def is_being_written(log: Path) -> bool:
+    """Return whether a process has the log open for writing."""
+    with suppress(FileNotFoundError), lock_path(log).open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _lines_with(name: str, file: BinaryIO, needle: bytes) -> Iterator[Line]:
+    before, rest = 0, b""
+    while block := file.read(_SEARCHED_BLOCK):
+        data = rest + block
+        end = data.rfind(b"\n") + 1
+        counted, place = 0, data.find(needle, 0, end)
+        while place >= 0:
+            start, stop = data.rfind(b"\n", 0, place) + 1, data.find(b"\n", place)
+            before += data.count(b"\n", counted, start)
+            counted = start
+            yield Line(name, before + 1, data[start:stop])
+            place = data.find(needle, stop, end)
+        before += data.count(b"\n", counted, end)
+        rest = data[end:]
+        if len(rest) > MAX_LINE:
+            # Too long for a record.
+            rest = b""
+
+
+_SEARCHED_BLOCK: Final = 4 << 20
+
+
+def _lines_of(name: str, file: BinaryIO) -> Iterator[Line]:
+    number = 0
+    while raw := file.readline(MAX_LINE + 1):
+        number += 1
+        if raw.endswith(b"\n"):
+            yield Line(name, number, raw[:-1])
+            continue
+        is_torn = len(raw) <= MAX_LINE
+        while raw and not raw.endswith(b"\n"):
+            raw = file.readline(MAX_LINE)
+        yield Line(name, number, None, is_torn)

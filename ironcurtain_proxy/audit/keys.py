@@ -34,7 +34,7 @@ _BUILT: Final = msgspec.json.decode(
 
 @cache
 def _compiled(expression: str) -> re.Pattern[str]:
-    """A compiled pattern, on first use: to compile all takes a sixth of the start time."""
+    """Return a compiled pattern, on first use: to compile all takes a sixth of the start time."""
     return re.compile(expression, re.ASCII)
 
 
@@ -51,7 +51,7 @@ def redact_keys(text: str) -> str:
 
 
 def holds_key(raw: bytes) -> bool:
-    """Whether `redact_keys` would change any text that this is the JSON of."""
+    """Return whether `redact_keys` would change any text that this is the JSON of."""
     runs = raw.translate(_RUNS)
     if _LONG_RUN not in runs:
         return False
@@ -59,7 +59,7 @@ def holds_key(raw: bytes) -> bool:
 
 
 def _keys(text: str, runs: bytes) -> Iterator[tuple[int, int]]:
-    """The beginnings and ends of keys, from left to right.
+    """Yield the beginnings and ends of keys, from left to right.
 
     Args:
         text: anything.
@@ -77,7 +77,7 @@ def _keys(text: str, runs: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _low(text: str, begin: int) -> int:
-    """The first possible beginning of the key that the run at `begin` belongs to."""
+    """Return the first possible beginning of the key that the run at `begin` belongs to."""
     before = text[begin - 1 : begin]
     if before in _BASE64_SIGNS:
         # Base64 has a sign after every 32 characters or so: the prefix may be some of them before.
@@ -88,7 +88,7 @@ def _low(text: str, begin: int) -> int:
 
 
 def _keys_at(text: str, low: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The keys that a run from `begin` to `end` is a part of, none before `low`."""
+    """Yield the keys that a run from `begin` to `end` is a part of, none before `low`."""
     at = low
     found = False
     while (hit := _STARTS.search(text, at, end)) is not None:
@@ -124,7 +124,7 @@ def _end_of_key(text: str, at: int) -> int | None:
 
 
 def _stands(text: str, at: int) -> tuple[bool, bool]:
-    """Whether nothing of a name stands before `at`; whether it is inside a word."""
+    """Return whether nothing of a name stands before `at`; whether it is inside a word."""
     if at == 0:
         return True, False
     before = text[at - 1]
@@ -135,7 +135,7 @@ def _stands(text: str, at: int) -> tuple[bool, bool]:
 
 
 def _shaped(text: str, low: int, begin: int, end: int) -> tuple[int, int] | None:
-    """A key that is known by the shape of the whole: a sign beside the run hints at it."""
+    """Return a key that is known by the shape of the whole: a sign beside the run hints at it."""
     before, after, length = text[begin - 1 : begin], text[end : end + 1], end - begin
     hinted = (
         before in _SIGNS
@@ -155,7 +155,7 @@ def _shaped(text: str, low: int, begin: int, end: int) -> tuple[int, int] | None
 
 
 def looks_issued(run: str) -> bool:
-    """Whether a run of letters, digits, `_` and `-` is a word and then a random text.
+    """Return whether a run of letters, digits, `_` and `-` is a word and then a random text.
 
     So nearly every key is made today: `acme_live_` and 32 characters. A digest has no capitals, a
     UUID no long piece, a name that a person wrote few digits and few changes of case.

@@ -1,4 +1,9 @@
-"""The list of a user's audit logs: each proxy adds its log at its start.
+"""All logs of a user: those beside the configured one, and those in other places.
+
+A second proxy finds the log in use and writes its own log `audit.jsonl.4711`, with its own chain.
+The commands read all logs of such a family, so that no user has to know which one has a call.
+
+The list of logs: each proxy adds its log at its start.
 
 A log's path may be set in one client's environment only, which other commands cannot see. So one
 small file for each log, `~/.ironcurtain/audit-logs/DIGEST`, holds the path, and the place of the
@@ -10,17 +15,17 @@ with the lock file of a proxy beside it.
 import glob
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from ironcurtain_proxy.audit.chain import GENESIS, Link
-from ironcurtain_proxy.audit.family import Member, family, is_member
 from ironcurtain_proxy.audit.files import (
     head_of,
     head_path,
@@ -31,6 +36,69 @@ from ironcurtain_proxy.audit.files import (
 )
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+
+_MEMBER: Final = re.compile(r"(?:\.([1-9]\d{0,9}))?(?:\.0\d{5})?")
+_NUMBER: Final = re.compile(
+    r"(?:([1-9]\d{0,9}|x[0-9a-f]{3,32}(?:\.[1-9]\d{0,9})?):)?(\d{1,18})", re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One log with its rotated files."""
+
+    path: Path
+    process: str = ""
+    """The client of a log that stands beside the named one: its process, `4711`. For a log in
+    another place: `x3f2`, `x3f2.4711`."""
+
+    def changed(self) -> float:
+        """Return the time of the last write to one of its files, in seconds since 1970."""
+        times = []
+        for path in (self.path, *rotated_paths(self.path)[-1:]):
+            try:
+                times.append(path.stat().st_mtime)
+            except FileNotFoundError:
+                continue
+        return max(times, default=0.0)
+
+
+def family(log: Path) -> tuple[Member, ...]:
+    """Return the log itself and those beside it, by the numbers of their processes.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    found: set[str] = set()
+    try:
+        names = os.listdir(log.parent)  # noqa: PTH208  names alone are needed
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    for name in names:
+        member = _MEMBER.fullmatch(name, len(log.name)) if name.startswith(log.name) else None
+        if member is not None:
+            found.add(member[1] or "")
+    others = sorted(found - {""}, key=int)
+    own = [Member(log)] if "" in found or not others else []
+    return (*own, *[Member(log.with_name(f"{log.name}.{one}"), one) for one in others])
+
+
+def is_member(path: Path, log: Path) -> bool:
+    """Return whether a path is a log itself, or one of another process beside it."""
+    return path.name.startswith(log.name) and bool(_MEMBER.fullmatch(path.name, len(log.name)))
+
+
+def read_number(text: str) -> tuple[str | None, int] | None:
+    """Read a line's number: the label of its log (None if it has none) and the number."""
+    found = _NUMBER.fullmatch(text)
+    return None if found is None else (found[1], int(found[2]))
+
+
+def newest_first(members: tuple[Member, ...]) -> Iterator[tuple[Member, float]]:
+    """Yield the logs with the time of their last change."""
+    timed = [(member, member.changed()) for member in members]
+    yield from sorted(timed, key=lambda one: one[1], reverse=True)
+
 
 DIRECTORY: Final = "audit-logs"
 MOST_LOGS: Final = 100
@@ -121,7 +189,7 @@ def forget_log(state: Path, log: Path) -> bool:
 
 
 def all_logs(log: Path, state: Path) -> tuple[Member, ...]:
-    """A log with its family, and all listed logs that can be read.
+    """Return a log with its family, and all listed logs that can be read.
 
     Raises:
         OSError: the directory of the log itself cannot be read.
@@ -171,7 +239,7 @@ def _all_noted(state: Path) -> Iterator[tuple[str, _Note]]:
 
 
 def _read(notes: MailboxDirectory, name: str) -> _Note | None:
-    """Return what a note says; None: the file is not a note."""
+    """Return what a note says, or None if the file is not a note."""
     try:
         path, _, last = notes.read(name, _LONGEST_NOTE).partition(b"\0")
     except (OSError, UnacceptableFileError):
@@ -184,7 +252,7 @@ def _read(notes: MailboxDirectory, name: str) -> _Note | None:
 
 
 def _is_being_written(notes: MailboxDirectory, name: str, own: str) -> bool:
-    """Whether another proxy, that starts now, is about to give this file its name."""
+    """Return whether another proxy, that starts now, is about to give this file its name."""
     found, ours = notes.modified_ns(name), notes.modified_ns(own)
     is_new = found is not None and ours is not None and found[1] > ours[1] - _BEING_WRITTEN
     return is_new and name.startswith(".")
@@ -211,7 +279,7 @@ def _exists(member: Member) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether this is a regular, readable file of this user."""
+    """Return whether this is a regular, readable file of this user."""
     try:
         found = path.lstat()
     except (OSError, ValueError):
@@ -221,7 +289,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _labels(others: Mapping[str, Path]) -> Mapping[str, str]:
-    """A short name for each log: `x3f2`, longer where two would be the same."""
+    """Return a short name for each log: `x3f2`, longer where two would be the same."""
     for length in range(_SHORTEST_LABEL, _FULL_LABEL):
         if len({digest[:length] for digest in others}) == len(others):
             break

@@ -31,9 +31,16 @@ from ironcurtain_proxy.audit.chain import seal
 from ironcurtain_proxy.audit.denials import SECONDS, Denials, is_denial
 from ironcurtain_proxy.audit.records import RecordEncoder, summarize
 from ironcurtain_proxy.audit.recovery import OpenedLog, open_log
-from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
-from ironcurtain_proxy.audit.writer import Group, LogFile, OnHang, Write, Writer, explain
+from ironcurtain_proxy.audit.writer import (
+    Group,
+    LogFile,
+    LogSettings,
+    OnHang,
+    Write,
+    Writer,
+    explain,
+)
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.jsonrpc.batch import Batch, PromptFuture
 from ironcurtain_proxy.model.audit import AuditRecord
@@ -111,7 +118,7 @@ class AuditLog:
             path: created with its directories, for this user only, if it is not there.
             settings: how records are written.
             on_hang: called on a thread when a write has held the event loop up beyond the deadline;
-                it can only end the process, as `hanging.end_process` does. None: the loop never
+                it can only end the process, as `syncing.end_process` does. None: the loop never
                 writes itself, which costs a call some 50 µs more and cannot hang.
             batch: what comes in it is written together.
             is_shared: whether it is no news that another process has the log.
@@ -123,7 +130,7 @@ class AuditLog:
 
     @property
     def latched(self) -> str | None:
-        """The reason why records can no longer be written, for the operator; None: they can."""
+        """The reason, for the operator, why records cannot be written; None while they can."""
         return self._failure
 
     summarize = staticmethod(summarize)
@@ -205,7 +212,7 @@ class AuditLog:
             raise AuditError(_LATCHED)
 
     def _body(self, record: AuditRecord) -> bytes | None:
-        """The encoded record; None: the call was counted instead."""
+        """Return the encoded record, or None if the call was counted instead."""
         result = record.result
         if result is None or result.status != "denied" or not is_denial(record):
             return self._encoder.encode(record)
@@ -292,7 +299,7 @@ class AuditLog:
         self._wary_until = time.monotonic() + _WARY_TIMES * seconds
 
     def _is_inline_safe(self, size: int) -> bool:
-        """Whether a thread saw a moment ago that the disk responds."""
+        """Return whether a thread saw a moment ago that the disk responds."""
         now = time.monotonic()
         if not self._may_be_inline or now < self._wary_until or self._file.is_full(size):
             return False
@@ -383,7 +390,7 @@ class AuditLog:
 
 
 async def _at_once() -> None:
-    """No wait: the record is written, or counted."""
+    """Return at once: without a slow disk a record does not wait."""
 
 
 def _fail(waiters: list[asyncio.Future[None]]) -> None:

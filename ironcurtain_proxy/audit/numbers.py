@@ -66,7 +66,7 @@ def redact_numbers(text: str, *, ssn_expected: bool = False) -> str:
 
 
 def holds_number(raw: bytes, first: int, last: int) -> bool:
-    """Whether `redact_numbers` may change a text that this is the JSON of. Errs towards yes.
+    """Return whether `redact_numbers` may change a text that this is the JSON of. Errs towards yes.
 
     Social security numbers that only a word tells of are not looked for.
 
@@ -92,7 +92,7 @@ def holds_number(raw: bytes, first: int, last: int) -> bool:
 
 
 def _redact_cards(text: str) -> str:
-    """The text with cards masked. A text is searched only where enough digits stand together."""
+    """Mask numbers of cards. A text is searched only where enough digits stand together."""
     pieces: list[str] = []
     copied = done = 0
     for near in _MANY_DIGITS.finditer(text):
@@ -135,7 +135,7 @@ def _mask_cards_in_run(match: re.Match[str]) -> str:
 
 
 def _card_from(run: str, groups: list[tuple[int, int]], first: int) -> int | None:
-    """Index after the last group of the longest card that begins with group `first`, if any."""
+    """Return the index after the longest card that begins with group `first`, or None."""
     if run[groups[first][0]] not in _CARD_STARTS:
         return None
     found: int | None = None
@@ -153,13 +153,13 @@ def _card_from(run: str, groups: list[tuple[int, int]], first: int) -> int | Non
 
 
 def _continues_card(groups: list[tuple[int, int]], first: int, index: int) -> bool:
-    """Cards are printed in groups of four and more; a list of small numbers is not a card."""
+    """Return whether a group can belong to a card: lists of small numbers are no cards."""
     sizes = [end - start for start, end in groups[first:index]]
     return min(sizes) >= 4  # noqa: PLR2004  the last group may be shorter, the ones before not
 
 
 def _passes_luhn(digits: str) -> bool:
-    """ISO/IEC 7812-1, annex B."""
+    """Return whether the check digit is right (ISO/IEC 7812-1, annex B)."""
     doubled = "0246813579"
     total = sum(map(int, digits[-1::-2])) + sum([int(doubled[int(d)]) for d in digits[-2::-2]])
     return total % 10 == 0

@@ -58,7 +58,7 @@ class _Head(Struct, frozen=True):
     written: bytes
 
     def fits(self, record: AuditRecord) -> bool:
-        """Whether a later record of the call begins with the same bytes."""
+        """Return whether a later record of the call begins with the same bytes."""
         mine = self.record
         return (
             mine.arguments is record.arguments
@@ -88,7 +88,7 @@ class RecordEncoder:
         self._clean: set[str] = set()
 
     def encode(self, record: AuditRecord) -> bytes:
-        """The record as compact JSON. No input of an agent or a server makes it raise."""
+        """Return the record as compact JSON. No input of an agent or a server makes it raise."""
         result = record.result
         limits = SHORT if result is not None and result.status == "denied" else WHOLE
         head = self._head(record, limits)
@@ -104,7 +104,7 @@ class RecordEncoder:
         return b"{%b,%b,%b}" % (head.written, rest, _members({"argumentsDigest": digest}))
 
     def encode_counted(self, counted: Counted) -> bytes:
-        """Counted denied calls, in the form of one record."""
+        """Encode counted denied calls as one record."""
         first = counted.first
         reason = f"{counted.total} denied calls came too fast to be recorded one by one"
         of = [
@@ -174,7 +174,7 @@ class RecordEncoder:
         return {"policyDecision": decision}
 
     def _rest_of_intent(self, record: AuditRecord) -> bytes:
-        """The end of an intent without a question: the same for nearly all calls."""
+        """Return the end of an intent without a question: the same for nearly all calls."""
         by, version, took = in_record(record.decided_by), record.policy_version, record.duration_ms
         key = (record.session, record.client, by, record.origins, version, record.sandboxed, took)
         return self._parts.get(key) or self._keep_bytes(
@@ -182,7 +182,7 @@ class RecordEncoder:
         )
 
     def _rest_of_success(self, record: AuditRecord, result: ResultSummary) -> bytes:
-        """The end of an outcome as nearly every call has it: all but three values repeat."""
+        """Return the end of an outcome as nearly every call has it: all but three values repeat."""
         by, version = in_record(record.decided_by), record.policy_version
         key = ("", record.session, record.client, by, record.origins, version, record.sandboxed)
         tail = self._parts.get(key) or self._keep_bytes(key, self._after_duration(record))
@@ -273,7 +273,7 @@ class RecordEncoder:
 
 
 def _is_plain(record: AuditRecord, result: ResultSummary) -> bool:
-    """Whether a success has its size and digest, and no field that only some calls have."""
+    """Return whether a success has its size and digest, and no field that only some calls have."""
     return not (
         record.context
         or record.escalation_result is not None
@@ -284,7 +284,7 @@ def _is_plain(record: AuditRecord, result: ResultSummary) -> bool:
 
 
 def _origin(record: AuditRecord, client: str) -> dict[str, object]:
-    """Our own fields: the client and session of the call, and who decided."""
+    """Return our own fields: the client and session of the call, and who decided."""
     fields: dict[str, object] = {"phase": "intent"} if record.result is None else {}
     fields["session"] = record.session
     if client:
@@ -298,7 +298,7 @@ def _origin(record: AuditRecord, client: str) -> dict[str, object]:
 
 
 def _members(fields: Mapping[str, object]) -> bytes:
-    """An object as JSON, without its braces."""
+    """Return an object as JSON, without its braces."""
     try:
         return orjson.dumps(fields)[1:-1]
     except TypeError:
@@ -307,7 +307,7 @@ def _members(fields: Mapping[str, object]) -> bytes:
 
 
 def _timestamp(moment: datetime) -> str:
-    """RFC 3339 in UTC with milliseconds, as JavaScript writes it: `2026-11-21T20:30:50.799Z`."""
+    """Return the time as JavaScript writes it (RFC 3339): `2026-11-21T20:30:50.799Z`."""
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
     # To the second by orjson: `isoformat` takes twice as long.
@@ -315,7 +315,7 @@ def _timestamp(moment: datetime) -> str:
 
 
 def summarize(result: ToolResult) -> ResultSummary:
-    """The summary of a server's answer: status, size and digest, without content.
+    """Return the summary of a server's answer: status, size and digest, without content.
 
     The text of an error is kept, as in the original: it says why a call failed.
     """

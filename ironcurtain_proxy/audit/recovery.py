@@ -133,7 +133,7 @@ def try_writing(directory: Path) -> None:
 
 
 def nearest_existing(place: Path) -> Path:
-    """The path itself, or its nearest existing parent."""
+    """Return the path itself, or its nearest existing parent."""
     return next((one for one in (place, *place.parents) if os.path.lexists(one)), Path("/"))
 
 
@@ -317,7 +317,7 @@ def _is_open(path: Path) -> bool:
 
 
 def _take_up_chain(path: Path) -> tuple[Link, str | None]:
-    """The line that the next one continues.
+    """Return the line that the next one continues.
 
     INVARIANT: if the head file names a line that is missing, the chain continues from that line,
     and `verify` shows the gap for ever. To continue from the last remaining line would hide it. The

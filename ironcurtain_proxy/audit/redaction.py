@@ -1,18 +1,25 @@
-"""Redaction of one text, and a quick check that most records need no redaction.
+"""Redaction of a text and of a server's answer, and secrets in what a server is sent.
+
+A quick check says that most records need no redaction.
 
 The original masks cards, social security numbers and five key formats in argument values; this
 masks the formats of `secrets` and `numbers`, wherever they stand. It does not know records.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+import orjson
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
-from ironcurtain_proxy.audit.commands import holds_command
+from ironcurtain_proxy.audit.commands import holds_command, is_ssn_name, is_telling
 from ironcurtain_proxy.audit.keys import holds_key
 from ironcurtain_proxy.audit.numbers import holds_number, redact_numbers
-from ironcurtain_proxy.audit.secrets import redact_secrets, without_unfinished
+from ironcurtain_proxy.audit.secrets import MASK, kinds_of, redact_secrets, without_unfinished
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.request import FoundSecret
 from ironcurtain_proxy.model.vocabulary import word_list
 
 MARGIN: Final = 4096
@@ -57,7 +64,7 @@ def redact_beginning(text: str, limit: int) -> str:
 
 
 def is_suspicious(raw: bytes) -> bool:
-    """Whether JSON text may hold anything that redaction would change. In doubt, yes.
+    """Return whether JSON text may hold anything that redaction would change. In doubt, yes.
 
     This runs on every record: a few searches in C instead of a walk with twenty patterns.
     """
@@ -79,7 +86,7 @@ def is_suspicious(raw: bytes) -> bool:
 
 
 def _words_in(squeezed: bytes) -> frozenset[int]:
-    """The words that a text holds, by their places in `_ALL_WORDS`."""
+    """Return the words that a text holds, by their places in `_ALL_WORDS`."""
     if not (
         _FIRST_WORDS.find_matches_as_indexes(squeezed)
         or _OTHER_WORDS.find_matches_as_indexes(squeezed)
@@ -90,7 +97,7 @@ def _words_in(squeezed: bytes) -> frozenset[int]:
 
 
 def _digits_in(raw: bytes, squeezed: bytes) -> tuple[int, int]:
-    """The range of `raw` that holds all its long numbers: begin and end.
+    """Return the range of `raw` that holds all its long numbers: begin and end.
 
     `squeezed` is `raw` without some characters, so its long numbers lie in this range of `raw`.
     """
@@ -141,3 +148,104 @@ not find every match: both parts together take a third of the time, and most tex
 _FOLD: Final = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ123456789", b"abcdefghijklmnopqrstuvwxyz000000000"
 )
+
+
+# --- answers: masked as they are in records, and nothing else changed -----------------------------
+
+_BLOBS: Final = frozenset({"data", "blob"})
+"""Base64 in an object of `_MEDIA`: a key would be found in it by chance."""
+_MEDIA: Final = frozenset({"mimeType", "uri"})
+"""The keys of images, sounds and resources, one of which stands beside their base64."""
+_MOST_DEPTH: Final = 200
+
+
+def redacted(value: Json, depth: int = _MOST_DEPTH) -> Json:
+    """Return the value with every secret masked. A value that is nested too deeply is left out."""
+    if isinstance(value, str):
+        return _text(value)
+    if depth == 0:
+        return None
+    if isinstance(value, list):
+        return [redacted(inner, depth - 1) for inner in value]
+    if isinstance(value, dict):
+        blobs = frozenset() if _MEDIA.isdisjoint(value) else _BLOBS
+        return {
+            name: inner
+            if name in blobs and isinstance(inner, str)
+            else _member(name, inner, depth - 1)
+            for name, inner in value.items()
+        }
+    return value
+
+
+def _member(name: str, value: Json, depth: int) -> Json:
+    if is_telling(name) and isinstance(value, str | int | float) and value not in {"", 0}:
+        return value if isinstance(value, bool) else MASK
+    return redacted(value, depth)
+
+
+def _text(text: str) -> str:
+    raw = orjson.dumps(text.encode("utf-8", "replace").decode())
+    return redact_text(text) if is_suspicious(raw) else text
+
+
+# --- arguments: in which one a secret is, and of which kind ---------------------------------------
+# Finds every secret that a record would mask. An encoded or divided secret is not found.
+
+_MOST_FOUND: Final = 8
+_SHOWN: Final = 60
+_NUMBER: Final = "number of a card or an identity"
+_TOO_DEEP: Final = "value that is nested too deeply to be looked at"
+_NAMED: Final = "value that is named like a secret"
+
+
+def secrets_in(sent: Mapping[str, Json]) -> tuple[FoundSecret, ...]:
+    """Return the secrets in arguments, each argument and kind once, and the first few alone."""
+    if not is_suspicious(_encoded(sent)):
+        return ()
+    found: dict[FoundSecret, None] = {}
+    for name, value in sent.items():
+        for kind in _kinds(name, value, _MOST_DEPTH):
+            found[FoundSecret(_name(name), kind)] = None
+            if len(found) == _MOST_FOUND:
+                return tuple(found)
+    return tuple(found)
+
+
+def _encoded(value: Mapping[str, Json]) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # Half a surrogate pair, or nested too deeply: looked at in full.
+        return b"-----BEGIN"
+
+
+def _name(name: str) -> str:
+    """Return the name as it may be shown: the agent chose it, and may have put a secret into it."""
+    return visible(redact_text(name))[:_SHOWN]
+
+
+def _kinds(name: str, value: Json, depth: int) -> Iterator[str]:
+    yield from _in_text(name, ssn_expected=False)
+    if is_telling(name) and value and not isinstance(value, bool):
+        yield _NAMED
+    elif isinstance(value, str | int):
+        yield from _in_text(str(value), ssn_expected=is_ssn_name(name))
+    elif depth == 0:
+        yield _TOO_DEEP
+    else:
+        for key, inner in _members(value):
+            yield from _kinds(key, inner, depth - 1)
+
+
+def _members(value: Json) -> Iterator[tuple[str, Json]]:
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from [("", inner) for inner in value]
+
+
+def _in_text(text: str, *, ssn_expected: bool) -> Iterator[str]:
+    yield from kinds_of(text)
+    if redact_numbers(text, ssn_expected=ssn_expected) != text:
+        yield _NUMBER

@@ -14,14 +14,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.audit.commands import secrets_of_commands
-from ironcurtain_proxy.audit.keys import redact_keys
-from ironcurtain_proxy.audit.secret_names import (
+from ironcurtain_proxy.audit.commands import (
     TELLING_ENDINGS,
     TELLING_NAMES,
     is_telling,
     is_working_directory,
+    secrets_of_commands,
 )
+from ironcurtain_proxy.audit.keys import redact_keys
 
 MASK: Final = "[redacted]"
 MASKED_PRIVATE_KEY: Final = "[redacted private key]"
@@ -68,7 +68,7 @@ def redact_secrets(text: str) -> str:
 
 
 def kinds_of(text: str) -> Iterator[str]:
-    """The kinds of the secrets that `redact_secrets` would mask."""
+    """Yield the kinds of the secrets that `redact_secrets` would mask."""
     folded = text.lower()
     for secret in FORMATS:
         if _may_hold(secret, text, folded) and secret.pattern.sub(secret.replacement, text) != text:
@@ -82,7 +82,7 @@ def kinds_of(text: str) -> Iterator[str]:
 
 
 def without_unfinished(text: str) -> str:
-    """A cut `text` without an unfinished token that only its end would identify."""
+    """Return a cut `text` without an unfinished token that only its end would identify."""
     unfinished = _UNFINISHED_JWT.search(text)
     return text if unfinished is None else text[: unfinished.start()]
 
@@ -120,14 +120,14 @@ def _numbered(match: re.Match[str]) -> str:
 
 
 def _bearer(match: re.Match[str]) -> str:
-    """`Bearer of bad news` and `bearer authentication` are not tokens."""
+    """Mask a token. `Bearer of bad news` and `bearer authentication` are none."""
     token = match[2]
     long_or_numbered = len(token) >= _SURELY_A_TOKEN or any(map(str.isdigit, token))
     return f"{match[1]}{MASK}" if long_or_numbered else match[0]
 
 
 def _basic(match: re.Match[str]) -> str:
-    """`Basic authentication` is not a pair of name and password; what decodes to `a:b` is."""
+    """Mask a pair of name and password that decodes to `a:b`: `Basic authentication` is none."""
     token = match[2].rstrip("=")[:_BASIC_LOOK]
     try:
         decoded = b64decode(token + "=" * (-len(token) % 4)).decode("latin-1")
@@ -172,7 +172,7 @@ def _redact_assigned(text: str) -> str:
 
 
 def _name_before(text: str, at: int) -> str:
-    """Return the name before the sign at `at`, in quotes or not; empty if none can tell."""
+    """Return the name before the sign at `at`, in quotes or not, or "" if no name can tell."""
     before = text[max(0, at - _NAME_REACH) : at].rstrip(_AROUND_NAMES)
     if before[-1:].lower() not in _LAST_LETTERS:
         return ""
@@ -187,7 +187,7 @@ def _is_place(match: re.Match[str]) -> bool:
 
 
 def _start_of_value(match: re.Match[str]) -> int | None:
-    """`password=x` and `"password": "x"` name a secret; `token: str` in a program does not."""
+    """Return where the secret of `password=x` begins, or None for `token: str` in a program."""
     group = "bare" if match["quote"] is None else "value"
     value = match[group]
     certain = (
@@ -200,7 +200,7 @@ def _start_of_value(match: re.Match[str]) -> int | None:
 
 
 def _option(match: re.Match[str]) -> str:
-    """`--password hunter2`; `--password-file x` and `-rf x` are no secrets."""
+    """Mask `--password hunter2`, but neither `--password-file x` nor `-rf x`."""
     return f"-{match[1]}{MASK}" if is_telling(match["name"]) else match[0]
 
 
@@ -211,7 +211,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9](?:[\w.-]| (?=[A-Za-z0-9])){0,63}\Z", re.
 
 
 def _query(match: re.Match[str]) -> str:
-    """`?code=` and `?key=` are also names: a value without a digit or a capital is one."""
+    """Mask a value with letters and digits: `?code=` and `?key=` are also other names."""
     value = match[2]
     random = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     return f"{match[1]}{MASK}" if random else match[0]

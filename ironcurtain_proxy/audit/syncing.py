@@ -2,17 +2,22 @@
 
 It holds no lock that the writing thread waits for: a slow disk delays only the moment from which
 a line survives a power failure.
+
+Where a write itself does not return, the event loop hangs in the kernel: it forwards nothing and
+answers nothing. Another thread then ends the process, so that the agent and the servers see their
+pipes close.
 """
 
 import errno
 import math
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from ironcurtain_proxy.audit.chain import Link
 from ironcurtain_proxy.audit.files import head_path, head_text
@@ -40,7 +45,7 @@ _HEAD_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether the error is a lack of descriptors or memory, not a fault of the disk."""
+    """Return whether the error is a lack of descriptors or memory, not a fault of the disk."""
     return error.errno in _PASSING
 
 
@@ -120,7 +125,7 @@ class Syncer:
             raise OSError(f"the disk has not stored the data written {STUCK_SECONDS:.0f} s ago")
 
     def is_held_up(self) -> bool:
-        """Whether the disk is slow at this moment."""
+        """Return whether the disk is slow at this moment."""
         since = self._busy_since
         return since is not None and time.monotonic() - since > HELD_UP_SECONDS
 
@@ -193,3 +198,35 @@ class Syncer:
         else:
             self._last = self._headless
             self._headless = None
+
+
+EXIT_HUNG = 70
+"""EX_SOFTWARE of sysexits.h."""
+
+
+# --- a write that does not return -----------------------------------------------------------------
+
+
+def end_process(why: str) -> NoReturn:
+    """Report the reason on stderr, close every pipe and socket, and end this process at once.
+
+    The descriptors are closed first, because a process with a thread that waits for a disk may
+    survive SIGKILL.
+    """
+    with suppress(OSError):
+        # stderr can be a pipe without a reader.
+        os.set_blocking(2, False)
+        os.write(2, f"ironcurtain-proxy: audit log: {why}; ending\n".encode())
+    for descriptor in _descriptors():
+        with suppress(OSError):
+            mode = os.fstat(descriptor).st_mode
+            if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+                os.close(descriptor)
+    os._exit(EXIT_HUNG)
+
+
+def _descriptors() -> list[int]:
+    try:
+        return sorted([int(entry.name) for entry in Path("/proc/self/fd").iterdir()])
+    except OSError:
+        return [0, 1, 2]

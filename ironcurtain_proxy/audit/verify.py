@@ -12,12 +12,14 @@ from typing import Final
 from ironcurtain_proxy.audit.chain import GENESIS, Link, digest_of
 from ironcurtain_proxy.audit.files import (
     Head,
+    Line,
+    is_being_written,
     parsed,
     placed_of,
     read_head,
     read_head_file,
+    read_lines,
 )
-from ironcurtain_proxy.audit.reading import Line, is_being_written, read_lines
 
 _ATTEMPTS: Final = 40
 _PAUSE: Final = 0.05
@@ -70,7 +72,7 @@ def verify(
         expect: the digest of a line that must be there.
         elsewhere: whether the line may stand in another log: then that it is not here is no
             problem, see `LogVerdict.has_expected`.
-        noted: the line that the list of known logs knows; None: it knows none.
+        noted: the line that the list of known logs knows, or None if it knows none.
 
     Raises:
         OSError: it cannot be read.
@@ -156,7 +158,7 @@ class _Verification:
             self.open_intents.pop(request, None)
 
     def _what_is_wrong(self, seq: int, *, follows: bool) -> str | None:
-        """The tampering that a line's number and `prev` show."""
+        """Return the tampering that a line's number and `prev` show."""
         expected = self.last.seq + 1
         if seq > expected:
             missing = (

@@ -16,13 +16,31 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.chain import Link
 from ironcurtain_proxy.audit.files import next_rotated_path
 from ironcurtain_proxy.audit.recovery import OpenedLog, open_new
-from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.syncing import Syncer, is_passing
+
+FsyncPolicy: TypeAlias = Literal["group", "always"]
+"""The moment at which a record is on the disk: at most 100 ms after `record` returned, or before it
+returns."""
+
+
+class LogSettings(Struct, frozen=True, kw_only=True):
+    """The operator's settings of a log."""
+
+    redaction: bool = True
+    """Whether secrets are masked before they are written."""
+    fsync: FsyncPolicy = "group"
+    write_deadline: float = 2.0
+    """Seconds until a write counts as failed."""
+    max_bytes: int | None = None
+    """The size at which a new file is begun; None: never."""
+
 
 Write: TypeAlias = Callable[[int, bytes], int]
 """`os.write`. Tests hand in one that hangs."""
@@ -66,7 +84,7 @@ class LogFile:
         self._write = write
 
     def is_full(self, size: int) -> bool:
-        """Whether `size` more bytes need a new file."""
+        """Return whether `size` more bytes need a new file."""
         return self._max_bytes is not None and 0 < self._size > self._max_bytes - size
 
     def append(self, data: bytes, last: Link) -> None:
@@ -238,7 +256,7 @@ class Writer:
 
 
 def explain(error: Exception) -> str:
-    """The error of a write, in words for the operator."""
+    """Return the error of a write, in words for the operator."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return repr(error)

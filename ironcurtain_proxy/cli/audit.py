@@ -9,18 +9,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.audit.calls import RecordedCall, recorded_calls
-from ironcurtain_proxy.audit.display import details, entry_of, printable
-from ironcurtain_proxy.audit.export.ocsf import as_ocsf
-from ironcurtain_proxy.audit.export.otlp import as_otlp
-from ironcurtain_proxy.audit.export.table import as_csv
-from ironcurtain_proxy.audit.family import Member, family
+from ironcurtain_proxy.audit.calls import (
+    LogFollower,
+    RecordedCall,
+    find_calls,
+    last_calls,
+    last_records,
+    recorded_calls,
+)
+from ironcurtain_proxy.audit.display import CallTable, details, entry_of, printable
+from ironcurtain_proxy.audit.export import as_csv, as_ocsf, as_otlp
 from ironcurtain_proxy.audit.files import parsed
-from ironcurtain_proxy.audit.finding import find_calls
-from ironcurtain_proxy.audit.known_logs import all_logs
-from ironcurtain_proxy.audit.rows import CallTable
+from ironcurtain_proxy.audit.known_logs import Member, all_logs, family
 from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.audit.tailing import LogFollower, last_calls, last_records
 from ironcurtain_proxy.cli.arguments import add_json, add_log, add_subcommand, whole
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,

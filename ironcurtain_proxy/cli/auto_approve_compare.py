@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.audit.family import family
-from ironcurtain_proxy.audit.known_logs import all_logs
+from ironcurtain_proxy.audit.known_logs import all_logs, family
 from ironcurtain_proxy.cli.arguments import add_json, add_log
 from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.cli.audit_whole import no_log, parsed_lines

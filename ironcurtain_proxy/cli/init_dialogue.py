@@ -8,8 +8,8 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.audit.commands import is_telling, is_telling_option
 from ironcurtain_proxy.audit.redaction import redact_text
-from ironcurtain_proxy.audit.secret_names import is_telling, is_telling_option
 from ironcurtain_proxy.audit.secrets import MASK
 from ironcurtain_proxy.cli.output import encodable
 from ironcurtain_proxy.errors import ConfigurationError

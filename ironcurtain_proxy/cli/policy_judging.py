@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import orjson
 
-from ironcurtain_proxy.audit.family import family
+from ironcurtain_proxy.audit.known_logs import family
 from ironcurtain_proxy.cli.audit_whole import raw_lines
 from ironcurtain_proxy.cli.explain_names import tool_meant
 from ironcurtain_proxy.cli.output import counted, say, shortened

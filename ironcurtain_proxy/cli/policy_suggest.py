@@ -9,8 +9,7 @@ from typing import Final
 import anyio
 import orjson
 
-from ironcurtain_proxy.audit.family import family
-from ironcurtain_proxy.audit.known_logs import all_logs
+from ironcurtain_proxy.audit.known_logs import all_logs, family
 from ironcurtain_proxy.cli.audit_whole import raw_lines
 from ironcurtain_proxy.cli.output import counted, is_confirmed, say, shortened
 from ironcurtain_proxy.cli.policy_change import (

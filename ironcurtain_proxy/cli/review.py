@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from typing import Final
 
-from ironcurtain_proxy.audit.history import CallHistory
+from ironcurtain_proxy.audit.calls import CallHistory
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.output import complain, say, terminal_width

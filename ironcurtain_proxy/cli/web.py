@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Final
 
-from ironcurtain_proxy.audit.history import CallHistory
+from ironcurtain_proxy.audit.calls import CallHistory
 from ironcurtain_proxy.cli.arguments import whole
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time

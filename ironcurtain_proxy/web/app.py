@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ironcurtain_proxy.audit.history import CallHistory
+from ironcurtain_proxy.audit.calls import CallHistory
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from ironcurtain_proxy.audit.calls import recorded_calls
+from ironcurtain_proxy.audit.calls import CallHistory, recorded_calls
 from ironcurtain_proxy.audit.display import LogEntry, printable
-from ironcurtain_proxy.audit.history import CallHistory
 from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.report.calls_part import calls_part
 from ironcurtain_proxy.report.day import count_calls

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.audit.arguments import secrets_in
+from ironcurtain_proxy.audit.redaction import secrets_in
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.environment import child_environment

@@ -14,10 +14,10 @@ from msgspec import Struct
 from ironcurtain_proxy.agent.asking import AskedClient
 from ironcurtain_proxy.agent.own_tools import is_own
 from ironcurtain_proxy.approval.judging import Overlay
-from ironcurtain_proxy.audit.answers import redacted
-from ironcurtain_proxy.audit.hanging import end_process
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.redaction import redacted
+from ironcurtain_proxy.audit.syncing import end_process
+from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.operator_paths import real

@@ -11,7 +11,7 @@ import orjson
 from msgspec import structs
 
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.decider import KERNEL, of_record
 from ironcurtain_proxy.model.json import Json

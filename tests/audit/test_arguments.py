@@ -3,8 +3,7 @@
 import orjson
 import pytest
 
-from ironcurtain_proxy.audit.arguments import secrets_in
-from ironcurtain_proxy.audit.redaction import redact_text
+from ironcurtain_proxy.audit.redaction import redact_text, secrets_in
 from ironcurtain_proxy.model.json import Json
 from tests.audit.specimens import SECRETS
 

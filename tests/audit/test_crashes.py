@@ -18,7 +18,7 @@ ENDLESS = """
 import sys, anyio
 from pathlib import Path
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.errors import AuditError
 from tests.audit.specimens import record
 log = AuditLog.open(Path(sys.argv[1]), LogSettings(max_bytes=int(sys.argv[2]) or None))
@@ -149,10 +149,10 @@ def test_a_disk_that_is_full_at_the_start_is_refused_or_latches(small_disk: Path
 HANGING = """
 import os, sys, threading, anyio
 from pathlib import Path
-from ironcurtain_proxy.audit.hanging import end_process
+from ironcurtain_proxy.audit.syncing import end_process
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.recovery import open_log
-from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.writer import LogSettings
 from tests.audit.specimens import record
 calls = 0
 def write(file, data):

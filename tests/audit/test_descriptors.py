@@ -14,8 +14,8 @@ import pytest
 
 from ironcurtain_proxy.audit.files import read_head, rotated_paths
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.verify import verify
+from ironcurtain_proxy.audit.writer import LogSettings
 from tests.audit.specimens import record, write_log
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,10 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.audit.display import columns
-from ironcurtain_proxy.audit.family import family
+from ironcurtain_proxy.audit.known_logs import family
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.verify import verify
+from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from tests.audit.specimens import NOON, intent, record

@@ -12,9 +12,8 @@ import pytest
 from ironcurtain_proxy.audit.files import read_head, rotated_paths
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.recovery import open_log
-from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.verify import verify
-from ironcurtain_proxy.audit.writer import OnHang
+from ironcurtain_proxy.audit.writer import LogSettings, OnHang
 from ironcurtain_proxy.errors import AuditError
 from tests.audit.specimens import intent, lines_of, record, write_log
 

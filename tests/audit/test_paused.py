@@ -21,10 +21,10 @@ WRITER = """
 import os, signal, sys, threading, time, anyio
 from pathlib import Path
 from ironcurtain_proxy.audit import syncing
-from ironcurtain_proxy.audit.hanging import end_process
+from ironcurtain_proxy.audit.syncing import end_process
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.recovery import open_log
-from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.writer import LogSettings
 from tests.audit.specimens import record
 
 path, where = Path(sys.argv[1]), sys.argv[2]

@@ -12,8 +12,8 @@ import pytest
 
 from ironcurtain_proxy.audit import keys
 from ironcurtain_proxy.audit.bounding import shape_arguments, shape_text
+from ironcurtain_proxy.audit.commands import TELLING_ENDINGS, TELLING_NAMES
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text
-from ironcurtain_proxy.audit.secret_names import TELLING_ENDINGS, TELLING_NAMES
 from tests.audit.provider_specimens import SHAPES, generate
 
 SURROUNDINGS: Final = (

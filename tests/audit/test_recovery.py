@@ -14,8 +14,8 @@ from ironcurtain_proxy.audit.chain import Link
 from ironcurtain_proxy.audit.files import head_path, head_text, lock_path, read_head
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.recovery import open_log
-from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.verify import verify
+from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.errors import ConfigurationError
 from tests.audit.specimens import lines_of, write_log
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.audit.display import columns, entry_of
-from ironcurtain_proxy.audit.rows import CallTable
+from ironcurtain_proxy.audit.display import CallTable, columns, entry_of
 
 
 def line_of(width: int | None, argument: str = "/home/me/project/src/calc.py") -> str:

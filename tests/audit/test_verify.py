@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.audit.files import MAX_LINE, head_path, rotated_paths
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.verify import verify
+from ironcurtain_proxy.audit.writer import LogSettings
 from tests.audit.specimens import intent, write_log
 from tests.examples import examples
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.json import Json
 from tests import program

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from ironcurtain_proxy.audit.answers import redacted
+from ironcurtain_proxy.audit.redaction import redacted
 from ironcurtain_proxy.mediation.results import cleaned
 from ironcurtain_proxy.model.json import Json
 from tests.e2e.installation import Installation

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.audit.calls import recorded_calls
-from ironcurtain_proxy.audit.family import Member
+from ironcurtain_proxy.audit.known_logs import Member
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.report.calls_part import calls_part

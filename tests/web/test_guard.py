@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ironcurtain_proxy.audit.history import CallHistory
+from ironcurtain_proxy.audit.calls import CallHistory
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.web.app import PageSources, ReviewPage
 from ironcurtain_proxy.web.guard import MAX_BODY, Access, PageGuard

@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.decider import Program

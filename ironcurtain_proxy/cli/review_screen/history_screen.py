@@ -11,9 +11,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from ironcurtain_proxy.audit.display import LogEntry
-from ironcurtain_proxy.audit.history import CallHistory
-from ironcurtain_proxy.audit.rows import CallTable
+from ironcurtain_proxy.audit.calls import CallHistory
+from ironcurtain_proxy.audit.display import CallTable, LogEntry
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
 from ironcurtain_proxy.cli.review_screen.key_names import KeyLine
 from ironcurtain_proxy.cli.review_screen.text_screen import OneLine, TextScreen, plain_lines

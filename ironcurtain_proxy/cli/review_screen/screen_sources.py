@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ironcurtain_proxy.audit.history import CallHistory
+from ironcurtain_proxy.audit.calls import CallHistory
 from ironcurtain_proxy.mailbox.requests import PendingRequest
 
 

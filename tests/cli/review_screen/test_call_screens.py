@@ -9,10 +9,10 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 from textual.widgets._footer import FooterKey
 
-from ironcurtain_proxy.audit.family import family
-from ironcurtain_proxy.audit.history import CallHistory
+from ironcurtain_proxy.audit.calls import CallHistory
+from ironcurtain_proxy.audit.known_logs import family
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli.review_screen import review_screen
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.cli.review_screen.screen_sources import (

@@ -1,0 +1,223 @@
+"""Calls in the formats of other programs: CSV, the Open Cybersecurity Schema Framework, OTLP."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.audit.calls import RecordedCall
+from ironcurtain_proxy.audit.display import LogEntry, arrived_at, printable
+from ironcurtain_proxy.audit.selection import REFUSALS
+from ironcurtain_proxy.model.conventions import method_and_target
+from ironcurtain_proxy.model.vocabulary import word_list
+from ironcurtain_proxy.version import VERSION
+
+# --- CSV, a row each ------------------------------------------------------------------------------
+
+COLUMNS: Final = word_list(
+    """
+    number time decision by server tool rule argument outcome status duration_ms waited_ms calls
+    session client request_id
+    """
+)
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet takes a cell that begins so for a formula, and a formula can send what other cells
+hold. Arguments and messages are an agent's words: such a cell gets an apostrophe in front."""
+
+
+def as_csv(calls: Iterable[RecordedCall]) -> Iterator[bytes]:
+    """Yield the header, then the calls: lines as RFC 4180 has them."""
+    yield _line(COLUMNS)
+    for call in calls:
+        yield _line(_cells(call.entry))
+
+
+def _cells(entry: LogEntry) -> tuple[str, ...]:
+    server, _, tool = entry.tool.partition("/")
+    texts = (
+        entry.number,
+        entry.time,
+        entry.decision,
+        entry.by,
+        server,
+        tool,
+        entry.rule,
+        entry.argument,
+        entry.outcome,
+        entry.status,
+    )
+    numbers = (entry.duration_ms, entry.waited_ms, entry.calls)
+    return (
+        *[_inert(one) for one in texts],
+        *[str(one) for one in numbers],
+        *[_inert(one) for one in (entry.session, entry.client, entry.request_id)],
+    )
+
+
+def _inert(text: str) -> str:
+    shown = printable(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+
+
+def _line(cells: Iterable[str]) -> bytes:
+    written = io.StringIO()
+    csv.writer(written).writerow(cells)
+    return written.getvalue().encode()
+
+
+# --- OCSF, version 1.6.0, a JSON line each --------------------------------------------------------
+# A tool call is an event of class API Activity (6003) with the profile Security Control, which says
+# whether the event was let through and by which policy.
+
+_VERSION: Final = "1.6.0"
+_CATEGORY: Final = 6
+_CLASS: Final = 6003
+_OTHER: Final = 99
+"""The activity: the schema knows create, read, update and delete, and a tool call may be any."""
+_ALLOWED: Final = 1
+_DENIED: Final = 2
+_BLOCKED: Final = 2
+_INFORMATIONAL: Final = 1
+_MEDIUM: Final = 3
+_SUCCESS: Final = 1
+_FAILURE: Final = 2
+_UNKNOWN: Final = 0
+
+_MAPPED: Final = frozenset(
+    {"timestamp", "requestId", "serverName", "toolName", "arguments", "durationMs", "prev"}
+)
+"""Fields of a record that stand in attributes of the schema, or mean nothing outside the log."""
+
+
+def as_ocsf(calls: Iterable[RecordedCall]) -> Iterator[bytes]:
+    """Yield the calls as JSON lines."""
+    for call in calls:
+        yield orjson.dumps(_event(call), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _event(call: RecordedCall) -> dict[str, object]:
+    fields, entry = call
+    refused = entry.decision in REFUSALS
+    server, _, tool = entry.tool.partition("/")
+    status = {"success": _SUCCESS, "error": _FAILURE, "denied": _FAILURE}.get(entry.status)
+    return {
+        "metadata": {
+            "version": _VERSION,
+            "profiles": ["security_control"],
+            "product": {
+                "name": "ironcurtain-proxy",
+                "vendor_name": "IronCurtain Proxy",
+                "version": VERSION,
+            },
+            "uid": entry.request_id or entry.number,
+            "log_name": "audit",
+        },
+        "category_uid": _CATEGORY,
+        "category_name": "Application Activity",
+        "class_uid": _CLASS,
+        "class_name": "API Activity",
+        "activity_id": _OTHER,
+        "activity_name": "Tool call",
+        "type_uid": _CLASS * 100 + _OTHER,
+        "time": int(arrived_at(entry) * 1000),
+        "duration": entry.duration_ms + entry.waited_ms,
+        "severity_id": _MEDIUM if refused else _INFORMATIONAL,
+        "status_id": _UNKNOWN if status is None else status,
+        "message": f"{entry.decision} by {entry.by}: {entry.outcome}",
+        "actor": {
+            "app_name": entry.client or "unknown",
+            "session": {"uid": entry.session},
+        },
+        "src_endpoint": {"name": entry.client or "unknown"},
+        "api": {
+            "operation": tool,
+            "service": {"name": server},
+            "request": {"uid": entry.request_id, "data": fields.get("arguments")},
+        },
+        "action_id": _DENIED if refused else _ALLOWED,
+        "disposition_id": _BLOCKED if refused else _ALLOWED,
+        "policy": {"name": entry.rule, "version": _text(fields, "policyVersion")},
+        "unmapped": {name: value for name, value in fields.items() if name not in _MAPPED},
+    }
+
+
+def _text(fields: Mapping[str, object], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+# --- OTLP -----------------------------------------------------------------------------------------
+# A line is one `ExportLogsServiceRequest`: the file exporter of the OpenTelemetry Collector writes
+# such lines, and its OTLP/HTTP receiver takes them at `/v1/logs`.
+
+_BATCH: Final = 500
+"""Records in a line: a collector refuses requests above 20 MiB."""
+_INFO: Final = 9
+_WARN: Final = 13
+
+
+def as_otlp(calls: Iterable[RecordedCall]) -> Iterator[bytes]:
+    """Yield the calls as JSON lines of up to 500 log records."""
+    rest = iter(calls)
+    while batch := list(islice(rest, _BATCH)):
+        yield orjson.dumps(_request(batch), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _request(batch: Iterable[RecordedCall]) -> dict[str, object]:
+    resource = {"service.name": "ironcurtain-proxy", "service.version": VERSION}
+    scope = {"name": "ironcurtain_proxy.audit", "version": VERSION}
+    records = [_record(call) for call in batch]
+    return {
+        "resourceLogs": [
+            {
+                "resource": {"attributes": _attributes(resource)},
+                "scopeLogs": [{"scope": scope, "logRecords": records}],
+            }
+        ]
+    }
+
+
+def _record(call: RecordedCall) -> dict[str, object]:
+    entry = call.entry
+    refused = entry.decision in REFUSALS
+    arrived = str(int(arrived_at(entry) * 1000) * 1_000_000)
+    return {
+        "timeUnixNano": arrived,
+        "observedTimeUnixNano": arrived,
+        "severityNumber": _WARN if refused else _INFO,
+        "severityText": "WARN" if refused else "INFO",
+        "body": {"stringValue": f"{entry.decision} {entry.tool}: {entry.outcome}"},
+        "attributes": _attributes(_told(call.fields, entry)),
+    }
+
+
+def _told(fields: Mapping[str, object], entry: LogEntry) -> dict[str, object]:
+    server, _, tool = entry.tool.partition("/")
+    method, target = method_and_target(tool)
+    return {
+        "mcp.method.name": method,
+        **target,
+        "mcp.server.name": server,
+        "session.id": entry.session,
+        "client.name": entry.client,
+        "ironcurtain.request_id": entry.request_id,
+        "ironcurtain.decision": entry.decision,
+        "ironcurtain.decided_by": entry.by,
+        "ironcurtain.rule": entry.rule,
+        "ironcurtain.status": entry.status,
+        "ironcurtain.duration_ms": entry.duration_ms,
+        "ironcurtain.waited_ms": entry.waited_ms,
+        "ironcurtain.arguments": orjson.dumps(fields.get("arguments")).decode(),
+    }
+
+
+def _attributes(values: Mapping[str, object]) -> list[dict[str, object]]:
+    return [{"key": name, "value": _value(value)} for name, value in values.items() if value != ""]
+
+
+def _value(value: object) -> dict[str, object]:
+    # 64-bit integers are strings in the JSON encoding of protocol buffers.
+    return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
