@@ -66,7 +66,7 @@ class View:
 
 
 def view_of(escalation: Escalation, decision: EngineDecision, redact: Redact) -> View:
-    """The view of a question.
+    """Return the view of a question.
 
     Raises:
         Exception: whatever `redact` raises. The question cannot be shown then.
@@ -105,7 +105,7 @@ def view_of(escalation: Escalation, decision: EngineDecision, redact: Redact) ->
 
 
 def cut(text: str, limit: int) -> str:
-    """The text with all characters visible; the middle of a long one is cut."""
+    """Return the text with all characters visible; the middle of a long one is cut."""
     left_out = len(text) - limit
     if left_out <= 0:
         return visible(text)
@@ -115,7 +115,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def is_same_party(one: str, other: str) -> bool:
-    """Whether two names mean one session, in any spelling."""
+    """Return whether two names mean one session, in any spelling."""
     return _folded(one) == _folded(other)
 
 

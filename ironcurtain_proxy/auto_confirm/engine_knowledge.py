@@ -9,17 +9,112 @@ history 60 s. A call waits for a fresh read only if the cache is older than 5 s.
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, get_args
 
 import anyio
 
+from ironcurtain_proxy.auto_confirm.briefing import cut
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Knowledge
-from ironcurtain_proxy.auto_confirm.engine_memory_rows import pattern_of
-from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
-from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
-from ironcurtain_proxy.auto_confirm.store.learned import Learned
-from ironcurtain_proxy.auto_confirm.upkeep import InThread
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.auto_confirm.engine.patterns import (
+    ApprovalPattern,
+    RiskBand,
+    SessionType,
+    compile_path_regex,
+)
+from ironcurtain_proxy.auto_confirm.reviewer import Findings, LedgerError
+from ironcurtain_proxy.auto_confirm.store.patterns import Learned
+from ironcurtain_proxy.auto_confirm.store.rows import EscalationTask, InteractionRow, PatternRow
+from ironcurtain_proxy.auto_confirm.upkeep import InThread, LazyStore
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.model.decider import in_record
+from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.ports import Clock
+
+# --- engine memory rows ---------------------------------------------------------------------------
+# The conversion between the store's rows and the engine's values.
+
+
+LONGEST_TEXT: Final = 4096
+"""Characters of a text in a row: recent rows are read again and again."""
+
+_OPERATIONS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
+_SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
+_RISKS: Final[tuple[RiskBand, ...]] = get_args(RiskBand)
+
+
+def row_of(
+    escalation: Escalation, decision: EngineDecision, found: Findings, pattern: int | None
+) -> InteractionRow:
+    """Return the row of a decision.
+
+    Args:
+        escalation: the question.
+        decision: the engine's.
+        found: what it found out on its way.
+        pattern: the id of the pattern that approved it.
+    """
+    return InteractionRow(
+        request_id=escalation.id,
+        session_name=escalation.session,
+        session_type=found.session_type,
+        operation=decision.operation,
+        # A cut scope would be another one; and an agent can name any number of paths.
+        scope=found.scope if len(found.scope) <= LONGEST_TEXT else None,
+        matched_pattern_id=pattern,
+        status="auto_approved" if decision.approves else "pending",
+        prompt_text=cut(escalation.ground.reason, LONGEST_TEXT),
+        action_requested=f"{escalation.server}/{escalation.tool}",
+        risk_score=decision.risk / 100,
+        risk_band=decision.band,
+        confidence_score=decision.confidence / 100,
+        factors=decision.as_json(),
+        decision_ms=None if found.elapsed is None else found.elapsed * 1000,
+    )
+
+
+def task_of(
+    escalation: Escalation, decision: EngineDecision, scope: str, timeout_minutes: float
+) -> EscalationTask:
+    """Return a question to a reviewer."""
+    return EscalationTask(
+        assign_to=decision.target or "human",
+        content=(
+            f"Permission review required:\n{decision.operation}\n\n"
+            f"Scope: {cut(scope, LONGEST_TEXT)}\nReason: {decision.reason}"
+        ),
+        reason=cut(escalation.ground.reason, LONGEST_TEXT),
+        decided_by=in_record(decision.decided_by),
+        priority=decision.priority or 9,
+        timeout_minutes=timeout_minutes,
+    )
+
+
+def pattern_of(row: PatternRow) -> ApprovalPattern | None:
+    """Return the pattern of a row, or None if the engine does not understand the row."""
+    operation = next((word for word in _OPERATIONS if word == row.operation), None)
+    session_type = next((word for word in _SESSION_TYPES if word == row.session_type), None)
+    risk = next((word for word in _RISKS if word == row.risk_level), None)
+    strange = (row.session_type is not None and session_type is None) or (
+        row.risk_level is not None and risk is None
+    )
+    if operation is None or strange:
+        return None
+    try:
+        scope = None if row.scope_regex is None else compile_path_regex(row.scope_regex)
+    except IronCurtainError as error:
+        _log.warning("pattern %s approves nothing: %s", row.name, error)
+        return None
+    return ApprovalPattern(
+        name=row.name,
+        operation=operation,
+        scope=scope,
+        session_type=session_type,
+        risk_level=risk,
+        auto_approve=row.auto_approve,
+    )
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -71,7 +166,7 @@ class CachedKnowledge:
     _times_forgotten: int = 0
 
     async def of(self, session: str) -> Knowledge:
-        """The knowledge for a question of a session, at most a few seconds old.
+        """Return the knowledge for a question of a session, at most a few seconds old.
 
         Raises:
             LedgerError: the store fails.

@@ -28,9 +28,7 @@ import anyio.to_thread
 
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Knowledge
-from ironcurtain_proxy.auto_confirm.engine_knowledge import CachedKnowledge
-from ironcurtain_proxy.auto_confirm.engine_memory_rows import row_of, task_of
-from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
+from ironcurtain_proxy.auto_confirm.engine_knowledge import CachedKnowledge, row_of, task_of
 from ironcurtain_proxy.auto_confirm.owed import (
     OwedLines,
     UnwrittenQuestions,
@@ -39,16 +37,17 @@ from ironcurtain_proxy.auto_confirm.owed import (
 )
 from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Findings, LedgerError
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE
-from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     TIMEOUT,
     WITHDRAWN_BY,
+    AlreadyDecidedError,
     Ending,
     EscalationTask,
     FinalStatus,
     PermissionDecision,
+    StoreLostError,
 )
-from ironcurtain_proxy.auto_confirm.upkeep import QUIET, Upkeep, this_owner
+from ironcurtain_proxy.auto_confirm.upkeep import QUIET, LazyStore, Upkeep, this_owner
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.decider import Decider, Engine, LlmApprover, Person, Program, in_record
@@ -156,7 +155,7 @@ class StoreLedger:
             await self._in_thread(self.store.close)
 
     async def knowledge(self, session: str) -> Knowledge:
-        """The knowledge, at most a few seconds old."""
+        """Return the knowledge, at most a few seconds old."""
         self._upkeep.used.set()
         known = await self._knowledge.of(session)
         now = self.clock.now()

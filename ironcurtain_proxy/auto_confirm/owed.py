@@ -51,7 +51,7 @@ class OwedLines:
         return len(self._questions)
 
     def has(self, identifier: EscalationId) -> bool:
-        """Whether a line of this question waits; later lines then wait, too."""
+        """Return whether a line of this question waits; later lines then wait, too."""
         return identifier in self._questions
 
     def add(self, identifier: EscalationId, write: OwedLine) -> None:

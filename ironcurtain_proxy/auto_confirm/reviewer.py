@@ -6,28 +6,34 @@ fails, the engine approves nothing.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
-from ironcurtain_proxy.auto_confirm.engine.context_score import (
+from ironcurtain_proxy.auto_confirm.engine.decision import (
+    UNDECIDED,
+    EngineDecision,
+    is_policy_critical,
+    on_timeout,
+)
+from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
+from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
+from ironcurtain_proxy.auto_confirm.engine.history import compared, may_hold
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ContextScore,
+    Interaction,
+    Knowledge,
     WorkContext,
     context_score,
 )
-from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
-from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
-from ironcurtain_proxy.auto_confirm.engine.final_table import is_policy_critical, on_timeout
-from ironcurtain_proxy.auto_confirm.engine.history import compared
-from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.auto_confirm.engine.lifecycle import may_hold
-from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
+from ironcurtain_proxy.auto_confirm.engine.patterns import TEMPORARY, FilesFound, SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
-from ironcurtain_proxy.auto_confirm.session_files import SessionFiles
 from ironcurtain_proxy.errors import IronCurtainError, KernelError
 from ironcurtain_proxy.model.audit import OwnField
 from ironcurtain_proxy.model.decider import TIMEOUT, Engine
@@ -41,10 +47,99 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import AccessRequest, PathValue
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.channel_order import FirstReviewer
 from ironcurtain_proxy.shell.branches import branches_of_command
 from ironcurtain_proxy.shell.operations import operation_of
+
+# --- session files --------------------------------------------------------------------------------
+# What the paths of a call are on the disk, and what the session itself made below /tmp.
+
+
+_MOST: Final = 4096
+"""The most entries that are remembered as the session's own."""
+
+
+@dataclass(slots=True)
+class SessionFiles:
+    """The entries of `/tmp` that approved calls of one session made.
+
+    An entry is the session's own if it did not exist when the engine approved the call that made
+    it. What exists and was not made by it is another program's, whoever owns it.
+    """
+
+    _own: set[RealPath] = field(default_factory=set)
+    _awaited: dict[EscalationId, frozenset[RealPath]] = field(default_factory=dict)
+    """The entries that calls in progress may make."""
+
+    async def found(self, request: AccessRequest) -> FilesFound:
+        """Return what the paths of a call are now. Never fails."""
+        paths = [*_paths(request)]
+        own = frozenset(self._own)
+        return await anyio.to_thread.run_sync(_found, paths, own)
+
+    def approved(self, question: EscalationId, found: FilesFound) -> None:
+        """Note what an approved call may make."""
+        new = found.own - self._own
+        if new and len(self._awaited) < _MOST:
+            self._awaited[question] = new
+
+    def ended(self, question: EscalationId, *, succeeded: bool | None) -> None:
+        """Note what a call made; one that failed made nothing that is known."""
+        new = self._awaited.pop(question, frozenset())
+        if succeeded and len(self._own) < _MOST:
+            self._own |= new
+
+
+def _paths(request: AccessRequest) -> Iterator[RealPath]:
+    for fact in request.arguments:
+        yield from [value.path for value in fact.values if isinstance(value, PathValue)]
+
+
+def _found(paths: Iterable[RealPath], made: frozenset[RealPath]) -> FilesFound:
+    files: set[RealPath] = set()
+    own: set[RealPath] = set()
+    for path in paths:
+        status = _status(path)
+        if status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+            files.add(path)
+        top = _entry_of(path)
+        if top is not None and _is_own_file(top, made) and (status is None or _is_plain(status)):
+            own.add(top)
+    return FilesFound(files=frozenset(files), own=frozenset(own))
+
+
+def _entry_of(path: RealPath) -> RealPath | None:
+    """Return the entry of /tmp that a path lies in, or None if it lies elsewhere."""
+    for base in TEMPORARY:
+        if path != base and path.is_within(base):
+            return RealPath(path.parts[: len(base.parts) + 1])
+    return None
+
+
+def _is_own_file(top: RealPath, made: frozenset[RealPath]) -> bool:
+    status = _status(top)
+    if status is None:
+        return True
+    return top in made and status.st_uid == os.geteuid() and _is_plain(status)
+
+
+def _is_plain(status: os.stat_result) -> bool:
+    """Return whether it is a directory, or a file of one name: no socket, device, pipe or link."""
+    is_file = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+    return is_file or stat.S_ISDIR(status.st_mode)
+
+
+def _status(path: RealPath) -> os.stat_result | None:
+    try:
+        return os.lstat(str(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError):
+        # What cannot be looked at is nobody's that is known.
+        return os.stat_result((0,) * 10)
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -80,7 +175,7 @@ class Ledger(Protocol):
     """The engine's memory, over all sessions of this user."""
 
     async def knowledge(self, session: str) -> Knowledge:
-        """The current knowledge.
+        """Return the current knowledge.
 
         Raises:
             LedgerError: the store fails.
@@ -112,17 +207,17 @@ class Ledger(Protocol):
         """Note how it ended. False: it could not be written; never raises."""
 
     async def ended(self, identifier: EscalationId, *, succeeded: bool | None) -> None:
-        """Note how a call that was approved ended; None: it was not made. Never fails."""
+        """Note how a call that was approved ended, or None if it was not made. Never fails."""
 
 
 class Safeguards(Protocol):
     """The undo behind a conditional approval."""
 
     def can_hold(self, escalation: Escalation) -> bool:
-        """Whether the effects of such a call can be undone."""
+        """Return whether the effects of such a call can be undone."""
 
     async def holds(self, escalation: Escalation) -> bool:
-        """Whether what the call may change can be brought back as it is now. Never fails."""
+        """Return whether what the call may change can be brought back as it is now. Never fails."""
 
 
 class Routes(Protocol):
@@ -132,7 +227,7 @@ class Routes(Protocol):
         """Ask the decision's target, then its fallback; `Unreachable`: neither is there."""
 
     def is_reachable(self) -> bool:
-        """Whether any reviewer seems reachable."""
+        """Return whether any reviewer seems reachable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +245,7 @@ class SessionSituation:
     """The session's provider is another than the one that the operator registered."""
 
     def context(self, branch: str | None) -> ContextScore:
-        """The score of the actual context against the required one."""
+        """Return the score of the actual context against the required one."""
         actual = WorkContext(directory=self.workspace, environment=self.environment, branch=branch)
         return context_score(required=self.required, actual=actual)
 
@@ -326,7 +421,7 @@ class AutoConfirm:
         return await self._ruling(escalation, decision, without_store=True)
 
     def _undecided(self, escalation: Escalation) -> tuple[EngineDecision, str]:
-        """The decision without the store: no approval, and the reviewer that fits; the scope."""
+        """Return the scope, and a decision without the store: a fitting reviewer, no approval."""
         known = Knowledge(moment=self.clock.now().astimezone())
         try:
             interaction = self._interaction(escalation)
@@ -340,7 +435,7 @@ class AutoConfirm:
 def _pattern(
     decision: EngineDecision, subject: CallSubject, interaction: Interaction, knowledge: Knowledge
 ) -> str | None:
-    """The pattern that approved a call."""
+    """Return the pattern that approved a call."""
     if decision.check != "pattern":
         return None
     kind = interaction.session_type
@@ -351,12 +446,12 @@ def _pattern(
 
 
 def _is_own(ruling: Ruling) -> bool:
-    """Whether the engine approved: at once, or because no reviewer answered."""
+    """Return whether the engine approved: at once, or because no reviewer answered."""
     return isinstance(ruling, Approved) and isinstance(ruling.by, Engine)
 
 
 def _details(decision: EngineDecision) -> tuple[tuple[str, Json], ...]:
-    """The fields of the record: enough to replay the decision."""
+    """Return the fields of the record: enough to replay the decision."""
     return (
         OwnField("risk", decision.risk / 100),
         OwnField("confidence", decision.confidence / 100),

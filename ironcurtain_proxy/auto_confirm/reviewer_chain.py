@@ -73,7 +73,7 @@ class Seat:
 
 
 def without_briefing(reviewer: Reviewer) -> AskBriefed:
-    """A reviewer that sees only the escalation, as a person does."""
+    """Return a reviewer that sees only the escalation, as a person does."""
 
     async def ask(escalation: Escalation, _: EngineDecision) -> Ruling:
         return await reviewer.ask(escalation)
@@ -101,7 +101,7 @@ class ReviewerChain:
     """Called for each reviewer that saw a question. Returns at once; never raises."""
 
     def is_reachable(self) -> bool:
-        """Whether any reviewer seems reachable."""
+        """Return whether any reviewer seems reachable."""
         return any(seat.is_reachable() for seat in self.seats.values())
 
     async def ask(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
@@ -146,7 +146,7 @@ class ReviewerChain:
     async def _ask_one(
         self, escalation: Escalation, name: str, seat: Seat | None, decision: EngineDecision
     ) -> Ruling:
-        """The answer of one reviewer; `PassedOn` with the reason if there is none that counts."""
+        """Return the answer of one reviewer, or why it is passed on."""
         if seat is None or not seat.is_reachable():
             return PassedOn("it cannot be reached")
         if self._is_requester(escalation, name, seat):
@@ -181,7 +181,7 @@ class ReviewerChain:
         return any(is_same_party(one, escalation.session) for one in names)
 
     def _objection(self, escalation: Escalation, seat: Seat, ruling: Ruling) -> str | None:
-        """The reason why a ruling is no answer; None: it is an answer."""
+        """Return the reason why a ruling is no answer, or None if it is an answer."""
         match ruling:
             case PassedOn(reason=reason):
                 return reason

@@ -9,16 +9,64 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from threading import Lock
 from typing import Final, Protocol, TypeVar
 
 import anyio
 
-from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
-from ironcurtain_proxy.auto_confirm.store.retention import BATCH
+from ironcurtain_proxy.auto_confirm.store.interactions import BATCH
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
+from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.processes import is_alive, this_process
 from ironcurtain_proxy.steady_clock import boot_id
+
+# --- lazy store -----------------------------------------------------------------------------------
+# The store, opened when it is first needed, and again after it was lost.
+
+
+class LazyStore:
+    """A store that is opened when it is first needed, in the thread that needs it."""
+
+    def __init__(self, open_it: Callable[[], Store]) -> None:
+        self._open = open_it
+        self._lock = Lock()
+        self._store: Store | None = None
+        self._is_lost = self._is_closed = False
+
+    def get(self) -> Store:
+        """Return the store.
+
+        Raises:
+            StoreError: it cannot be opened. The next one who asks tries again.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise StoreError("the store was closed")
+            if self._store is None:
+                self._store = self._open()
+            elif self._is_lost:
+                self._store = self._store.reopened()
+            self._is_lost = False
+            return self._store
+
+    def current(self) -> Store | None:
+        """Return the store if it is open and was not lost. Waits for nobody."""
+        return None if self._is_lost else self._store
+
+    def lose(self) -> None:
+        """Note that the open store was lost: the next caller opens it anew."""
+        self._is_lost = True
+
+    def close(self) -> None:
+        """Close it for good: a late thread does not open it again."""
+        with self._lock:
+            self._is_closed = True
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -44,7 +92,7 @@ class InThread(Protocol):
     """Asks the store in a thread, with a deadline."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Raises `LedgerError` where it fails."""
+        """Run it in a thread. Raise `LedgerError` where it fails."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +175,7 @@ _PARTS: Final = 4
 
 
 def this_owner() -> str | None:
-    """The identity of this process, its boot and its PID namespace; None: the system gives none.
+    """Return the identity of this process, boot and PID namespace, or None if unknown.
 
     Machines and containers may share a store, and a process id is meaningful in one boot and one
     PID namespace only. Outside of these, an owner never counts as gone.
@@ -139,7 +187,7 @@ def this_owner() -> str | None:
 
 
 def is_gone(owner: str) -> bool:
-    """Whether a process has certainly ended; False for values of other programs."""
+    """Return whether a process has certainly ended; False for values of other programs."""
     *place, number, started = owner.split(" ") if owner.count(" ") == _PARTS - 1 else ("", "", "")
     if " ".join(place) != _place() or not (number.isascii() and number.isdigit() and started):
         return False

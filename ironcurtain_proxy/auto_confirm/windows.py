@@ -31,7 +31,7 @@ class Windows:
     """`windows` in the state directory; it may not exist."""
 
     def read(self, now: datetime) -> OpenWindows:
-        """The windows that are open now.
+        """Return the windows that are open now.
 
         A file that cannot be understood closes a testing window, which approves, and keeps a
         deployment, which holds.
@@ -42,7 +42,7 @@ class Windows:
         )
 
     def ends(self, name: WindowName) -> datetime | None:
-        """The end of a window; None: it is not open, or its file cannot be understood."""
+        """Return the end of a window, or None if it is closed or its file is damaged."""
         try:
             text = (self.directory / name).read_text(encoding="ascii").strip()
             moment = datetime.fromisoformat(text)

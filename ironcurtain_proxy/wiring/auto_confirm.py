@@ -11,24 +11,31 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from ironcurtain_proxy.auto_confirm.engine.context_score import WorkContext
+from ironcurtain_proxy.auto_confirm.engine.interaction import WorkContext
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
-from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
-from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
-from ironcurtain_proxy.auto_confirm.notify.notifier import ApprovalTally, Notifier, Summaries
+from ironcurtain_proxy.auto_confirm.notify.notifier import (
+    ApprovalTally,
+    NoticeSender,
+    Notifier,
+    Summaries,
+)
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, SessionSituation
 from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat, without_briefing
-from ironcurtain_proxy.auto_confirm.reviewers.dialect import MakeDialect
-from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect, MakeDialect
 from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import CallDialect
 from ironcurtain_proxy.auto_confirm.reviewers.model import ANSWER_SCHEMA, ModelReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec, launcher, redact
 from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
-from ironcurtain_proxy.auto_confirm.revocable_calls import RevocableCalls
-from ironcurtain_proxy.auto_confirm.running_engine import AbandonedReviewers, EngineParts, warm
+from ironcurtain_proxy.auto_confirm.running_engine import (
+    AbandonedReviewers,
+    EngineParts,
+    RevocableCalls,
+    warm,
+)
 from ironcurtain_proxy.auto_confirm.store.store import open_store
+from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.config.auto_confirm.model_access import model_access
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec

@@ -17,12 +17,12 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
     SafetyRule,
 )
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
-from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, Findings, Ledger, SessionSituation
 from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
+from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.model.decider import TIMEOUT, Program, in_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId, Ruling

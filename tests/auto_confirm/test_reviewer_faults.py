@@ -12,18 +12,18 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
+from ironcurtain_proxy.auto_confirm.engine_knowledge import LONGEST_TEXT
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
-from ironcurtain_proxy.auto_confirm.engine_memory_rows import LONGEST_TEXT
-from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.owed import (
     OwedLines,
     forget_unwritten,
     unwritten_questions,
 )
 from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Findings, LedgerError
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute, is_share_met
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.model.decider import Engine
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId

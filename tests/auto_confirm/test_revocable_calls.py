@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from ironcurtain_proxy.auto_confirm.revocable_calls import RevocableCalls
+from ironcurtain_proxy.auto_confirm.running_engine import RevocableCalls
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.path import RealPath

@@ -9,8 +9,8 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS
-from ironcurtain_proxy.auto_confirm.engine.places import TEMPORARY, FilesFound
-from ironcurtain_proxy.auto_confirm.session_files import SessionFiles
+from ironcurtain_proxy.auto_confirm.engine.patterns import TEMPORARY, FilesFound
+from ironcurtain_proxy.auto_confirm.reviewer import SessionFiles
 from ironcurtain_proxy.credentials.table import names, places
 from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.path import RealPath
@@ -38,7 +38,7 @@ async def test_only_what_the_session_made_below_tmp_is_edited_unasked(
     below_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "ironcurtain_proxy.auto_confirm.session_files.TEMPORARY",
+        "ironcurtain_proxy.auto_confirm.reviewer.TEMPORARY",
         (RealPath.from_text(str(below_tmp)),),
     )
     session, made = SessionFiles(), below_tmp / "report.txt"
@@ -61,7 +61,7 @@ async def test_a_failed_call_makes_nothing_the_session_s_own(
     below_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "ironcurtain_proxy.auto_confirm.session_files.TEMPORARY",
+        "ironcurtain_proxy.auto_confirm.reviewer.TEMPORARY",
         (RealPath.from_text(str(below_tmp)),),
     )
     session, place = SessionFiles(), below_tmp / "dump.sql"

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.places import FilesFound, SessionPlaces
+from ironcurtain_proxy.auto_confirm.engine.patterns import FilesFound, SessionPlaces
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader
 from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.reading.problems import Report

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.engine.confidence import Confidence, confidence_of
-from ironcurtain_proxy.auto_confirm.engine.context_score import ContextScore
 from ironcurtain_proxy.auto_confirm.engine.decision import (
     SAFEGUARDS,
     EngineAction,
@@ -18,17 +16,24 @@ from ironcurtain_proxy.auto_confirm.engine.decision import (
     EngineDecision,
 )
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
-from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.interaction import ContextScore, Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.matrix import Row
 from ironcurtain_proxy.auto_confirm.engine.risk import (
     HIGH_AT_MOST,
     LOW_AT_MOST,
     MEDIUM_AT_MOST,
+    Confidence,
     Risk,
+    confidence_of,
     risk_of,
 )
-from ironcurtain_proxy.auto_confirm.engine.routing import reviewer_chain, route_of
-from ironcurtain_proxy.auto_confirm.engine.safety_rules import RuleVerdict, rows_of, verdict_of
+from ironcurtain_proxy.auto_confirm.engine.safety_rules import (
+    RuleVerdict,
+    reviewer_chain,
+    route_of,
+    rows_of,
+    verdict_of,
+)
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.errors import KernelError
 
@@ -231,7 +236,7 @@ CHECKS: Final[tuple[tuple[EngineCheck, _CheckFunction], ...]] = (
 
 
 def _approved(found: Assessment, reason: str) -> _Outcome | None:
-    """The approval by risk: low without safeguards, medium with all of them."""
+    """Return the approval by risk: low without safeguards, medium with all of them."""
     if not _may_approve(found):
         return None
     if found.risk.hundredths <= LOW_AT_MOST:
@@ -260,7 +265,7 @@ def _has_safeguards(found: Assessment) -> bool:
 
 
 def _is_within_its_band(found: Assessment) -> bool:
-    """Whether the risk stays within the band of the rows that approve."""
+    """Return whether the risk stays within the band of the rows that approve."""
     is_low = all(row is not None and row.level == "LOW" for row in found.rows)
     return found.risk.hundredths <= (LOW_AT_MOST if is_low else MEDIUM_AT_MOST)
 

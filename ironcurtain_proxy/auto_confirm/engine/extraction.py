@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never, get_args
 
-from ironcurtain_proxy.auto_confirm.engine.branches import branches_of
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.engine.operations import (
     COMMAND_OPERATIONS,
@@ -37,6 +36,88 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
+
+# --- branches -------------------------------------------------------------------------------------
+# The branches that a git operation changes.
+#
+# Every possible name counts: the current branch, and both sides of every refspec. An unreadable
+# name makes the branch unknown, and an unknown branch is treated as `main`.
+
+
+_NAME: Final = re.compile(r"(?!.*\.\.)(?!.*//)[A-Za-z0-9_][A-Za-z0-9._/-]*", re.ASCII)
+UNREADABLE: Final = "?"
+"""Stands for a branch whose name cannot be read. No branch can have this name."""
+
+
+def branches_of(interaction: Interaction) -> tuple[str, ...]:
+    """Return the known branches in short names.
+
+    The current branch says nothing about a call to a forge. It always counts for a local
+    repository, so that an agent cannot make a call look better by naming another branch.
+    """
+    current = interaction.branch
+    at_hand = interaction.request.server != "github"
+    named = [name for text in _named_branches(interaction) for name in _sides(text, current)]
+    if at_hand:
+        named.insert(0, UNREADABLE if current is None else _short(current))
+        named += _of_command(interaction)
+    return tuple(dict.fromkeys(named))
+
+
+def _of_command(interaction: Interaction) -> Iterator[str]:
+    if interaction.command_operation not in {"git-commit", "git-push", "git-force-push"}:
+        return
+    if interaction.command_branches is None:
+        # It may work in another repository, or push anywhere.
+        yield UNREADABLE
+        return
+    for refspec in interaction.command_branches:
+        yield from _sides(refspec, interaction.branch)
+
+
+def are_feature_branches(branches: tuple[str, ...], prefixes: tuple[str, ...]) -> bool:
+    """Return whether all of them are. None at all is not."""
+    return bool(branches) and all(
+        branch.startswith(prefixes) and branch not in prefixes for branch in branches
+    )
+
+
+def _named_branches(interaction: Interaction) -> Iterator[str]:
+    for fact in interaction.request.arguments:
+        if "branch-name" in fact.roles:
+            yield from (value.text for value in fact.values)
+    annotated = {f.name for f in interaction.request.arguments if "branch-name" in f.roles}
+    for name, value in interaction.arguments.items():
+        plain = name.lower()
+        if name not in annotated and ("branch" in plain or "ref" in plain):
+            yield from _texts(value)
+
+
+def _texts(value: object) -> Iterator[str]:
+    match value:
+        case None | bool():
+            return
+        case str():
+            yield value
+        case list():
+            for item in value:
+                yield from _texts(item)
+        case _:
+            yield UNREADABLE
+
+
+def _sides(text: str, current: str | None) -> Iterator[str]:
+    for side in text.removeprefix("+").split(":"):
+        if side in {"HEAD", "@"}:
+            yield UNREADABLE if current is None else _short(current)
+        else:
+            yield _short(side)
+
+
+def _short(name: str) -> str:
+    short = name.removeprefix("refs/heads/")
+    return short if _NAME.fullmatch(short) else UNREADABLE
+
 
 _FILE_OPERATIONS: Final = frozenset({"read", "list", "edit", "delete"})
 _ELSEWHERE: Final = frozenset({"database", "network", "install", "deploy", "test"})
@@ -168,7 +249,7 @@ def _touches(interaction: Interaction) -> Iterator[Touch]:
 
 
 def _named(interaction: Interaction) -> tuple[OperationKind, ...]:
-    """The operations that the command, or else the tool's name, shows."""
+    """Return the operations that the command, or else the tool's name, shows."""
     if interaction.command_operation is not None:
         return (COMMAND_OPERATIONS.get(interaction.command_operation, "unknown"),)
     request = interaction.request
@@ -185,7 +266,7 @@ def _named(interaction: Interaction) -> tuple[OperationKind, ...]:
 def _besides(
     interaction: Interaction, named: tuple[OperationKind, ...], *, has_paths: bool
 ) -> Iterator[Touch]:
-    """The operations that switches, options, odd addresses and unknown values add."""
+    """Yield the operations that switches, options, odd addresses and unknown values add."""
     request = interaction.request
     if not named and not _says_what_roles_say(request.tool, request.arguments, has_paths=has_paths):
         yield Touch("unknown")
@@ -261,14 +342,14 @@ def _telling_words(arguments: Arguments) -> frozenset[str]:
 
 
 def _switches(arguments: Arguments) -> frozenset[str]:
-    """The names of true arguments. `"false"` counts, because a server may read it as true."""
+    """Return the names of true arguments: `"false"` counts, as a server may read it as true."""
     return frozenset(
         _plain(name) for name, value in arguments.items() if value not in (None, False, 0, "")
     ) | _telling_words(arguments)
 
 
 def _has_options(arguments: Arguments) -> bool:
-    """Whether a string could be taken for an option, or for the `+` of a forced refspec."""
+    """Return whether a string could be taken for an option, or for the `+` of a forced refspec."""
     return any(
         text.lstrip().startswith(("-", "+"))
         for name, value in arguments.items()

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
+from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST
 from ironcurtain_proxy.model.path import RealPath
 
 ENOUGH: Final = 100
@@ -32,7 +33,7 @@ _AROUND: Final = 50
 def compared(
     interaction: Interaction, subject: CallSubject, knowledge: Knowledge
 ) -> tuple[Interaction, Knowledge]:
-    """The call and the knowledge, completed by the comparison."""
+    """Return the call and the knowledge, completed by the comparison."""
     past = knowledge.history
     return (
         replace(interaction, unusual=is_unusual(subject.operation, past.operations)),
@@ -46,7 +47,7 @@ def compared(
 
 
 def is_unusual(operation: OperationKind, seen: Mapping[str, int]) -> bool:
-    """Whether no earlier call did this.
+    """Return whether no earlier call did this.
 
     Args:
         operation: what the call does.
@@ -56,11 +57,11 @@ def is_unusual(operation: OperationKind, seen: Mapping[str, int]) -> bool:
 
 
 def similarity(paths: Sequence[RealPath], directories: frozenset[RealPath]) -> Hundredths:
-    """The nearness of the paths to earlier work: the farthest path counts.
+    """Return the nearness of the paths to earlier work: the farthest path counts.
 
     Args:
         paths: the paths of the call.
-        directories: the directories of recent approvals; empty: no statement.
+        directories: the directories of recent approvals. Without any there is no statement.
     """
     if not directories:
         return _SAME
@@ -75,7 +76,7 @@ def similarity(paths: Sequence[RealPath], directories: frozenset[RealPath]) -> H
 
 
 def _above(parts: _PathParts) -> Iterator[_PathParts]:
-    """A path and all its parents."""
+    """Return a path and all its parents."""
     return (parts[:length] for length in range(len(parts), -1, -1))
 
 
@@ -88,5 +89,27 @@ def _nearness(
 
 
 def _outside(paths: Sequence[RealPath], workspace: RealPath | None) -> Sequence[RealPath]:
-    """The paths outside the workspace; work inside the workspace is always expected."""
+    """Return the paths outside the workspace; work inside the workspace is always expected."""
     return [path for path in paths if workspace is None or not path.is_within(workspace)]
+
+
+# --- lifecycle ------------------------------------------------------------------------------------
+# The states of an interaction, and how many may be held.
+#
+# pending ──▶ auto_approved
+#    └─────▶ held ──▶ approved | rejected
+#             ├─────▶ escalated ──▶ approved | rejected     no answer: the next reviewer
+#             │           └──────▶ timed_out ──▶ auto_approved | rejected      the final table
+#             └─────▶ timed_out                             there is no next one
+
+
+MOST_HELD: Final = 3
+
+
+def may_hold(held_risks: Sequence[Hundredths]) -> bool:
+    """Return whether another call of a session may be held.
+
+    Args:
+        held_risks: the risk of each call of the session that is held, in hundredths.
+    """
+    return len(held_risks) <= MOST_HELD and all(risk <= HIGH_AT_MOST for risk in held_risks)

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
-from ironcurtain_proxy.auto_confirm.engine.branches import are_feature_branches
-from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
-from ironcurtain_proxy.auto_confirm.engine.places import SessionPlaces
-from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
+from ironcurtain_proxy.auto_confirm.engine.extraction import (
+    CallSubject,
+    Touch,
+    are_feature_branches,
+)
+from ironcurtain_proxy.auto_confirm.engine.patterns import Party, SessionPlaces, SessionType
 
 Cell: TypeAlias = Literal["✓", "~", "✗"]
 RowLevel: TypeAlias = Literal["LOW", "MED", "HIGH", "CRITICAL"]
@@ -48,7 +50,7 @@ class Row:
     """What takes such a call back, or why there is nothing to take back."""
 
     def cell(self, session_type: SessionType) -> Cell | None:
-        """The cell of a session type; None: it has no column."""
+        """Return the cell of a session type, or None if it has no column."""
         column = _COLUMNS[session_type]
         return None if column is None else self.cells[column]
 
@@ -58,7 +60,7 @@ class Row:
         return self.level in {"HIGH", "CRITICAL"}
 
     def word(self, session_type: SessionType, *, sandboxed: bool) -> MatrixWord:
-        """The answer on a call of a session; a session type without a column has none."""
+        """Return the answer on a call of a session; a session type without a column has none."""
         cell = self.cell(session_type)
         if self.always_escalates or cell == "✗":
             return "escalate"
@@ -110,7 +112,7 @@ ROWS: Final[Mapping[RowKey, Row]] = MappingProxyType(
 def key_of(
     touch: Touch, subject: CallSubject, places: SessionPlaces, feature_branches: tuple[str, ...]
 ) -> RowKey | None:
-    """The row for one thing that a call does; None: the matrix does not speak of it.
+    """Return the row for one thing that a call does, or None if the matrix does not speak of it.
 
     `feature_branches` are prefixes of branches that are nobody else's.
     """
@@ -172,7 +174,7 @@ def _read(touch: Touch, subject: CallSubject, places: SessionPlaces) -> RowKey |
 
 
 def may_review(reviewer: Party, row: Row | None, requester: Party) -> bool:
-    """Whether a session may decide about a call of another one.
+    """Return whether a session may decide about a call of another one.
 
     ✓ may; ~ may, but not about its own kind of session; ✗ may not. What no row speaks of is for
     managers and above. Nobody decides about itself.

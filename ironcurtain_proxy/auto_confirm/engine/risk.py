@@ -55,7 +55,7 @@ class Risk:
 
 
 def band_of(hundredths: Hundredths) -> RiskBand:
-    """The band of a risk from 0 to 100."""
+    """Return the band of a risk from 0 to 100."""
     if hundredths < _LOW_AT_LEAST:
         return "SAFE"
     if hundredths <= LOW_AT_MOST:
@@ -71,7 +71,7 @@ def risk_of(
     rows: tuple[Row | None, ...],
     knowledge: Knowledge,
 ) -> Risk:
-    """The risk of a call: its worst row plus its factors, at most one band higher."""
+    """Return the risk of a call: its worst row plus its factors, at most one band higher."""
     name, base = base_of(rows)
     factors = [(f"base: {name}", base), *_additions(interaction, subject, knowledge)]
     if _is_safe_read(interaction, subject, knowledge):
@@ -84,7 +84,7 @@ def risk_of(
 
 
 def base_of(rows: tuple[Row | None, ...]) -> Factor:
-    """The highest base of the rows that a call falls under, with the row's name."""
+    """Return the highest base of the rows that a call falls under, with the row's name."""
     worst = ("no row", 0)
     for row in rows:
         found = ("no row", NO_ROW) if row is None else (row.name, BASES[row.level])
@@ -114,7 +114,7 @@ def _is_outside(interaction: Interaction, subject: CallSubject) -> bool:
 
 
 def _is_safe_read(interaction: Interaction, subject: CallSubject, knowledge: Knowledge) -> bool:
-    """Whether it does nothing but read in safe paths, or can do nothing else by its annotation."""
+    """Return whether a call only reads in safe paths, or can only read by its annotation."""
     operations = {touch.operation for touch in subject.touches}
     reads = operations <= {"read", "list"}
     may_only_read = subject.only_reads and operations <= {"read", "list", "unknown"}
@@ -129,7 +129,7 @@ def _is_safe_read(interaction: Interaction, subject: CallSubject, knowledge: Kno
 def lies_in_safe_paths(
     interaction: Interaction, subject: CallSubject, knowledge: Knowledge
 ) -> bool:
-    """Whether it is about paths alone, and each lies in a safe path for what is done.
+    """Return whether it is about paths alone, and each lies in a safe path for what is done.
 
     INVARIANT: a harmless path beside a URL or a command says nothing for the call.
     """
@@ -138,3 +138,59 @@ def lies_in_safe_paths(
         any(safe.contains(path, subject.operation, places) for safe in knowledge.safe_paths)
         for path in subject.paths
     )
+
+
+# --- confidence -----------------------------------------------------------------------------------
+# The confidence that a person would approve a call.
+#
+# Hundredths, each factor by name. It counts only for calls of low or medium risk.
+
+
+_BASE: Final = 50
+_SIMILAR_ENOUGH: Final = 70
+_USUALLY_APPROVED: Final = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """A confidence with its reasons; they add up to it."""
+
+    hundredths: Hundredths
+    factors: tuple[Factor, ...]
+
+
+def confidence_of(
+    interaction: Interaction, subject: CallSubject, risk: Risk, knowledge: Knowledge
+) -> Confidence:
+    """Return the confidence in approving a call, 0 to 100."""
+    factors = [("base", _BASE), *_reasons(interaction, subject, risk, knowledge)]
+    total = sum(contribution for _, contribution in factors)
+    clamped = max(0, min(100, total))
+    if clamped != total:
+        factors.append(("from 0 to 1", clamped - total))
+    return Confidence(clamped, tuple(factors))
+
+
+def _reasons(
+    interaction: Interaction, subject: CallSubject, risk: Risk, knowledge: Knowledge
+) -> Iterator[Factor]:
+    if subject.single and any(
+        pattern.knows(subject.operation, subject.scopes, interaction.session_type)
+        for pattern in knowledge.patterns
+    ):
+        yield "known pattern", 20
+    rate = knowledge.approve_rates.get((subject.operation, subject.scope))
+    if (
+        rate is not None
+        and rate.exceeds(_USUALLY_APPROVED)
+        # Learned patterns never count for high risk, or for calls that are not understood.
+        and risk.hundredths <= MEDIUM_AT_MOST
+        and subject.understood
+    ):
+        yield "usually approved", 20
+    if lies_in_safe_paths(interaction, subject, knowledge):
+        yield "in a safe path", 15
+    if knowledge.context_similarity < _SIMILAR_ENOUGH:
+        yield "unlike earlier work", -15
+    if knowledge.health in {"stuck", "failing"}:
+        yield "session slow or stuck", -20

@@ -7,12 +7,14 @@ only where the matrix leaves the question open.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
-from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS, MatrixWord, Row, key_of
-from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction
+from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS, MatrixWord, Row, key_of, may_review
+from ironcurtain_proxy.auto_confirm.engine.patterns import Party
+from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST, LOW_AT_MOST, MEDIUM_AT_MOST
+from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, AutoConfirmSettings, SafetyRule
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import PathValue
 
@@ -49,7 +51,7 @@ MORE_THAN_READING: Final = RuleVerdict("escalate", "a command that may do more t
 def rows_of(
     interaction: Interaction, subject: CallSubject, settings: AutoConfirmSettings
 ) -> tuple[Row | None, ...]:
-    """The row for each thing that a call does, in the order of `subject.touches`."""
+    """Return the row for each thing that a call does, in the order of `subject.touches`."""
     places, features = interaction.places, settings.feature_branches
     keys = [key_of(touch, subject, places, features) for touch in subject.touches]
     return tuple([None if key is None else ROWS[key] for key in keys])
@@ -61,7 +63,7 @@ def verdict_of(
     rows: tuple[Row | None, ...],
     settings: AutoConfirmSettings,
 ) -> RuleVerdict:
-    """The strictest word about anything that a call does; nothing known is not approved."""
+    """Return the strictest word about anything that a call does; nothing known is not approved."""
     # INVARIANT: neither the matrix, a rule, a pattern nor a window approves one of these.
     paths = [*_paths(interaction)]
     if any(map(interaction.places.is_secret, paths)):
@@ -81,7 +83,7 @@ def verdict_of(
 
 
 def _paths(interaction: Interaction) -> Iterator[RealPath]:
-    """The paths that a call names, and the links that they came from."""
+    """Yield the paths that a call names, and the links that they came from."""
     for fact in interaction.request.arguments:
         for value in fact.values:
             if isinstance(value, PathValue):
@@ -120,7 +122,7 @@ def _of_matrix(row: Row | None, interaction: Interaction) -> RuleVerdict:
 
 
 def _is_open(row: Row, interaction: Interaction) -> bool:
-    """Whether the operator may approve it: not what installs outside a sandbox."""
+    """Return whether the operator may approve it: not what installs outside a sandbox."""
     return row.word(interaction.session_type, sandboxed=interaction.sandboxed) == "approve" or (
         row.cell(interaction.session_type) == "~"
     )
@@ -133,3 +135,84 @@ def _speaks(rule: SafetyRule, touch: Touch, row: Row | None, interaction: Intera
     if row is None:
         return rule.pattern == touch.operation
     return rule.pattern == row.key
+
+
+# --- routing --------------------------------------------------------------------------------------
+# The route of a review: the reviewer, the urgency, and the fallback.
+#
+# Targets are names of the configuration, which maps them to reviewers. INVARIANT: a session
+# never reviews its own calls.
+
+
+Priority: TypeAlias = Literal[8, 9, 10]
+"""The urgency of a review; higher is more urgent."""
+
+ARCHITECT_OPERATIONS: Final = frozenset({"delete", "git-force-push", "deploy"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The target of a review, with its urgency."""
+
+    target: str
+    priority: Priority
+    alert: bool = False
+    """Whether all channels are notified."""
+
+
+def route_of(
+    interaction: Interaction,
+    subject: CallSubject,
+    risk: Hundredths,
+    settings: AutoConfirmSettings,
+) -> Route:
+    """Return the reviewer that fits a call, before it is known who may review it."""
+    targets = settings.escalation_targets
+    if risk > HIGH_AT_MOST:
+        return Route(target=targets.high_risk, priority=10, alert=True)
+    operations = {touch.operation for touch in subject.touches}
+    is_codex = interaction.session_type == "codex"
+    if risk > MEDIUM_AT_MOST or is_codex or not operations.isdisjoint(ARCHITECT_OPERATIONS):
+        return Route(target=targets.high_risk, priority=9)
+    if interaction.provider_mismatch or interaction.unusual:
+        return Route(target=targets.medium_risk, priority=8)
+    if risk > LOW_AT_MOST and subject.understood and interaction.session_type != "unknown":
+        return Route(target=targets.medium_risk, priority=8)
+    return Route(target=targets.high_risk, priority=9)
+
+
+def reviewer_chain(
+    target: str,
+    interaction: Interaction,
+    rows: tuple[Row | None, ...],
+    settings: AutoConfirmSettings,
+) -> tuple[str, ...]:
+    """Return the reviewers in order: the target, then the fallback, then a person. Never empty.
+
+    The asking session, and sessions that may not review such a call, are left out. A name without
+    a reviewer is kept: a person stands in for it.
+    """
+    if not settings.intelligent_escalation:
+        return (HUMAN,)
+    names = dict.fromkeys((target, settings.fallback_escalation))
+    return tuple(_fitting(names, interaction, rows, settings)) or (HUMAN,)
+
+
+def _fitting(
+    names: dict[str, None],
+    interaction: Interaction,
+    rows: tuple[Row | None, ...],
+    settings: AutoConfirmSettings,
+) -> Iterator[str]:
+    requester = interaction.requester
+    for name in names:
+        reviewer = settings.reviewer(name)
+        if name == requester.session:
+            continue
+        if reviewer is not None and reviewer.kind == "process":
+            party = Party(
+                session=reviewer.session or reviewer.name, session_type=reviewer.session_type
+            )
+            if not all(may_review(party, row, requester) for row in rows):
+                continue
+        yield name

@@ -1,4 +1,4 @@
 """Notices about reviews and approvals.
 
-- `notifier`: decides when a notice goes out. `notices`: its text. `channels`: its transports.
+- `notifier`: decides when a notice goes out, and sends it. `notices`: its text.
 """

@@ -34,7 +34,7 @@ class ReviewNotice:
     priority: int
 
     def as_json(self) -> dict[str, Json]:
-        """The notice for programs."""
+        """Return the notice for programs."""
         return {
             "type": _ESCALATION,
             "interaction_id": self.interaction_id,
@@ -44,14 +44,14 @@ class ReviewNotice:
         }
 
     def as_text(self) -> str:
-        """The notice for a person, on one line."""
+        """Return the notice for a person, on one line."""
         return (
             f"Permission review required: {self.operation} ({self.interaction_id}), "
             f"for {self.target}, priority {self.priority}"
         )
 
     def as_arguments(self) -> tuple[str, ...]:
-        """Arguments for a command: the id and the operation."""
+        """Return the arguments for a command: the id and the operation."""
         return (self.interaction_id, self.operation)
 
 
@@ -72,7 +72,7 @@ class SummaryNotice:
         return sum(count for _, count in self.operations)
 
     def as_json(self) -> dict[str, Json]:
-        """The notice for programs."""
+        """Return the notice for programs."""
         return {
             "type": _SUMMARY,
             "target": self.target,
@@ -83,7 +83,7 @@ class SummaryNotice:
         }
 
     def as_text(self) -> str:
-        """The notice for a person, on one line."""
+        """Return the notice for a person, on one line."""
         each = ", ".join(f"{name} {count}" for name, count in self.operations)
         return (
             f"Permissions approved since {self.since}: {self.approved} ({each}), "
@@ -91,7 +91,7 @@ class SummaryNotice:
         )
 
     def as_arguments(self) -> tuple[str, ...]:
-        """Arguments for a command: a word instead of an id, then the figures."""
+        """Return the arguments for a command: a word instead of an id, then the figures."""
         each = ",".join(f"{name}={count}" for name, count in self.operations)
         return (_SUMMARY, str(self.approved), each, self._risk(), self.since)
 
@@ -106,15 +106,15 @@ class LostNotice:
     reviewer: str
 
     def as_json(self) -> dict[str, Json]:
-        """The notice for programs."""
+        """Return the notice for programs."""
         return {"type": _LOST, "reviewer": self.reviewer}
 
     def as_text(self) -> str:
-        """The notice for a person, on one line."""
+        """Return the notice for a person, on one line."""
         return f"Reviewer {self.reviewer} is given up: it ended again and again"
 
     def as_arguments(self) -> tuple[str, ...]:
-        """Arguments for a command: a word instead of an id, then the name."""
+        """Return the arguments for a command: a word instead of an id, then the name."""
         return (_LOST, self.reviewer)
 
 

@@ -41,7 +41,7 @@ def note_given_up(directory: Path, reviewers: list[str]) -> None:
 
 
 def given_up(sessions: Path) -> Iterator[AbandonedReviewer]:
-    """The abandoned reviewers of all running sessions.
+    """Yield the abandoned reviewers of all running sessions.
 
     Args:
         sessions: the directory with one for each session.

@@ -5,27 +5,97 @@ checks the form of answers for all dialects.
 """
 
 import json  # noqa: TID251  orjson keeps the last of two equal keys and says nothing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hmac import compare_digest
-from typing import Final, cast
+from typing import Final, Literal, Protocol, TypeAlias, cast
 
 import orjson
 
 from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, View, cut
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
-    MAX_ANSWER,
-    TOO_LONG,
-    NoAnswer,
-    ParsedOutput,
-    ProcessAnswer,
-    ReviewerWord,
-)
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.messages import MAX_NOTE, clean_line, timestamp
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.question import visible
+
+# --- dialect --------------------------------------------------------------------------------------
+# The interface of a reviewer process's protocol: questions out, answers in.
+#
+# A dialect belongs to one run of one process. It encodes questions, and checks the form of
+# answers. `process` decides which answers count.
+
+
+MAX_ANSWER: Final = 64 * 1024
+"""Bytes of one line with an answer."""
+
+NOTHING_OPEN: Final = "it answers nothing that is open"
+TOO_LONG: Final = "it is too long"
+
+ReviewerWord: TypeAlias = Literal["approve", "deny"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessAnswer:
+    """A well-formed answer of the process that was started, to some question."""
+
+    id: str
+    decision: ReviewerWord
+    arguments_hash: str
+    reviewer: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """A line that answers no question."""
+
+    reason: str
+    """Holds nothing of what was said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedOutput:
+    """The result of one line of the process."""
+
+    answer: ProcessAnswer | NoAnswer | None = None
+    """The answer in the line; None: the line is part of the protocol, and no answer."""
+    over: str = ""
+    """The question, by id, that can no longer be answered after this line."""
+    reply: bytes = b""
+    """Lines to send to the process."""
+    failed: str = ""
+    """The reason why the process can never be asked, without words of the process."""
+
+
+class Dialect(Protocol):
+    """One conversation with one process."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked."""
+
+    @property
+    def max_line(self) -> int:
+        """Bytes; longer lines are dropped."""
+
+    def hello(self) -> bytes:
+        """Return the first lines to send, if any."""
+
+    def question(self, escalation: Escalation, decision: EngineDecision, view: View) -> bytes:
+        """Return a question as a line. The deadline in it is the escalation's."""
+
+    def release(self, identifier: str) -> bytes:
+        """Forget a question. Returns the lines that cancel it, if it has no answer."""
+
+    def hear(self, line: bytes | Oversize) -> ParsedOutput:
+        """Read one line of the process."""
+
+
+MakeDialect: TypeAlias = Callable[[str], Dialect]
+"""Begins a conversation with a process that was handed this token."""
+
 
 NOT_AN_OBJECT: Final = "it is not a JSON object, each of its keys once"
 
@@ -46,16 +116,16 @@ class LineDialect:
         self._token = token
 
     def hello(self) -> bytes:
-        """The first line to the process; empty: the process is asked at once."""
+        """Return the first line to the process, or "" if the process is asked at once."""
         return b""
 
     def question(self, escalation: Escalation, decision: EngineDecision, view: View) -> bytes:
-        """A `review` line."""
+        """Return a `review` line."""
         fields = {"type": "review", **review_fields(escalation, decision, view)}
         return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
 
     def release(self, identifier: str) -> bytes:
-        """A `cancel` line."""
+        """Return a `cancel` line."""
         cancelled = {"type": "cancel", "id": identifier}
         return orjson.dumps(cancelled, option=orjson.OPT_APPEND_NEWLINE)
 
@@ -72,7 +142,7 @@ class LineDialect:
 def review_fields(
     escalation: Escalation, decision: EngineDecision, view: View
 ) -> dict[str, object]:
-    """The fields of a question, for all dialects."""
+    """Return the fields of a question, for all dialects."""
     return {
         "id": escalation.id,
         "argumentsHash": escalation.fingerprint,
@@ -132,7 +202,7 @@ def read_answer(fields: Mapping[str, object], token: str) -> ProcessAnswer | NoA
 
 
 def _proof(fields: Mapping[str, object], token: str) -> str:
-    """The proof of this answer: it may pass through hands that must not learn the token."""
+    """Return the proof of this answer: it may pass through hands that must not learn the token."""
     covered = {
         "reviewer": fields.get("reviewer"),
         "escalationId": fields.get("id"),
@@ -144,7 +214,7 @@ def _proof(fields: Mapping[str, object], token: str) -> str:
 
 
 def read_object(line: bytes) -> Mapping[str, object] | None:
-    """A JSON object without duplicate keys; None: it is not one."""
+    """Return a JSON object without duplicate keys, or None if it is not one."""
     try:
         found: object = json.loads(line.decode(), object_pairs_hook=_each_once)
     except (ValueError, RecursionError):

@@ -11,16 +11,14 @@ from typing import Final
 
 from ironcurtain_proxy.auto_confirm.briefing import View
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
     MAX_ANSWER,
+    NOT_AN_OBJECT,
     NOTHING_OPEN,
     TOO_LONG,
     NoAnswer,
     ParsedOutput,
     ProcessAnswer,
-)
-from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
-    NOT_AN_OBJECT,
     read_answer,
     read_object,
     review_fields,
@@ -77,7 +75,7 @@ class CallDialect:
         return self._open
 
     def hello(self) -> bytes:
-        """The request `initialize`."""
+        """Return the request `initialize`."""
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": {},
@@ -86,14 +84,14 @@ class CallDialect:
         return self._next_step("initialize", params)
 
     def question(self, escalation: Escalation, decision: EngineDecision, view: View) -> bytes:
-        """`tools/call`, with the fields of a question as its arguments."""
+        """Write a `tools/call` with the fields of a question as its arguments."""
         fields = review_fields(escalation, decision, view)
         line = self._request("tools/call", {"name": self._tool, "arguments": fields})
         self._calls[self._last_id] = escalation.id
         return line
 
     def release(self, identifier: str) -> bytes:
-        """`notifications/cancelled`, if the call has had no result."""
+        """Write `notifications/cancelled`, if the call has had no result."""
         for request_id, question in self._calls.items():
             if question == identifier:
                 del self._calls[request_id]
@@ -183,7 +181,7 @@ class CallDialect:
         return ParsedOutput(answer=NoAnswer(reason), over=self._end_call(request_id))
 
     def _end_call(self, request_id: object) -> str:
-        """End a call, and return its question; empty: there is no such call."""
+        """End a call, and return its question, or "" if there is no such call."""
         return self._calls.pop(request_id, "") if type(request_id) is int else ""
 
     def _request(self, method: str, params: Mapping[str, object]) -> bytes:
@@ -213,7 +211,7 @@ def _notification(method: str, params: Mapping[str, object] | None = None) -> by
 
 
 def _result(message: Mapping[str, object]) -> Mapping[str, object] | None:
-    """The answer in a result; None: an error, or unreadable."""
+    """Return the answer in a result, or None if an error, or unreadable."""
     result = message.get("result")
     return result if isinstance(result, dict) and message.get("error") is None else None
 
@@ -226,7 +224,7 @@ def _has_tool(page: Mapping[str, object], name: str) -> bool:
 
 
 def _fields(result: Mapping[str, object]) -> Mapping[str, object] | None:
-    """The object in a result; None: there is none, or more than one."""
+    """Return the object in a result, or None if there is none, or more than one."""
     structured = result.get("structuredContent")
     if isinstance(structured, dict) and structured.keys() != _WRAPPED:
         return structured

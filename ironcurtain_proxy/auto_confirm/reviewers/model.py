@@ -88,7 +88,7 @@ class ModelAnswer:
 
 
 def read_answer(text: str | None) -> ModelAnswer | None:
-    """Read a model's answer; None: its form is wrong."""
+    """Read a model's answer, or None if its form is wrong."""
     if text is None or len(text) > _MAX_ANSWER:
         return None
     fields = read_object(text.encode("utf-8", "replace"))
@@ -102,7 +102,7 @@ def read_answer(text: str | None) -> ModelAnswer | None:
 
 
 def review_prompt(escalation: Escalation, decision: EngineDecision, view: View) -> str:
-    """The prompt. Only its fenced lines hold words of the agent."""
+    """Return the prompt. Only its fenced lines hold words of the agent."""
     # The id was made after the arguments, so that they cannot end the fence. And every
     # line break in them is an escape by now.
     fence = f"===== written by the agent {escalation.id} ====="
@@ -146,7 +146,7 @@ class ModelReviewer:
         self._queue = ReviewQueue(self.at_once)
 
     def is_reachable(self) -> bool:
-        """Always: a model shows only when asked whether it is reachable."""
+        """Return True: whether a model is reachable shows only when it is asked."""
         return True
 
     async def warm(self) -> None:

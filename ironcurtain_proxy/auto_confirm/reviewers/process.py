@@ -25,13 +25,12 @@ from ironcurtain_proxy.auto_confirm.briefing import (
     view_of,
 )
 from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
-from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
     NOTHING_OPEN,
     Dialect,
     NoAnswer,
     ProcessAnswer,
 )
-from ironcurtain_proxy.auto_confirm.reviewers.lives import ProcessStarts
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
     ProcessSpec,
     ReviewerLaunch,
@@ -47,6 +46,61 @@ from ironcurtain_proxy.model.decider import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.steady_clock import on_the_wall
+
+# --- lives ----------------------------------------------------------------------------------------
+# The restarts of a reviewer process, and when it is abandoned.
+#
+# Restarts are limited. The count begins anew after a while of readiness, so that a session of
+# weeks does not lose its reviewer to six accidents.
+
+
+PAUSES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds until the next start; the last value repeats."""
+
+WELL_AFTER: Final = 5.0
+"""Seconds of readiness after which the count begins anew."""
+
+
+@dataclass(slots=True)
+class ProcessStarts:
+    """The starts of one process. All times are monotonic seconds."""
+
+    restarts: int
+    """The number of restarts after the process has ended."""
+    _starts: int = 0
+    _not_before: float = 0.0
+    _well_since: float | None = None
+
+    def may_start(self, now: float) -> bool:
+        """Return whether it may be started now."""
+        return not self.is_given_up and now >= self._not_before
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it will not be started again."""
+        return self._starts > self.restarts
+
+    def begin(self, now: float) -> None:
+        """Note that the process is being started."""
+        self._starts += 1
+        self._well_since = None
+        self._pause(now)
+
+    def is_well(self, now: float) -> None:
+        """Note that the process can be asked."""
+        if self._well_since is None:
+            self._well_since = now
+
+    def end(self, now: float) -> None:
+        """Note that the process has ended."""
+        if self._well_since is not None and now - self._well_since >= WELL_AFTER:
+            self._starts = 1
+        self._well_since = None
+        self._pause(now)
+
+    def _pause(self, now: float) -> None:
+        self._not_before = now + PAUSES[min(self._starts, len(PAUSES)) - 1]
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -128,7 +182,7 @@ class ProcessReviewer:
         self._was_given_up = False
 
     def is_reachable(self) -> bool:
-        """Whether it runs, is being started, or may be started now."""
+        """Return whether it runs, is being started, or may be started now."""
         there = self._running is not None or self._starting.locked()
         return self._tasks is not None and (there or self._may_start())
 
@@ -202,7 +256,7 @@ class ProcessReviewer:
     # --- answers ---------------------------------------------------------------------------------
 
     def _take(self, running: _Running, line: bytes | Oversize) -> str:
-        """Handle a line. Returns why the process can never be asked; empty: it can be."""
+        """Handle a line. Return why the process can never be asked, or "" if it can be."""
         heard = running.dialect.hear(line)
         self._reply(running, heard.reply)
         problem = "" if heard.answer is None else self._use(running, heard.answer)
@@ -223,7 +277,7 @@ class ProcessReviewer:
                 running.writer.write(reply)
 
     def _use(self, running: _Running, answer: ProcessAnswer | NoAnswer) -> str:
-        """Apply an answer. Returns why it does not count; empty: it counts."""
+        """Apply an answer. Return why it does not count, or "" if it counts."""
         if isinstance(answer, NoAnswer):
             return answer.reason
         question = running.open.get(answer.id)

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.reviewers.dialect import MakeDialect
-from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect, MakeDialect
 from ironcurtain_proxy.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ INVARIANT: what it starts ends with the proxy, however the proxy ends.
 
 
 def new_token() -> str:
-    """A token for one process."""
+    """Return a token for one process."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
@@ -146,7 +145,7 @@ def _environment(spec: ProcessSpec, parent: Mapping[str, str]) -> dict[str, str]
 
 
 def launcher(directory: Path, log: Path) -> ReviewerLaunch:
-    """Starts a process in a directory; what it prints goes to the session log, secrets masked."""
+    """Return a starter of processes. What they print goes to the session log, secrets masked."""
     rations: defaultdict[str, OutputLimit] = defaultdict(OutputLimit)
     session_log = SessionLog(log)
 
@@ -168,7 +167,7 @@ def launcher(directory: Path, log: Path) -> ReviewerLaunch:
 
 
 def redact(arguments: Mapping[str, Json]) -> Redacted:
-    """A call's arguments, redacted as in the audit log."""
+    """Return a call's arguments, redacted as in the audit log."""
     shaped = shape_arguments(arguments, redaction=True)
     fields: Json = orjson.loads(shaped.raw)
     if not isinstance(fields, dict):

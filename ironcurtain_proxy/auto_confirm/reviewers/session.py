@@ -38,7 +38,7 @@ class SessionReviewer:
         return await self.mailbox.ask(self._as_shown(escalation, decision, view))
 
     def _as_shown(self, escalation: Escalation, decision: EngineDecision, view: View) -> Escalation:
-        """The question with the view for programs. Its fingerprint stays the call's."""
+        """Return the question with the view for programs. Its fingerprint stays the call's."""
         context = {
             **view.context,
             "Operation": decision.operation,

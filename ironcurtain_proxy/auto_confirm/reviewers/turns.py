@@ -30,7 +30,7 @@ class ReviewQueue:
         self._count = 0
 
     def __len__(self) -> int:
-        """The number of waiting questions."""
+        """Return the number of waiting questions."""
         return len(self._waiting)
 
     @asynccontextmanager

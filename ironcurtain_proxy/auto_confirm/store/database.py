@@ -20,13 +20,17 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ironcurtain_proxy.auto_confirm.store.faults import (
+from ironcurtain_proxy.auto_confirm.store.files import (
+    STORE_NAME,
+    OpenFile,
+    prepare_file,
+    reused_file,
+)
+from ironcurtain_proxy.auto_confirm.store.rows import (
     AlreadyDecidedError,
     StoreError,
     StoreLostError,
 )
-from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME, prepare_file, reused_file
-from ironcurtain_proxy.auto_confirm.store.open_file import OpenFile
 
 T = TypeVar("T")
 
@@ -233,7 +237,7 @@ def open_database(
     """Open a database, without a check of its content.
 
     Args:
-        url: `postgresql://…`, `sqlite:////absolute/path`; None: a file in the state directory.
+        url: `postgresql://…`, `sqlite:////absolute/path`, or None if a file in the state directory.
         state_dir: absolute; made private.
         create: whether a missing SQLite file is made.
         in_use: whether this process may still have the SQLite file open; none is made then.
@@ -252,7 +256,7 @@ def open_database(
 
 
 def sqlite_path(url: str | None, state_dir: Path) -> Path | None:
-    """The path of the SQLite file; None: the store is on a server.
+    """Return the path of the SQLite file, or None if the store is on a server.
 
     Raises:
         StoreError: the URL cannot be used.
@@ -351,13 +355,13 @@ def _prepare_postgresql(connection: DBAPIConnection, record: object) -> None:
 
 
 def _damage(connection: Connection) -> str:
-    """The damage of a SQLite database; empty: none."""
+    """Return the damage of a SQLite database, if any."""
     said = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
     return "" if said == "ok" else " ".join(said.split())
 
 
 def _code(error: Exception) -> int | str | None:
-    """SQLite's code or the SQLSTATE; None: neither."""
+    """Return SQLite's code or the SQLSTATE, or None without either."""
     original = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(original, sqlite3.Error):
         # The low byte; the rest says why.
@@ -371,7 +375,7 @@ def _may_try_again(error: Exception) -> bool:
 
 
 def _is_no_loss(error: Exception) -> bool:
-    """Whether an error is the statement's own, with the database intact."""
+    """Return whether an error is the statement's own, with the database intact."""
     if isinstance(error, IntegrityError | DataError) or _may_try_again(error):
         return True
     return _code(error) == _CANCELLED
@@ -383,7 +387,7 @@ def _is_second_decision(error: IntegrityError) -> bool:
 
 
 def _words(error: Exception) -> str:
-    """The database's message, in one line, without the statement's values."""
+    """Return the database's message, in one line, without the statement's values."""
     original = (error.orig if isinstance(error, DBAPIError) else None) or error
     said = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)
     return next(iter(str(said).strip().splitlines()), type(original).__name__)

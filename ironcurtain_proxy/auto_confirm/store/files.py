@@ -3,13 +3,168 @@
 import errno
 import os
 import stat
+import struct
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
-from ironcurtain_proxy.auto_confirm.store.open_file import Identity, OpenFile
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.private_files import make_private_directory
+
+# --- open file ------------------------------------------------------------------------------------
+# Checks that an open SQLite file still has its name, and that only SQLite wrote to it.
+#
+# Writes to an open file that has lost its name are lost. And SQLite caches pages, so it does not
+# see what another program writes over the file.
+
+
+Identity: TypeAlias = tuple[int, int]
+"""Device and inode, which identify a file without its name."""
+
+_LOG: Final = "-wal"
+_INDEX: Final = "-shm"
+_SET_ASIDE: Final = ".replaced"
+_INDEX_BYTES: Final = 132
+_SALTS: Final = slice(32, 40)
+_BACKFILL: Final = 96
+_ATTEMPTED: Final = 128
+"""Offsets in the log's index, see "WAL-mode File Format" of SQLite: which log it is, how much of it
+was copied into the file, and how much is being copied."""
+
+_DESCRIPTORS: Final = "/proc/self/fd"
+
+_Copied: TypeAlias = tuple[bytes, int, int]
+
+
+def identity(path: Path) -> Identity | None:
+    """Return the identity of the file at a path, or None if there is none."""
+    with suppress(OSError):
+        found = path.lstat()
+        return found.st_dev, found.st_ino
+    return None
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """An opened SQLite file."""
+
+    path: Path
+    main: Identity
+    log: Identity | None = None
+    """The last used write-ahead log; None: none yet."""
+    _seen: tuple[tuple[int, int], _Copied] | None = None
+    """The file's size and time at the last check, and the part of the log copied into it."""
+    _descriptor: int = -1
+    """SQLite's own, of the log's index, the last time it was read."""
+
+    def log_now(self) -> Identity | None:
+        """Return the identity of the write-ahead log beside the file."""
+        return identity(self._beside(_LOG))
+
+    def is_in_place(self) -> bool:
+        """Return whether the name still leads to the file."""
+        return identity(self.path) == self.main
+
+    def was_overwritten(self) -> bool:
+        """Return whether another program than SQLite wrote to the file since the last check.
+
+        SQLite writes there only when it copies its log, which the log's index shows before and
+        after. A changed time alone looks the same, so the caller then checks the whole file.
+        """
+        before, found = self._copied(), self._state()
+        if before is None or before != self._copied() or before[1] != before[2]:
+            # There is no log, or it is being copied.
+            return False
+        seen, self._seen = self._seen, (found, before)
+        return seen is not None and seen[1] == before and seen[0] != found
+
+    def _state(self) -> tuple[int, int]:
+        with suppress(OSError):
+            found = self.path.stat()
+            return found.st_size, found.st_mtime_ns
+        return 0, 0
+
+    def _copied(self) -> _Copied | None:
+        """Return the copied part of the log, from its index, or None if unknown.
+
+        Read through SQLite's own descriptor: to close another one of the same file would release
+        the locks of this process on it.
+        """
+        index = identity(self._beside(_INDEX))
+        if index is None:
+            return None
+        if not _is_open_as(self._descriptor, index):
+            self._descriptor = _found_open(index)
+        with suppress(OSError):
+            return _read_index(os.pread(self._descriptor, _INDEX_BYTES, 0))
+        return None
+
+    def set_remains_aside(self) -> None:
+        """Take the log of a file that was replaced out of its successor's way.
+
+        SQLite would replay it there, and so damage the successor. Only the very log that was in use
+        is taken away: the successor may have one of its own by now.
+
+        Raises:
+            StoreError: it cannot be taken away.
+        """
+        if not self.is_in_place() and self.path.exists():
+            self._set_log_aside()
+
+    def discard_log(self) -> None:
+        """Take away the log of a file whose content is another now.
+
+        It is emptied as well: another process that still has it open, and closes it last, would
+        copy it into the file.
+
+        Raises:
+            StoreError: it cannot be taken away.
+        """
+        self._set_log_aside(empty=True)
+
+    def _set_log_aside(self, *, empty: bool = False) -> None:
+        if self.log is None or self.log_now() != self.log:
+            return
+        try:
+            for suffix in (_INDEX, _LOG):
+                beside = self._beside(suffix)
+                with suppress(FileNotFoundError):
+                    beside.rename(beside.with_name(beside.name + _SET_ASIDE))
+            if empty:
+                os.truncate(self._beside(_LOG + _SET_ASIDE), 0)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise StoreError(f"{self.path}: its log cannot be taken away: {why}") from None
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(self.path.name + suffix)
+
+
+def _is_open_as(descriptor: int, wanted: Identity) -> bool:
+    with suppress(OSError):
+        found = os.fstat(descriptor)
+        return (found.st_dev, found.st_ino) == wanted
+    return False
+
+
+def _found_open(wanted: Identity) -> int:
+    """Return the descriptor of a file in this process; -1: there is none, or no list."""
+    with suppress(OSError):
+        for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208  names are numbers
+            if _is_open_as(int(name), wanted):
+                return int(name)
+    return -1
+
+
+def _read_index(head: bytes) -> _Copied | None:
+    if len(head) < _INDEX_BYTES:
+        return None
+    backfill, attempted = [
+        int(struct.unpack_from("=I", head, offset)[0]) for offset in (_BACKFILL, _ATTEMPTED)
+    ]
+    return head[_SALTS], backfill, attempted
+
 
 _PRIVATE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700

@@ -9,8 +9,7 @@ from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import SessionHealth
 from ironcurtain_proxy.auto_confirm.engine.patterns import SAFE_BANDS
-from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
-from ironcurtain_proxy.auto_confirm.store.retention import LONGEST_WAIT
+from ironcurtain_proxy.auto_confirm.store.interactions import LONGEST_WAIT, OPEN, OURS
 from ironcurtain_proxy.auto_confirm.store.rows import TIMEOUT
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, StoredText
 from ironcurtain_proxy.model.decider import Engine, Nobody, of_record
@@ -38,7 +37,7 @@ class StoredSession:
 
 
 def is_stuck(now: datetime) -> "sa.ColumnElement[bool]":
-    """Whether an overdue call waits."""
+    """Return whether an overdue call waits."""
     return OURS & _WAITS & _waited_since(now - STUCK_AFTER)
 
 
@@ -102,7 +101,7 @@ _LAST_ENDED: Final = (
 def session_state(
     connection: Connection, session: str, now: datetime, began: datetime | None = None
 ) -> StoredSession:
-    """The state of a session, in two statements.
+    """Return the state of a session, in two statements.
 
     `stuck`: a call waits for more than ten minutes, or one ended unanswered in the last ten.
     `failing`: half or more of its last ten ended calls were refused or failed, in the last hour.

@@ -1,8 +1,8 @@
 """Interactions and their trail, as statements on a connection. The caller holds the transaction."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Final, assert_never
 
@@ -10,16 +10,18 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
+    ABANDONED_BY,
     MODEL,
     PASSED_ON,
     TIMEOUT,
+    AlreadyDecidedError,
     Ending,
     EscalationTask,
     InteractionRow,
     PermissionDecision,
     Status,
+    StoreError,
     TaskStatus,
     is_reviewer,
 )
@@ -29,6 +31,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     INTERACTIONS,
     REVIEWER_DECISIONS,
     TASKS,
+    UPKEEP,
 )
 from ironcurtain_proxy.model.json import Json
 
@@ -42,7 +45,7 @@ _ASKED: Final[tuple[Status, ...]] = ("held", "escalated")
 
 
 def _before(settlement: Ending) -> tuple[Status, ...]:
-    """The states from which an interaction may end so."""
+    """Return the states from which an interaction may end so."""
     match settlement.status:
         case "auto_approved" if settlement.decided_by in (TIMEOUT, MODEL):
             # Approvals of the final table, and of a model before a reviewer.
@@ -58,7 +61,7 @@ def _before(settlement: Ending) -> tuple[Status, ...]:
 
 
 def is_of(connection: Connection, interaction_id: int, request: str | None) -> bool:
-    """Whether an interaction is a request's; None: any one's."""
+    """Return whether an interaction belongs to this request. None matches any."""
     if request is None:
         return True
     named = {"which": interaction_id, "whose": request}
@@ -66,7 +69,7 @@ def is_of(connection: Connection, interaction_id: int, request: str | None) -> b
 
 
 def find_request(connection: Connection, request: str) -> int | None:
-    """Return the id of a request's interaction; None: there is none."""
+    """Return the id of a request's interaction, or None if there is none."""
     found = sa.select(INTERACTIONS.c.id).where(INTERACTIONS.c.request_id == request)
     return connection.execute(found).scalar()
 
@@ -302,7 +305,7 @@ def _inserted(connection: Connection, table: sa.Table, values: Mapping[str, obje
 
 
 def _shallow(row: InteractionRow | PermissionDecision | EscalationTask) -> dict[str, object]:
-    """The fields of a row. `asdict` would copy their content."""
+    """Return the fields of a row. `asdict` would copy their content."""
     return {field.name: getattr(row, field.name) for field in fields(row)}
 
 
@@ -337,3 +340,100 @@ _PASSED_ON: Final = _from_states().values(
 @cache
 def _insert(table: sa.Table) -> sa.Insert:
     return sa.insert(table)
+
+
+# --- retention ------------------------------------------------------------------------------------
+# The end of abandoned questions, and the removal of interactions beyond the operator's
+# retention.
+#
+# Statements on a connection; the caller holds the transaction. Each ends or deletes at most a
+# batch, to keep transactions short. Patterns, safe paths and rows of other programs are never
+# removed.
+
+
+BATCH: Final = 500
+"""Interactions in one transaction."""
+EVERY: Final = timedelta(days=1)
+"""The time between two purges of a store, by any process."""
+LONGEST_WAIT: Final = timedelta(days=3)
+"""A call can wait a day for its reviewer and another for the fallback: younger ones may yet end."""
+
+THEIRS: Final = (DECISIONS, REVIEWER_DECISIONS, TASKS, HISTORY)
+"""Every table whose rows belong to an interaction."""
+
+_NAME: Final = "retention"
+_WAITS: Final = OURS & INTERACTIONS.c.status.in_(OPEN)
+_ABANDONED: Final = Ending(
+    status="rejected", decided_by=ABANDONED_BY, reason="the proxy that asked has ended"
+)
+"""The end of a question whose asking process was killed before it could end it. It is no decision:
+it does not count for the session or for learning."""
+
+
+def owners(connection: Connection) -> frozenset[str]:
+    """Return the owners of the open questions."""
+    found = sa.select(INTERACTIONS.c.owner).where(_WAITS).distinct()
+    return frozenset(one for one in connection.execute(found).scalars() if one)
+
+
+def end_abandoned(connection: Connection, gone: Collection[str], now: datetime) -> int:
+    """End the open questions of these owners, at most a batch. Returns the number."""
+    found = sa.select(INTERACTIONS.c.id).where(_WAITS & INTERACTIONS.c.owner.in_(gone))
+    waiting = list(connection.execute(found.order_by(INTERACTIONS.c.id).limit(BATCH)).scalars())
+    for identifier in waiting:
+        settle(connection, identifier, _ABANDONED, now)
+    return len(waiting)
+
+
+def claim(connection: Connection, now: datetime) -> bool:
+    """Claim a due purge. True: this process is the only one to purge until tomorrow.
+
+    A time in the future comes from a wrong clock, and does not delay the purge.
+    """
+    due = (
+        UPKEEP.c.done_at.is_(None)
+        | (UPKEEP.c.done_at <= now - EVERY)
+        | (UPKEEP.c.done_at > now + EVERY)
+    )
+    taken = sa.update(UPKEEP).where((UPKEEP.c.name == _NAME) & due).values(done_at=now)
+    return connection.execute(taken).rowcount == 1
+
+
+def purge(connection: Connection, keep: timedelta, now: datetime) -> int:
+    """Delete the oldest due interactions, at most a batch. Returns the number."""
+    found = connection.execute(due(keep, now))
+    doomed = list(found.scalars())
+    if not doomed:
+        return 0
+    _remove(connection, doomed)
+    return len(doomed)
+
+
+def remove(connection: Connection, request: str) -> bool:
+    """Delete the interaction of a request, with its trail. False: there is none."""
+    found = sa.select(INTERACTIONS.c.id).where(INTERACTIONS.c.request_id == request)
+    doomed = list(connection.execute(found).scalars())
+    _remove(connection, doomed)
+    return bool(doomed)
+
+
+def _remove(connection: Connection, doomed: Sequence[object]) -> None:
+    for table in THEIRS:
+        connection.execute(sa.delete(table).where(table.c.interaction_id.in_(doomed)))
+    connection.execute(sa.delete(INTERACTIONS).where(INTERACTIONS.c.id.in_(doomed)))
+
+
+def due(keep: timedelta, now: datetime) -> "sa.Select[tuple[int]]":
+    """Select the ids of a due batch: older than `keep`, and ended or left open by a crash."""
+    before, created = now - keep, INTERACTIONS.c.created_at
+    status, ended = INTERACTIONS.c.status, INTERACTIONS.c.responded_at
+    past = status.not_in(OPEN) & (sa.func.coalesce(ended, created) < before)
+    left = status.in_(OPEN) & (created < now - LONGEST_WAIT)
+    return (
+        sa.select(INTERACTIONS.c.id)
+        .where(OURS & (created < before) & (past | left))
+        .order_by(created)
+        .limit(BATCH)
+        # An interaction that another process has locked is removed tomorrow.
+        .with_for_update(skip_locked=True)
+    )

@@ -49,7 +49,7 @@ class Ratio:
 
     @property
     def value(self) -> float | None:
-        """The share from 0 to 1; None: the whole is empty."""
+        """The share from 0 to 1, or None if the whole is empty."""
         return self.part / self.whole if self.whole else None
 
 
@@ -118,7 +118,7 @@ def compute(
     Args:
         store: the store.
         now: the current time; aware.
-        since: only interactions from then on; None: all.
+        since: only interactions from then on, or None for all.
         unwritten: the questions that may have no row; see `owed.unwritten_questions`.
 
     Raises:
@@ -218,7 +218,7 @@ def _has_task(status: TaskStatus | None = None) -> "sa.ColumnElement[bool]":
 
 
 def _was_withdrawn() -> "sa.ColumnElement[bool]":
-    """The agent, or its proxy, was gone before an answer could come."""
+    """Return the agent, or its proxy, was gone before an answer could come."""
     return INTERACTIONS.c.decided_by.in_((in_record(WITHDRAWN_BY), ABANDONED_BY))
 
 
@@ -273,7 +273,7 @@ def _distribution(
 
 
 def rank(share: float, count: int) -> int:
-    """The index of the sorted value with at least this share at or below it."""
+    """Return the index of the sorted value with at least this share at or below it."""
     return max(0, math.ceil(share * count) - 1)
 
 
@@ -309,7 +309,7 @@ def _grouped(
 
 
 def is_share_met(metrics: Metrics, ratio: Ratio, target: float) -> bool | None:
-    """Return whether a share meets its target; None: it cannot be said.
+    """Return whether a share meets its target, or None if it cannot be said.
 
     What is missing from the store could be anything, so no share is met for certain.
     """
@@ -319,7 +319,7 @@ def is_share_met(metrics: Metrics, ratio: Ratio, target: float) -> bool | None:
 
 
 def is_quick(found: Distribution, target: float, of: int | None = None) -> bool | None:
-    """Return whether 99 of 100 are below the target; None: there are no values.
+    """Return whether 99 of 100 are below the target, or None if there are no values.
 
     `of`: how many there should be. Those without a value, such as questions that nobody answered,
     took too long.
@@ -331,7 +331,7 @@ def is_quick(found: Distribution, target: float, of: int | None = None) -> bool 
 
 
 def is_none(metrics: Metrics, count: int) -> bool | None:
-    """Return whether there is none of what should not be; None: there is nothing to judge by."""
+    """Return whether nothing is there that should not be, or None if nothing shows it."""
     if count:
         return False
     return True if metrics.interactions and not metrics.missing else None
@@ -352,7 +352,7 @@ def is_without_people(metrics: Metrics) -> bool | None:
 
 
 def as_prometheus(metrics: Metrics) -> str:
-    """The text exposition format, version 0.0.4, without metrics that have no value.
+    """Return the text exposition format, version 0.0.4, without metrics that have no value.
 
     All are gauges: the store removes old rows, and a falling counter would be read as a restart.
     """

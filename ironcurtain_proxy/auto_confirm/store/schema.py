@@ -4,14 +4,17 @@ Missing tables and columns are made; existing ones stay. The version number in t
 older proxy from using a newer store.
 """
 
+import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.schema import CreateColumn
 
-from ironcurtain_proxy.auto_confirm.store.database import Database
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.database import Database, open_database, sqlite_path
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.tables import METADATA, SAFE_PATHS, UPKEEP
 
 VERSION_TABLE: Final = "ironcurtain_schema_version"
@@ -46,7 +49,7 @@ def bring_up_to_date(database: Database) -> None:
 
 
 def is_there(database: Database) -> bool:
-    """Whether the tables exist. Changes nothing.
+    """Return whether the tables exist. Changes nothing.
 
     Raises:
         StoreError: the database cannot be read, or is newer than this program.
@@ -151,3 +154,79 @@ def _add_missing(connection: Connection, column: "sa.Column[str]", values: tuple
     missing = [{column.name: value} for value in values if value not in there]
     if missing:
         connection.execute(sa.insert(column.table), missing)
+
+
+# --- opening --------------------------------------------------------------------------------------
+# The opening of a store: for the first time, again after a loss, or for inspection.
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOrigin:
+    """The arguments of an opened store, to open it again."""
+
+    url: str | None
+    state_dir: Path
+    deadline_seconds: float
+
+
+def open_first(origin: StoreOrigin, *, create: bool) -> Database:
+    """Open the database and bring its tables up to date.
+
+    Raises:
+        StoreError: it cannot be used; nothing in it was changed.
+    """
+    database = open_database(
+        origin.url, origin.state_dir, create=create, deadline_seconds=origin.deadline_seconds
+    )
+    try:
+        bring_up_to_date(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def open_again(before: Database, origin: StoreOrigin) -> Database:
+    """Open a database anew after `StoreLostError`; `before` is closed.
+
+    A missing SQLite file is not made again: an empty store would lack what was learned or disabled.
+    A damaged or replaced file is checked completely first. A new database of PostgreSQL gets its
+    tables: its server vouches for it.
+
+    Raises:
+        StoreError: it cannot be used yet.
+    """
+    before.close()
+    if before.file is not None:
+        before.file.set_remains_aside()
+    database = open_database(
+        origin.url, origin.state_dir, in_use=True, deadline_seconds=origin.deadline_seconds
+    )
+    try:
+        if before.doubtful:
+            database.look_for_damage()
+        bring_up_to_date(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def inspect_store(url: str | None, state_dir: Path) -> bool:
+    """Check whether a store can be used, without a change to it.
+
+    Returns:
+        Whether there is one: False where the engine's first session will make it.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
+    path = sqlite_path(url, state_dir)
+    if path is not None and not os.path.lexists(path):
+        return False
+    database = open_database(url, state_dir, create=False)
+    try:
+        database.look_for_damage()
+        return is_there(database)
+    finally:
+        database.close()

@@ -11,11 +11,10 @@ from typing import Self, TypeVar
 
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.store import interactions, patterns, retention
+from ironcurtain_proxy.auto_confirm.store import interactions, patterns
 from ironcurtain_proxy.auto_confirm.store.database import Database
 from ironcurtain_proxy.auto_confirm.store.health import StoredSession, session_state
-from ironcurtain_proxy.auto_confirm.store.learned import Learned, read_learned
-from ironcurtain_proxy.auto_confirm.store.opening import StoreOrigin, open_again, open_first
+from ironcurtain_proxy.auto_confirm.store.patterns import Learned, read_learned
 from ironcurtain_proxy.auto_confirm.store.rows import (
     Ending,
     EscalationTask,
@@ -25,6 +24,7 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
     PatternRow,
     PermissionDecision,
 )
+from ironcurtain_proxy.auto_confirm.store.schema import StoreOrigin, open_again, open_first
 from ironcurtain_proxy.ports import Clock
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ def open_store(
     """Open the store and bring its tables up to date.
 
     Args:
-        url: `postgresql://…`, `sqlite:////absolute/path`; None: `interactions.db` in `state_dir`.
+        url: `postgresql://…`, `sqlite:////absolute/path`, or None: `interactions.db` in `state_dir`.
         state_dir: absolute; made private.
         clock: gives the times that are written.
         create: whether a missing SQLite file is made.
@@ -73,7 +73,7 @@ class Store:
         self._database.close()
 
     def reopened(self) -> "Store":
-        """A new store on the same database, after `StoreLostError`; this one is closed.
+        """Return a new store on the same database, after `StoreLostError`; this one is closed.
 
         Raises:
             StoreError: it cannot be used yet.
@@ -129,7 +129,7 @@ class Store:
 
         For an interaction that was perhaps written too late: no call waits for its answer.
         """
-        return self._database.write(lambda connection: retention.remove(connection, request))
+        return self._database.write(lambda connection: interactions.remove(connection, request))
 
     def settle(
         self,
@@ -143,9 +143,9 @@ class Store:
         Args:
             interaction_id: which.
             settlement: how.
-            request: whose it must be; None: anybody's. A store that was put in the place of another
-                has other interactions under the same ids.
-            at: when it ended; None: now.
+            request: end it only if it belongs to this request; None ends any. A store that was put
+                in the place of another has other interactions under the same ids.
+            at: when it ended, or None for now.
 
         Returns:
             False if it had ended, or cannot end so from where it stands: the first answer wins.
@@ -205,19 +205,19 @@ class Store:
     # --- what the engine knows -------------------------------------------------------------------
 
     def learned(self, before: Learned | None = None) -> Learned:
-        """The lasting knowledge; see `learned.read_learned`."""
+        """Return the lasting knowledge; see `patterns.read_learned`."""
         return self.read(lambda connection: read_learned(connection, before))
 
     def session_state(
         self, session: str, now: datetime, began: datetime | None = None
     ) -> StoredSession:
-        """The state of a session at `now`; see `health.session_state`."""
+        """Return the state of a session at `now`; see `health.session_state`."""
         return self.read(lambda connection: session_state(connection, session, now, began))
 
     # --- patterns --------------------------------------------------------------------------------
 
     def patterns(self) -> tuple[PatternRow, ...]:
-        """All patterns by name; only those with `auto_approve` may approve."""
+        """Return all patterns by name; only those with `auto_approve` may approve."""
         return self.read(patterns.read_patterns)
 
     def add_pattern(self, pattern: NewPattern) -> int:
@@ -238,7 +238,7 @@ class Store:
         return self._database.write(lambda c: patterns.switch_pattern(c, name, on=False))
 
     def propose_patterns(self, min_evidence: int) -> list[PatternProposal]:
-        """The proposals from reviewers' approvals; changes nothing. See `patterns.propose`."""
+        """Return the proposals from reviewers' approvals. See `patterns.propose`."""
         return self.read(lambda connection: patterns.propose(connection, min_evidence))
 
     def promote(self, proposal: PatternProposal, created_by: str) -> int:
@@ -264,11 +264,13 @@ class Store:
             is_gone: whether an owner's process has certainly ended.
 
         Returns:
-            How many; `retention.BATCH`: there may be more.
+            How many; `interactions.BATCH`: there may be more.
         """
-        gone = {one for one in self.read(retention.owners) if is_gone(one)}
+        gone = {one for one in self.read(interactions.owners) if is_gone(one)}
         now = self._clock.now()
-        return self._database.write(lambda c: retention.end_abandoned(c, gone, now)) if gone else 0
+        return (
+            self._database.write(lambda c: interactions.end_abandoned(c, gone, now)) if gone else 0
+        )
 
     def begin_purge(self, keep: timedelta) -> int:
         """Delete a first batch of old interactions, unless somebody began within the last day.
@@ -277,19 +279,23 @@ class Store:
             keep: how old an interaction may become. One that waits is kept for three days.
 
         Returns:
-            How many went with all that is theirs; `retention.BATCH`: go on with `go_on_purging`.
+            How many went with all that is theirs; `interactions.BATCH`: go on with `go_on_purging`.
         """
         now = self._clock.now()
 
         def work(connection: Connection) -> int:
-            return retention.purge(connection, keep, now) if retention.claim(connection, now) else 0
+            return (
+                interactions.purge(connection, keep, now)
+                if interactions.claim(connection, now)
+                else 0
+            )
 
         return self._database.write(work)
 
     def go_on_purging(self, keep: timedelta) -> int:
         """Delete a further batch of old interactions; how many."""
         now = self._clock.now()
-        return self._database.write(lambda connection: retention.purge(connection, keep, now))
+        return self._database.write(lambda connection: interactions.purge(connection, keep, now))
 
     @property
     def has_log(self) -> bool:

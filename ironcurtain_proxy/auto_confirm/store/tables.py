@@ -27,12 +27,12 @@ class StoredText(TypeDecorator[str]):
     cache_ok = True  # type: ignore[mutable-override]
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Escape."""
+        """Escape what a database may not store in a text."""
         del dialect
         return None if value is None else _UNSTORABLE.sub(_escape, value)
 
     def process_result_value(self, value: object, dialect: Dialect) -> str | None:
-        """The text of a column; None for other types, which SQLite lets another program write."""
+        """Return the text of a column, or None for another type: SQLite stores any type."""
         del dialect
         return value if isinstance(value, str) else None
 
@@ -50,7 +50,7 @@ class _SqliteTimestamp(sqlite.DATETIME):
     def result_processor(
         self, dialect: Dialect, coltype: object
     ) -> Callable[[object], datetime | None]:
-        """The reader of times; an invalid time of another program becomes None."""
+        """Return the reader of times; an invalid time of another program becomes None."""
         del dialect, coltype
         return _read_time
 
@@ -69,18 +69,18 @@ class UtcTimestamp(TypeDecorator[datetime]):
     cache_ok = True  # type: ignore[mutable-override]
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime]:
-        """SQLite has no type of its own for times."""
+        """Choose a type: SQLite has none of its own for times."""
         if dialect.name == "sqlite":
             return dialect.type_descriptor(_SqliteTimestamp())  # type: ignore[no-untyped-call]
         return dialect.type_descriptor(sa.TIMESTAMP())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """The time in UTC, without a zone."""
+        """Return the time in UTC, without a zone."""
         del dialect
         return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """The time with its zone."""
+        """Return the time with its zone."""
         del dialect
         if value is None:
             return None

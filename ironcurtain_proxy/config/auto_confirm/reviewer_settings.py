@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
+from ironcurtain_proxy.auto_confirm.engine.patterns import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, REVIEWER_TYPES, ReviewerSetting
 from ironcurtain_proxy.config.reading.declared import one_of
 from ironcurtain_proxy.config.reading.document import Members, Spot

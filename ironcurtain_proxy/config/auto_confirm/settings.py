@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar, get_args
 
-from ironcurtain_proxy.auto_confirm.engine.final_table import check_on_timeout
+from ironcurtain_proxy.auto_confirm.engine.decision import check_on_timeout
 from ironcurtain_proxy.auto_confirm.engine.matrix import RowKey
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
-from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
+from ironcurtain_proxy.auto_confirm.engine.patterns import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     FURTHER_RULES,
     HUMAN,

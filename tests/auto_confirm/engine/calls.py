@@ -8,9 +8,12 @@ from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
-from ironcurtain_proxy.auto_confirm.engine.path_patterns import compile_path_regex
-from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern
-from ironcurtain_proxy.auto_confirm.engine.places import FilesFound, SafePath
+from ironcurtain_proxy.auto_confirm.engine.patterns import (
+    ApprovalPattern,
+    FilesFound,
+    SafePath,
+    compile_path_regex,
+)
 from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST, MEDIUM_AT_MOST, band_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.model.annotation import ArgumentRole

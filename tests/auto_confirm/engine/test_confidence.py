@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from ironcurtain_proxy.auto_confirm.engine.confidence import Confidence
 from ironcurtain_proxy.auto_confirm.engine.evaluation import assess
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.risk import Confidence
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, SAFE_PATHS
 

@@ -5,17 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.context_score import (
-    ContextScore,
-    WorkContext,
-    context_score,
-)
 from ironcurtain_proxy.auto_confirm.engine.evaluation import CHECKS, assess, decide, evaluate
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ApproveRate,
+    ContextScore,
     Interaction,
     Knowledge,
     SessionHealth,
+    WorkContext,
+    context_score,
 )
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.settings import (

@@ -4,8 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.branches import are_feature_branches, branches_of
-from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
+from ironcurtain_proxy.auto_confirm.engine.extraction import (
+    CallSubject,
+    are_feature_branches,
+    branches_of,
+    subject_of,
+)
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from tests.auto_confirm.engine import calls

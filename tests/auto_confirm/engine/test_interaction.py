@@ -5,10 +5,15 @@ from dataclasses import fields, replace
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.context_score import WorkContext, context_score
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.extraction import subject_of
-from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
+    ApproveRate,
+    Interaction,
+    Knowledge,
+    WorkContext,
+    context_score,
+)
 from ironcurtain_proxy.auto_confirm.engine.risk import NO_ROW
 from ironcurtain_proxy.auto_confirm.engine.settings import SafetyRule
 from tests.auto_confirm.engine import calls

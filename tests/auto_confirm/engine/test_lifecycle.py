@@ -5,14 +5,14 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.final_table import (
+from ironcurtain_proxy.auto_confirm.engine.decision import (
     APPROVABLE,
     check_on_timeout,
     is_policy_critical,
     on_timeout,
 )
+from ironcurtain_proxy.auto_confirm.engine.history import may_hold
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.lifecycle import may_hold
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings

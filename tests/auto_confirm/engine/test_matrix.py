@@ -13,7 +13,7 @@ from ironcurtain_proxy.auto_confirm.engine.matrix import (
     Row,
     may_review,
 )
-from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
+from ironcurtain_proxy.auto_confirm.engine.patterns import Party, SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import SafetyRule
 from tests.auto_confirm.engine import calls
 

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.context_score import (
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ContextScore,
     WorkContext,
     context_score,
 )
-from ironcurtain_proxy.auto_confirm.engine.places import (
+from ironcurtain_proxy.auto_confirm.engine.patterns import (
     FilesFound,
     SafePath,
     SessionPlaces,

@@ -8,10 +8,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ironcurtain_proxy.auto_confirm.engine.context_score import WorkContext, context_score
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.evaluation import assess, decide, evaluate
-from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
+    ApproveRate,
+    Interaction,
+    Knowledge,
+    WorkContext,
+    context_score,
+)
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.json import Json

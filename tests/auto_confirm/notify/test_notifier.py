@@ -12,16 +12,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_confirm.notice_channels import (
+from ironcurtain_proxy.auto_confirm.engine.settings import (
     CommandChannel,
     FileChannel,
     NoticeChannel,
     TmuxChannel,
     WebhookChannel,
 )
-from ironcurtain_proxy.auto_confirm.notify.channels import NoticeSender
 from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
-from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier
+from ironcurtain_proxy.auto_confirm.notify.notifier import NoticeSender, Notifier
 from tests.auto_confirm.notify.listeners import (
     HANGING,
     WRITE_ARGUMENTS,

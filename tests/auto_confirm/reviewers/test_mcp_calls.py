@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.briefing import view_of
 from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
-from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
     MAX_ANSWER,
     NOTHING_OPEN,
     TOO_LONG,
     NoAnswer,
     ParsedOutput,
     ProcessAnswer,
+    review_fields,
 )
-from ironcurtain_proxy.auto_confirm.reviewers.json_lines import review_fields
 from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import (
     MAX_LISTING,
     MAX_PAGES,

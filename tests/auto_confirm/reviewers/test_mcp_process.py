@@ -12,7 +12,7 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.briefing import PassedOn
 from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
-from ironcurtain_proxy.auto_confirm.reviewers.dialect import NOTHING_OPEN, TOO_LONG
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import NOTHING_OPEN, TOO_LONG
 from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import MAX_PAGES, CallDialect
 from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec

@@ -13,8 +13,7 @@ import pytest
 from ironcurtain_proxy.auto_confirm.briefing import PassedOn, Redacted, view_of
 from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
-from ironcurtain_proxy.auto_confirm.reviewers.lives import PAUSES, WELL_AFTER
-from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
+from ironcurtain_proxy.auto_confirm.reviewers.process import PAUSES, WELL_AFTER, ProcessReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.errors import ConfigurationError

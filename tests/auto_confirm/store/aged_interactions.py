@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.store.retention import BATCH
+from ironcurtain_proxy.auto_confirm.store.interactions import BATCH
 from ironcurtain_proxy.auto_confirm.store.rows import NewPattern
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, METADATA, PATTERNS, TASKS

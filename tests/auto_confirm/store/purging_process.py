@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sqlalchemy import event
 
-from ironcurtain_proxy.auto_confirm.store.retention import BATCH
+from ironcurtain_proxy.auto_confirm.store.interactions import BATCH
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from tests.auto_confirm.store.aged_interactions import TODAY, wind
 from tests.auto_confirm.store.writing_process import say

@@ -12,11 +12,9 @@ import pytest
 import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
-from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
-from ironcurtain_proxy.auto_confirm.store import retention
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import TASKS
-from ironcurtain_proxy.auto_confirm.upkeep import is_gone, this_owner
+from ironcurtain_proxy.auto_confirm.upkeep import LazyStore, is_gone, this_owner
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from tests import program
 from tests.auto_confirm.store.direct import pending_of_others, record_interaction, recorded
@@ -130,7 +128,7 @@ def test_a_process_that_took_the_number_of_another_does_not_keep_its_questions(
 def test_what_is_answered_already_stays_as_it_was_answered(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(interactions, "BATCH", 2)
     gone = replace(interaction(), owner="gone")
     answered = record_interaction(store, replace(gone, request_id="a", status="auto_approved"))
     for number in range(5):

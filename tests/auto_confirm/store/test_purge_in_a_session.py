@@ -16,10 +16,10 @@ import pytest
 import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
-from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
-from ironcurtain_proxy.auto_confirm.store.faults import StoreLostError
+from ironcurtain_proxy.auto_confirm.store.rows import StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from tests.auto_confirm.store.aged_interactions import TODAY, Past, ids, lived, wind
 from tests.fakes import FakeClock
@@ -188,7 +188,7 @@ async def test_what_a_store_said_that_was_lost_meanwhile_is_asked_again(
 async def test_a_session_that_ends_does_not_wait_for_the_rest(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.store.retention.BATCH", 1)
+    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.store.interactions.BATCH", 1)
     monkeypatch.setattr("ironcurtain_proxy.auto_confirm.upkeep.BATCH", 1)
     monkeypatch.setattr("ironcurtain_proxy.auto_confirm.upkeep.PAUSE", 3600)
     with filled(None, tmp_path, clock) as store:

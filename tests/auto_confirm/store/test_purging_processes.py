@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from ironcurtain_proxy.auto_confirm.store.retention import BATCH, THEIRS
+from ironcurtain_proxy.auto_confirm.store.interactions import BATCH, THEIRS
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import (
     DECISIONS,

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
-from ironcurtain_proxy.auto_confirm.store import retention
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store import interactions
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, METADATA, UPKEEP
 from tests.auto_confirm.store.aged_interactions import (
@@ -38,7 +38,7 @@ def emptied(store: Store) -> None:
     """As it was when it was new, with one pattern."""
 
     def work(connection: sa.Connection) -> None:
-        for table in (*retention.THEIRS, INTERACTIONS):
+        for table in (*interactions.THEIRS, INTERACTIONS):
             connection.execute(sa.delete(table))
         connection.execute(sa.update(UPKEEP).values(done_at=None))
 
@@ -93,7 +93,7 @@ def test_what_is_older_than_it_is_kept_goes_with_everything(
     assert purge(store, clock, 90) == 1
     assert ids(store) == {young}
     assert recorded(store, old) is None
-    for table in retention.THEIRS:
+    for table in interactions.THEIRS:
         assert old not in ids(store, table, "interaction_id")
 
 
@@ -119,7 +119,7 @@ def test_every_table_that_refers_to_an_interaction_is_cleared() -> None:
         for table in METADATA.tables.values()
         if any(key.column.table is INTERACTIONS for key in table.foreign_keys)
     }
-    assert set(retention.THEIRS) == refer
+    assert set(interactions.THEIRS) == refer
 
 
 def test_what_another_program_wrote_is_not_ours_to_remove(store: Store, clock: FakeClock) -> None:
@@ -135,7 +135,7 @@ def test_what_another_program_wrote_is_not_ours_to_remove(store: Store, clock: F
 def test_the_oldest_go_first_and_no_more_than_a_batch(
     store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
+    monkeypatch.setattr(interactions, "BATCH", 2)
     by_age = {age: lived(store, clock, Past("approved", age=age)) for age in (91, 95, 93, 92, 94)}
     wind(clock, TODAY)
     assert store.begin_purge(KEEP) == 2
@@ -205,7 +205,7 @@ def test_the_old_ones_are_found_by_an_index(store: Store, clock: FakeClock) -> N
 
     def plan(connection: sa.Connection) -> str:
         connection.execute(sa.text("ANALYZE"))
-        asked = retention.due(KEEP, clock.now() + timedelta(days=91))
+        asked = interactions.due(KEEP, clock.now() + timedelta(days=91))
         raw = asked.compile(connection, compile_kwargs={"literal_binds": True})
         explain = "EXPLAIN QUERY PLAN" if dialect == "sqlite" else "EXPLAIN"
         rows = connection.exec_driver_sql(f"{explain} {raw}")
