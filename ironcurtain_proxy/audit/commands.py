@@ -113,7 +113,8 @@ _PASS: Final = re.compile(
 entry of a store, a `secret_id` of a role is its password."""
 
 
-_TABLE: Final = Path(__file__).with_name("secret_options.txt")
+_TABLE: Final = Path(__file__).with_name("secret_options.txt").read_text("utf-8")
+"""Read at import: the first record may be written while no descriptor is free."""
 _LONGEST: Final = 8192
 """Characters of a command that are read."""
 _MOST_WORDS: Final = 400
@@ -368,7 +369,7 @@ _LOGIN: Final = re.compile(r"\w{1,30}/[^/@\s]{1,64}(?:@.*)?\Z", re.ASCII)
 def _table() -> dict[str, list[_Rule]]:
     """Return the rules of each program. Read on first use."""
     rules: dict[str, list[_Rule]] = {}
-    for line in _TABLE.read_text("utf-8").splitlines():
+    for line in _TABLE.splitlines():
         if line and not line.startswith("#"):
             programs, needed, places = line.split("|")
             rule = _rule(tuple(needed.split()), places.split())

@@ -41,7 +41,7 @@ def open_store(
     """Open the store and bring its tables up to date.
 
     Args:
-        url: `postgresql://…`, `sqlite:////absolute/path`, or None: `interactions.db` in `state_dir`.
+        url: `postgresql://…`, `sqlite:////absolute/path`, or None for a file in `state_dir`.
         state_dir: absolute; made private.
         clock: gives the times that are written.
         create: whether a missing SQLite file is made.

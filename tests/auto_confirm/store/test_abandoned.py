@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
+from ironcurtain_proxy.auto_confirm.store import interactions
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import TASKS
 from ironcurtain_proxy.auto_confirm.upkeep import LazyStore, is_gone, this_owner
