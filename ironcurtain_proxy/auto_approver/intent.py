@@ -80,7 +80,7 @@ Add "confidence", a number from 0 to 1: how sure you are of the decision."""
 
 
 def answer_schema(*, confidence: bool) -> Mapping[str, Json]:
-    """The form of an answer, where a threshold is set with the confidence in it."""
+    """Return the form of an answer, where a threshold is set with the confidence in it."""
     if not confidence:
         return ANSWER_SCHEMA
     decision: Json = {"type": "string", "enum": ["approve", "escalate"]}
@@ -120,7 +120,7 @@ class AutoApproveResult:
 
 
 def user_prompt(context: AutoApproveContext) -> str:
-    """The question. The message stands in it as the user wrote it."""
+    """Return the question. The message stands in it as the user wrote it."""
     return (
         f'Human\'s most recent message: "{context.user_message}"\n\n'
         f"Escalated tool: {context.tool_name}\n"
@@ -130,12 +130,12 @@ def user_prompt(context: AutoApproveContext) -> str:
 
 
 def invalid() -> AutoApproveResult:
-    """The result for an answer that is not in the required form."""
+    """Return the result for an answer that is not in the required form."""
     return AutoApproveResult(decision="escalate", reasoning=INVALID)
 
 
 def failed(message: str) -> AutoApproveResult:
-    """The result where the model could not be asked."""
+    """Return the result where the model could not be asked."""
     return AutoApproveResult(
         decision="escalate", reasoning=f"Auto-approver error: {message}; escalating to human"
     )

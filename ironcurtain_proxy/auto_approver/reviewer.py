@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Final
+from hashlib import sha256
+from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.auto_approver.breakers import Breakers
 from ironcurtain_proxy.auto_approver.intent import (
     NO_MESSAGE,
     SYSTEM_PROMPT,
@@ -33,17 +33,116 @@ from ironcurtain_proxy.llm.litellm_model import (
     DEFAULT_MODEL,
     Completion,
     LitellmModel,
+    LlmLog,
     Model,
     parse_model_id,
     usage_of,
     warm_within,
 )
-from ironcurtain_proxy.llm.log import LlmLog
 from ironcurtain_proxy.mailbox.user_message import MessageSource, UserMessage
 from ironcurtain_proxy.model.decider import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.ports import Clock
+
+# --- limits ---------------------------------------------------------------------------------------
+# Limits on the LLM approver: what switches it off, or excludes it from one question.
+#
+# Knows counts and times, nothing of models, messages or files. Lives as long as a session.
+
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+_MINUTE: Final = 60.0
+_JUST_SECONDS: Final = 300.0
+"""The least time for which a person's denial keeps the auto-approver from the same call."""
+_MOST_REMEMBERED: Final = 4096
+
+
+@dataclass(slots=True, kw_only=True)
+class Breakers:
+    """The limits in one session."""
+
+    outages: int
+    """Failures in a row after which the model is not asked again."""
+    approvals_per_minute: int
+    off_because: str | None = field(default=None, init=False)
+    _outages: int = field(default=0, init=False)
+    _approved_at: deque[float] = field(default_factory=deque, init=False)
+    _used: dict[bytes, None] = field(default_factory=dict, init=False)
+    _denied: dict[str, tuple[float, str]] = field(default_factory=dict, init=False)
+    _would_approve: dict[str, None] = field(default_factory=dict, init=False)
+    _turn: str = field(default="", init=False)
+
+    def note_turn(self, message: UserMessage) -> None:
+        """Note the current message."""
+        self._turn = message.turn
+
+    def note_outage(self, why: str) -> None:
+        """Note that the model could not be asked."""
+        self._outages += 1
+        if self._outages >= self.outages:
+            self._switch_off(f"the model failed {self._outages} times in a row, lastly: {why}")
+
+    def note_answer(self) -> None:
+        """Note that the model answered."""
+        self._outages = 0
+
+    def note_would_approve(self, fingerprint: str) -> None:
+        """Note that the model would have approved, and something else prevented it."""
+        _remember(self._would_approve, fingerprint, None)
+
+    def note_denied_by_person(self, fingerprint: str, now: float) -> None:
+        """Note that a person refused a call."""
+        _remember(self._denied, fingerprint, (now, self._turn))
+        if fingerprint in self._would_approve:
+            self._switch_off("a person denied a call that it would have approved")
+
+    def was_just_denied(self, fingerprint: str, now: float) -> bool:
+        """Return whether a person refused the same call in this turn or a moment ago."""
+        denied = self._denied.get(fingerprint)
+        if denied is None:
+            return False
+        at, turn = denied
+        if not turn:
+            # Denied before any message was read: it was about the one that is read now.
+            self._denied[fingerprint] = (at, self._turn)
+            return True
+        return now - at < _JUST_SECONDS or turn == self._turn
+
+    def is_used(self, message: UserMessage, operations: Sequence[str]) -> bool:
+        """Return whether the message has approved one of these operations: it does so once."""
+        return any(_digest(message, one) in self._used for one in operations)
+
+    def may_approve(self, now: float) -> bool:
+        """Return whether the limit for this minute allows one more approval."""
+        while self._approved_at and now - self._approved_at[0] >= _MINUTE:
+            self._approved_at.popleft()
+        return len(self._approved_at) < self.approvals_per_minute
+
+    def note_approval(self, message: UserMessage, operations: Sequence[str], now: float) -> None:
+        """Count one approval."""
+        self._approved_at.append(now)
+        for one in operations:
+            _remember(self._used, _digest(message, one), None)
+
+    def _switch_off(self, why: str) -> None:
+        if self.off_because is None:
+            self.off_because = why
+            _log.warning("the auto-approver is off for the rest of this session: %s", why)
+
+
+def _remember(known: dict[_K, _V], key: _K, value: _V) -> None:
+    known[key] = value
+    if len(known) > _MOST_REMEMBERED:
+        del known[next(iter(known))]
+
+
+def _digest(message: UserMessage, operation: str) -> bytes:
+    return sha256(repr((message.turn, message.text, operation)).encode(errors="replace")).digest()
+
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +179,7 @@ class AutoApproverConfig:
 
 
 def create_model(config: AutoApproverConfig, api_key: str) -> Model | None:
-    """The model that a configuration names; None when the auto-approver is off.
+    """Return the model that a configuration names; None when the auto-approver is off.
 
     Raises:
         ConfigurationError: the model's id cannot be read. Nothing else fails here.
@@ -119,7 +218,7 @@ async def consult(
     Args:
         context: the data that the model sees.
         model: the model to ask.
-        least: the confidence that an approval needs; None: none is asked for.
+        least: the confidence that an approval needs, or None if none is asked for.
     """
     if not context.user_message.strip():
         return Consultation(result=AutoApproveResult(decision="escalate", reasoning=NO_MESSAGE))
@@ -136,13 +235,13 @@ async def consult(
 
 
 def _named(error: Exception) -> str:
-    """The fault in one short line. Libraries put whole requests into their messages."""
+    """Return the fault in one short line. Libraries put whole requests into their messages."""
     text = " ".join(str(error).partition("Traceback")[0].split())[:200]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _passed_on(said: str, reasoning: str, objection: str = "") -> Unreachable:
-    """The next one is asked; what was thought here is recorded all the same.
+    """Return the next one is asked; what was thought here is recorded all the same.
 
     Args:
         said: `approve`, `escalate` or `not asked`.
@@ -188,7 +287,7 @@ class AutoApprover:
         await self.model.aclose()
 
     def note_denied_by_person(self, fingerprint: str) -> None:
-        """A person said no to a call; the same call is not auto-approved after that."""
+        """Note that a person said no to a call, which is not auto-approved after that."""
         self.breakers.note_denied_by_person(fingerprint, self.clock.monotonic())
 
     async def ask(self, escalation: Escalation) -> Ruling:
@@ -233,7 +332,7 @@ class AutoApprover:
         )
 
     def _evidence(self, escalation: Escalation) -> UserMessage:
-        """The message that asks for the call: the newest, or an older one that still stands.
+        """Return the message that asks for the call: the newest, or an older one that still stands.
 
         An older one stands while every newer one is a plain request or a courtesy that asks for
         other things: anything else could take it back.
@@ -247,7 +346,7 @@ class AutoApprover:
         return newest
 
     def _is_consulted(self, escalation: Escalation) -> bool:
-        """Whether it may have a say at all."""
+        """Return whether it may have a say at all."""
         own = escalation.server == _OWN_SERVER or _OWN_TOOLS in (
             escalation.tool[: len(_OWN_TOOLS)],
             escalation.exposed_name[: len(_OWN_TOOLS)],
@@ -261,7 +360,7 @@ class AutoApprover:
         )
 
     def _may_approve(self, tool: str) -> bool:
-        """Whether the operator lets it approve this tool."""
+        """Return whether the operator lets it approve this tool."""
         if any(fnmatchcase(tool, pattern) for pattern in self.config.never):
             return False
         return not self.config.only or any(fnmatchcase(tool, one) for one in self.config.only)

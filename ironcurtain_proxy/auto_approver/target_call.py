@@ -112,7 +112,7 @@ def action_of(escalation: Escalation, around: CallSurroundings) -> Action | NotU
 
 
 def targets_of(escalation: Escalation) -> tuple[str, ...]:
-    """All resources that the call names, in the spelling that was judged."""
+    """Return all resources that the call names, in the spelling that was judged."""
     return tuple(
         [
             f"{fact.name}={value.text}"
@@ -182,7 +182,7 @@ def _is_plain(name: str, value: Json) -> bool:
 
 
 def _is_own_repository(escalation: Escalation, around: CallSurroundings) -> bool:
-    """Whether the call names a repository, and each one that it names is the workspace itself.
+    """Return whether the call names a repository, and names only the workspace itself.
 
     A repository below it is another one: its `origin` leads where whoever put it there wants.
     """
@@ -273,7 +273,7 @@ def _file(name: str, escalation: Escalation) -> FileCall | NotUnderstood:
 
 
 def _paths(operation: FileOperation, escalation: Escalation) -> tuple[RealPath, ...]:
-    """All paths that the call names; none: a value is no plain path."""
+    """Return all paths that the call names, none if a value is no plain path."""
     paths: list[RealPath] = []
     for fact in escalation.request.arguments:
         resources = {role for role in fact.roles if role in RESOURCE_ROLES}
@@ -311,7 +311,7 @@ def _url(escalation: Escalation) -> UrlCall | NotUnderstood:
 
 
 def _has_strange_argument(escalation: Escalation, known: frozenset[str]) -> bool:
-    """Whether an argument has a value that nobody accounts for."""
+    """Return whether an argument has a value that nobody accounts for."""
     return any(
         name not in known and not _is_off(name, value)
         for name, value in escalation.arguments.items()

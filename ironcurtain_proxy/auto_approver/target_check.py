@@ -18,8 +18,10 @@ these or only read. A person is asked about all others.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Final, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Final, Literal, assert_never
 
 from ironcurtain_proxy.auto_approver.target_call import (
     Action,
@@ -33,14 +35,319 @@ from ironcurtain_proxy.auto_approver.target_call import (
     action_of,
     targets_of,
 )
-from ironcurtain_proxy.auto_approver.target_command import actions_of_command
 from ironcurtain_proxy.auto_approver.target_message import StatedRequest, Verb, requests_of
+from ironcurtain_proxy.model.command import ParsedCommand, Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.shell.effects import Part, effect_of
+from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
+from ironcurtain_proxy.shell.places import is_inside, is_protected_name, path_of
+from ironcurtain_proxy.shell.secrets import names_a_secret
+
+# --- what a command line does ---------------------------------------------------------------------
+# The actions of a shell command, if a message can ask for all its parts.
+#
+# Each part is a row of the table below, or only reads. A part that is neither, or an option that
+# a row does not name, sends the whole command to a person.
+
+
+_FORCES: Final = re.compile(
+    r"(?<![\w-])--(?:force|amend|no-verify|hard|delete|mirror|prune|exec|config)\b"
+)
+"""Options that destroy, rewrite or run. In a commit message they only stand there; but what is
+message and what is option was told apart by this program, and a person sees it for certain."""
+
+
+def actions_of_command(
+    command: ParsedCommand, place: Place, arguments: Arguments
+) -> tuple[Action, ...] | NotUnderstood:
+    """Read the operations of a command that need a request.
+
+    Args:
+        command: the command.
+        place: where it runs.
+        arguments: those of the call, which hold its text.
+    """
+    reason = _why_not_read(command, place, arguments)
+    if reason is not None:
+        return NotUnderstood(reason)
+    actions: list[Action] = []
+    stages = False
+    for part in effect_of(command, place).parts:
+        if part.command not in command.commands:
+            return NotUnderstood("a part of the command runs another program")
+        found = _row(part)
+        if isinstance(found, NotUnderstood):
+            return found
+        stages = stages or found == "stage"
+        if not isinstance(found, str):
+            actions.append(found)
+    if not actions or (stages and not any(_commits(one) for one in actions)):
+        return NotUnderstood("the command has no operation that a message can ask for")
+    return tuple(actions)
+
+
+def _why_not_read(command: ParsedCommand, place: Place, arguments: Arguments) -> str | None:
+    if command.unreadable is not None:
+        return "the command cannot be read"
+    if any(_FORCES.search(text) for text in arguments.values() if isinstance(text, str)):
+        return "the command has an option that forces or deletes"
+    if place.workspace is None or place.directory != place.workspace:
+        return "the command is not known to run in the workspace"
+    return None
+
+
+def _commits(action: Action) -> bool:
+    return isinstance(action, GitCall) and action.operation == "commit"
+
+
+def _row(part: Part) -> Action | NotUnderstood | str:
+    """Return the action of a part; `reads` or `stage` for a part that needs no request."""
+    reason = _why_not_plain(part.command)
+    if reason is not None:
+        return NotUnderstood(reason)
+    words = part.command.words
+    name = _program(words)
+    row = _ROWS.get(name)
+    if row is None:
+        reason = _why_not_reads(part)
+        return "reads" if reason is None else NotUnderstood(reason)
+    known, read = row
+    reading = read_options(known, words[len(name) :])
+    if isinstance(reading, str):
+        return NotUnderstood(f"{' '.join(name)}: an option may change what it does")
+    return read(reading, part.place)
+
+
+def _why_not_plain(command: SimpleCommand) -> str | None:
+    if any(not _is_harmless(one) for one in command.redirections):
+        return "the command writes its output to a file, or reads one"
+    if command.assignments or not command.words:
+        return "the command sets a variable"
+    if any(word.variables for word in command.words):
+        return "the command uses a variable"
+    return None
+
+
+def _why_not_reads(part: Part) -> str | None:
+    """Return the reason why a part needs a request, or None for one that shows nothing new.
+
+    A part that reads is not harmless beside an operation that was asked for: `git push; git log -p`
+    shows what nobody asked to see. What passes on its own input, and the state of the repository
+    in one line each, may stand there.
+    """
+    if part.effect != "reads":
+        return "a message cannot ask for a part of the command"
+    texts = tuple([word.text for word in part.command.words])
+    passes = texts[0] in _FILTERS and _has_no_operand(part.command.words[1:])
+    # After a change of directory each part is judged in its own.
+    is_status = (texts in _STATUS or texts[0] == "cd") and part.command.is_certain
+    return None if passes or is_status else "a part reads what the message does not name"
+
+
+_STATUS: Final = frozenset(
+    {("git", "status"), ("git", "status", "--short"), ("git", "status", "-s"), ("pwd",), ("true",)}
+)
+_FILTERS: Final = frozenset({"cat", "head", "tail", "wc"})
+_NUMBER: Final = re.compile(r"-[a-z]?\d*|\d+")
+
+
+def _has_no_operand(words: Sequence[Word]) -> bool:
+    return all(word.text is not None and _NUMBER.fullmatch(word.text) for word in words)
+
+
+def _is_harmless(redirection: Redirection) -> bool:
+    operator, target = redirection.operator, redirection.target
+    if operator == "<<":
+        return not target.variables
+    return (operator == ">&" and target.text in {"1", "2"}) or (
+        operator in {">", "&>"} and target.text == "/dev/null"
+    )
+
+
+def _program(words: Sequence[Word]) -> tuple[str, ...]:
+    """Return the program with as many words behind it as say what it does."""
+    texts = tuple([word.text or "" for word in words[:3]])
+    return next((texts[:length] for length in (3, 2) if texts[:length] in _ROWS), texts[:1])
+
+
+# --- git -----------------------------------------------------------------------------------------
+
+
+def _own_repository(place: Place) -> NotUnderstood | None:
+    if place.directory == place.workspace and place.has_repository:
+        return None
+    return NotUnderstood("the command is not known to work in the workspace's own repository")
+
+
+def _stage(reading: ParsedOptions, place: Place) -> NotUnderstood | str:
+    if names_a_secret(reading.operands):
+        return NotUnderstood("the command names what commonly holds secrets")
+    if reading.has("-A", "--all") or not (reading.operands or reading.has("-u", "--update")):
+        # It takes every file that nobody tracks, secrets and results of a build among them.
+        return NotUnderstood("git add: it may stage files that nobody tracks")
+    for word in reading.operands:
+        path = path_of(word, place)
+        if path is None or not is_inside(path, place) or is_protected_name(path):
+            return NotUnderstood("the command names a file that is not one of the workspace")
+        if not reading.has("-u", "--update") and not _FILE_NAME.search(path):
+            return NotUnderstood("git add: a directory may hold files that nobody tracks")
+    return _own_repository(place) or "stage"
+
+
+_FILE_NAME: Final = re.compile(r"[^/]\.[A-Za-z0-9]+$")
+"""A name that a file has and a directory hardly ever."""
+
+
+def _commit(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+    if reading.operands:
+        return NotUnderstood("git commit: an operand may change what it does")
+    said = reading.values_of("-m", "--message")
+    if not said:
+        return NotUnderstood("the call has no message to commit with")
+    # A substitution in it is a part of the command, and judged as one.
+    text = said[0].text if len(said) == 1 else None
+    call = GitCall(operation="commit", text=text or "a text that the command makes")
+    return _own_repository(place) or call
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*", re.ASCII)
+_REMOTE_AND_BRANCH: Final = 2
+
+
+def _remote(
+    operation: Literal["push", "pull", "fetch"], reading: ParsedOptions, place: Place
+) -> Action | NotUnderstood:
+    names = [word.text or "" for word in reading.operands]
+    remote, branch = [*names, "", ""][:2]
+    # A remote with a `/` could be a path, where whoever put a repository there waits.
+    is_plain = len(names) <= _REMOTE_AND_BRANCH and all(_NAME.fullmatch(name) for name in names)
+    if not is_plain or "/" in remote:
+        return NotUnderstood("the command names something other than a remote and a branch")
+    if place.push_to is None or place.branch is None:
+        return NotUnderstood("the upstream of the current branch is not known")
+    return _own_repository(place) or GitCall(
+        operation=operation,
+        remote=remote or None,
+        branch=place.branch if branch == "HEAD" else branch or None,
+        current=place.branch,
+        upstream=place.push_to,
+    )
+
+
+# --- pull requests, packages, addresses ----------------------------------------------------------
+
+
+def _create(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+    heads = {word.text for word in reading.values_of("--head", "-H")}
+    if reading.operands or not heads <= {place.branch}:
+        return NotUnderstood("gh pr create: an operand may change what it does")
+    said = reading.values_of("--title", "-t", "--body", "-b")
+    texts = tuple(
+        [word.text or "a text that the command makes" for word in said if word.text != ""]
+    )
+    if not texts and not reading.has("--fill", "-f", "--fill-first", "--fill-verbose"):
+        return NotUnderstood("gh pr create: it would ask for a title")
+    return _own_repository(place) or PullRequestCall(
+        draft=reading.has("--draft", "-d"), is_ready_mark=False, texts=texts
+    )
+
+
+def _ready(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+    if reading.operands:
+        return NotUnderstood("gh pr ready: an operand may change what it does")
+    return _own_repository(place) or PullRequestCall(draft=False, is_ready_mark=True)
+
+
+_PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:@[\w.^~-]+)?", re.ASCII)
+
+
+def _install(manager: str, reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+    names = tuple([word.text or "" for word in reading.operands])
+    if place.directory != place.workspace:
+        return NotUnderstood("the command is not known to run in the workspace")
+    if not all(_PACKAGE.fullmatch(name) for name in names):
+        return NotUnderstood("the command installs what is not just a name")
+    if any(name.count("/") and not name.startswith("@") for name in names):
+        # `user/name` is a repository for npm, not a package of a registry.
+        return NotUnderstood("the command installs what is not just a name")
+    return InstallCall(manager=manager, packages=names)
+
+
+def _install_named(manager: str, reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+    """Return an installation with names: without, the program installs from a file, or nothing."""
+    if not reading.operands:
+        return NotUnderstood("the command names no package")
+    return _install(manager, reading, place)
+
+
+def _locked(manager: str, reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+    if reading.operands:
+        return NotUnderstood("the command names something besides the lock file")
+    return _install(manager, reading, place)
+
+
+def _get(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
+    del place
+    urls = [word.text or "" for word in reading.operands]
+    if len(urls) != 1 or not re.match(r"https?://[^\s{}\[\]]+$", urls[0]):
+        return NotUnderstood("the command does not just fetch one address")
+    return UrlCall(url=urls[0])
+
+
+_Read = Callable[[ParsedOptions, Place], "Action | NotUnderstood | str"]
+_ADD_OPTIONS: Final = grammar_of("-D --save-dev -S --save -E --save-exact -P --save-prod --dev")
+_ROWS: Final[Mapping[tuple[str, ...], tuple[Grammar, _Read]]] = MappingProxyType(
+    {
+        ("git", "add"): (grammar_of("-A --all -u --update -v --verbose"), _stage),
+        ("git", "commit"): (
+            grammar_of("-m=m --message=m -a --all -q --quiet -v --verbose -s --signoff"),
+            _commit,
+        ),
+        ("git", "push"): (
+            grammar_of("-u --set-upstream -q --quiet -v --verbose --progress"),
+            partial(_remote, "push"),
+        ),
+        ("git", "pull"): (
+            grammar_of("--ff-only -q --quiet -v --verbose"),
+            partial(_remote, "pull"),
+        ),
+        ("git", "fetch"): (grammar_of("-q --quiet -v --verbose"), partial(_remote, "fetch")),
+        ("gh", "pr", "create"): (
+            grammar_of(
+                "-d --draft -f --fill --fill-first --fill-verbose -t=m --title=m -b=m --body=m"
+                " -H=t --head=t"
+            ),
+            _create,
+        ),
+        ("gh", "pr", "ready"): (grammar_of(""), _ready),
+        ("npm", "install"): (_ADD_OPTIONS, partial(_install, "npm")),
+        ("npm", "i"): (_ADD_OPTIONS, partial(_install, "npm")),
+        ("npm", "ci"): (grammar_of(""), partial(_locked, "npm")),
+        ("pnpm", "add"): (_ADD_OPTIONS, partial(_install_named, "pnpm")),
+        ("pnpm", "install"): (grammar_of("--frozen-lockfile"), partial(_locked, "pnpm")),
+        ("yarn", "add"): (_ADD_OPTIONS, partial(_install_named, "yarn")),
+        ("yarn", "install"): (
+            grammar_of("--frozen-lockfile --immutable"),
+            partial(_locked, "yarn"),
+        ),
+        ("pip", "install"): (grammar_of("-q --quiet"), partial(_install_named, "pip")),
+        ("pip3", "install"): (grammar_of("-q --quiet"), partial(_install_named, "pip")),
+        ("uv", "add"): (grammar_of("--dev"), partial(_install_named, "uv")),
+        ("uv", "sync"): (grammar_of("--frozen --locked"), partial(_locked, "uv")),
+        ("poetry", "add"): (grammar_of(""), partial(_install_named, "poetry")),
+        ("poetry", "install"): (grammar_of(""), partial(_locked, "poetry")),
+        ("cargo", "add"): (grammar_of("--dev"), partial(_install_named, "cargo")),
+        ("curl",): (grammar_of("-s --silent -S --show-error -i --include -I --head"), _get),
+    }
+)  # fmt: skip
+"""Program and sub-command, the options that leave them what they are, and what they then do."""
 
 
 def veto(message: str, escalation: Escalation, around: CallSurroundings) -> str | None:
-    """Object to an approval, in one phrase; None: there is nothing to object to.
+    """Object to an approval, in one phrase, or None if there is nothing to object to.
 
     Args:
         message: the user's most recent one, as it came.
@@ -77,7 +384,7 @@ def _without_request(wanted: Sequence[StatedRequest]) -> str | None:
 
 
 def is_plain(message: str, escalation: Escalation, around: CallSurroundings) -> bool:
-    """Whether a message is understood whole, and asks for nothing that a call does."""
+    """Return whether a message is understood whole, and asks for nothing that a call does."""
     actions, requests = _actions(escalation, around), requests_of(message)
     if isinstance(actions, NotUnderstood) or isinstance(requests, NotUnderstood):
         return False
@@ -85,7 +392,7 @@ def is_plain(message: str, escalation: Escalation, around: CallSurroundings) -> 
 
 
 def operations_of(escalation: Escalation, around: CallSurroundings) -> tuple[str, ...]:
-    """Names of what a call does: a message approves each once."""
+    """Return names of what a call does: a message approves each once."""
     actions = _actions(escalation, around)
     if escalation.command is None or isinstance(actions, NotUnderstood):
         return (f"{escalation.server}/{escalation.tool} {targets_of(escalation)!r}",)
@@ -171,7 +478,7 @@ def _about_install(request: StatedRequest, action: InstallCall) -> str | None:
 def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundings) -> str | None:
     if request.kind not in {None, action.kind}:
         return "the message asks for the operation on another kind of thing"
-    named = {path_of(text, around) for text in request.targets}
+    named = {asked_path(text, around) for text in request.targets}
     if None in named or not set(action.paths) <= named:
         return "the message does not name path"
     if action.operation in {"write", "edit"} and len(named) != 1:
@@ -184,8 +491,8 @@ def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundin
 _UNCLEAR: Final = re.compile(r"(^|/)\.\.?(/|$)|//|[*?\[\]{}$\\|<>&;()]")
 
 
-def path_of(text: str, around: CallSurroundings) -> RealPath | None:
-    """The path that a text names; None: none, or one that cannot be told without looking."""
+def asked_path(text: str, around: CallSurroundings) -> RealPath | None:
+    """Return the path that a text names, or None if it cannot be told without looking."""
     root: RealPath | None
     if text.startswith("/"):
         root, tail = RealPath(()), text

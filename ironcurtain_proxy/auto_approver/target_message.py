@@ -114,7 +114,7 @@ def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
 
 
 def _words(message: str) -> list[str]:
-    """Words that stand by themselves, in lower case. Parts of paths and addresses do not."""
+    """Return words that stand by themselves, in lower case. Parts of paths and addresses do not."""
     pieces = re.split(r"[\s,;!()]+", message.lower().replace("\u2019", "'"))
     return [piece.strip(".:'\"`-\u2026") for piece in pieces]
 

@@ -7,5 +7,6 @@
 - `engine_memory`, `engine_knowledge`, `store`: the memory of the engine, in SQL.
 - `owed`, `upkeep`: writes that wait for a store that is missing, who owns a row, and the removal of
   rows.
-- `notify`: notices. `windows`: testing windows and deployments that the operator announces.
+- `notify`: notices. `notice_channels`: where they go to.
+- `windows`: testing windows and deployments that the operator announces.
 """

@@ -32,7 +32,7 @@ from ironcurtain_proxy.model.decider import in_record
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.ports import Clock
 
-# --- engine memory rows ---------------------------------------------------------------------------
+# --- values as rows -------------------------------------------------------------------------------
 # The conversion between the store's rows and the engine's values.
 
 

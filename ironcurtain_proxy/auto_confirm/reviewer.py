@@ -53,7 +53,7 @@ from ironcurtain_proxy.review.channel_order import FirstReviewer
 from ironcurtain_proxy.shell.branches import branches_of_command
 from ironcurtain_proxy.shell.operations import operation_of
 
-# --- session files --------------------------------------------------------------------------------
+# --- what a call's paths are ----------------------------------------------------------------------
 # What the paths of a call are on the disk, and what the session itself made below /tmp.
 
 

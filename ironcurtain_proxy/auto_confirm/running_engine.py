@@ -25,7 +25,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, PathValue
 from ironcurtain_proxy.ports import Timeline
 
-# --- revocable calls ------------------------------------------------------------------------------
+# --- calls that the timeline can take back --------------------------------------------------------
 # Calls that may be approved conditionally, because the timeline can undo them.
 #
 # Implements `auto_confirm.reviewer.Safeguards`.

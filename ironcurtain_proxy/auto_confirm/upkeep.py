@@ -22,7 +22,7 @@ from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.processes import is_alive, this_process
 from ironcurtain_proxy.steady_clock import boot_id
 
-# --- lazy store -----------------------------------------------------------------------------------
+# --- a store that is opened when it is first needed -----------------------------------------------
 # The store, opened when it is first needed, and again after it was lost.
 
 

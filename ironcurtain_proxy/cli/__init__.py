@@ -182,7 +182,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _answered_at_once(arguments: Sequence[str]) -> str | None:
-    """The text that needs no command's module; None: the words need one."""
+    """Return the text that needs no command's module, or None if the words need one."""
     if not arguments:
         # A person in a terminal would wait in silence for messages of MCP. A client has a pipe.
         is_person = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
@@ -195,7 +195,7 @@ def _answered_at_once(arguments: Sequence[str]) -> str | None:
 
 
 def _overview(*, is_all: bool) -> str:
-    """The help: the commands that everybody needs, or all by their tasks."""
+    """Return the help: the commands that everybody needs, or all by their tasks."""
     width = max(map(len, COMMANDS)) + 2
     lines = ["usage: ironcurtain-proxy [COMMAND] [--help] ...", "", DESCRIPTION, ""]
     if is_all:
@@ -211,7 +211,7 @@ def _overview(*, is_all: bool) -> str:
 
 
 def _welcome(environ: Mapping[str, str]) -> str:
-    """What a person reads who starts the proxy in a terminal without a command."""
+    """Return what a person reads who starts the proxy in a terminal without a command."""
     state = os.path.join(environ.get("HOME") or "/", ".ironcurtain")  # noqa: PTH118  pathlib is slow
     if not os.path.exists(os.path.join(state, "mcp-servers.json")):  # noqa: PTH110, PTH118  as above
         first = (

@@ -22,7 +22,14 @@ from ironcurtain_proxy.audit.export import as_csv, as_ocsf, as_otlp
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.known_logs import Member, all_logs, family
 from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.cli.arguments import add_json, add_log, add_subcommand, whole
+from ironcurtain_proxy.cli.arguments import (
+    add_json,
+    add_log,
+    add_selection,
+    add_subcommand,
+    selection_of,
+    whole,
+)
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,
@@ -34,7 +41,6 @@ from ironcurtain_proxy.cli.audit_whole import (
 )
 from ironcurtain_proxy.cli.output import complain, say, terminal_width
 from ironcurtain_proxy.cli.reviewing import state_directory
-from ironcurtain_proxy.cli.selecting import add_selection, selection_of
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.private_files import write_pieces
@@ -191,7 +197,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def logs_to_read(named: Path | None) -> Logs:
-    """The named log with those beside it; None: all logs of the user."""
+    """Return the named log with those beside it, or None if all logs of the user."""
     if named is not None:
         log = named.expanduser()
         return Logs(log, lambda: family(log), state_directory(), is_named=True)
@@ -201,7 +207,7 @@ def logs_to_read(named: Path | None) -> Logs:
 
 
 def default_log() -> Path:
-    """The log that the environment names, else the configuration file, else the standard log."""
+    """Return the log by the environment, or else by the configuration, or the standard one."""
     named = os.environ.get("AUDIT_LOG_PATH")
     if named:
         return Path(named).expanduser()
@@ -209,7 +215,7 @@ def default_log() -> Path:
 
 
 def _configured_log() -> Path | None:
-    """The log that the configuration file names."""
+    """Return the log that the configuration file names."""
     file = os.environ.get("IRONCURTAIN_CONFIG")
     if not file and not (state_directory() / CONFIG_NAME).exists():
         return None

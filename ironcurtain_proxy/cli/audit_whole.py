@@ -24,7 +24,7 @@ MOST_NAMES: Final = 10
 
 
 def no_log(log: Path) -> ConfigurationError:
-    """The error of a log that does not exist."""
+    """Return the error of a log that does not exist."""
     return ConfigurationError(
         f"there is no audit log {log}: either no call was made yet, or the log has another name: "
         "give it with --log or AUDIT_LOG_PATH"
@@ -111,7 +111,7 @@ def _summary(verdicts: list[LogVerdict], missing: list[str]) -> str:
 def _verdicts_fields(
     found: list[tuple[Member, LogVerdict]], missing: list[str]
 ) -> dict[str, object]:
-    """The result for all logs in the form of one result, and the result for each log."""
+    """Return the result for all logs in the form of one result, and the result for each log."""
     verdicts = [verdict for _, verdict in found]
     problems = [{"where": one.where, "what": one.what} for v in verdicts for one in v.problems]
     problems += [{"where": found[0][0].path.name, "what": what} for what in missing]
@@ -209,14 +209,14 @@ def _statistics_fields(statistics: Statistics) -> dict[str, object]:
 
 
 def raw_lines(members: Iterable[Member]) -> Iterator[bytes | None]:
-    """The lines of several logs; None for a line that is too long."""
+    """Yield the lines of several logs; None for a line that is too long."""
     for member in members:
         for line in read_lines(member.path):
             yield line.raw
 
 
 def parsed_lines(members: Iterable[Member]) -> Iterator[dict[str, object]]:
-    """The records of several logs. Lines that are no record are left out."""
+    """Yield the records of several logs. Lines that are no record are left out."""
     for raw in raw_lines(members):
         fields = None if raw is None else parsed(raw)
         if fields is not None:
@@ -227,7 +227,7 @@ def parsed_lines(members: Iterable[Member]) -> Iterator[dict[str, object]]:
 
 
 def local_time(recorded: str) -> str:
-    """A record's time in the local time zone."""
+    """Return a record's time in the local time zone."""
     try:
         moment = datetime.fromisoformat(recorded)
     except ValueError:

@@ -2,30 +2,45 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import anyio
 
 from ironcurtain_proxy.audit.display import printable
+from ironcurtain_proxy.audit.known_logs import all_logs, family
 from ironcurtain_proxy.auto_approver.evaluation import (
     ScenarioResult,
     Score,
     Share,
     judge,
     percentile,
+    read_scenarios,
     scores,
+    shipped_scenarios,
 )
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
-from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
-from ironcurtain_proxy.cli.arguments import add_json, add_subcommand
-from ironcurtain_proxy.cli.auto_approve_compare import add_compare, compare_log
+from ironcurtain_proxy.cli.arguments import add_json, add_log, add_subcommand
+from ironcurtain_proxy.cli.audit import default_log
+from ironcurtain_proxy.cli.audit_whole import no_log, parsed_lines
 from ironcurtain_proxy.cli.output import counted, say, say_json, shortened
+from ironcurtain_proxy.cli.reviewing import state_directory
+from ironcurtain_proxy.config.annotating.shell_tools import COMMAND_ARGUMENTS
+from ironcurtain_proxy.config.annotating.words import words_of
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.model.decider import HUMAN, in_record
+from ironcurtain_proxy.model.family import Family
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.shell.families import families_of
+from ironcurtain_proxy.shell.family_table import task_texts
+from ironcurtain_proxy.shell.parse import parse_command
 
 DESCRIPTION: Final = """\
 Measure the auto-approver before you switch it on. The auto-approver lets a model approve escalated
@@ -208,7 +223,7 @@ def _as_text(judged: Sequence[ScenarioResult], model: str | None) -> list[str]:
 
 
 def _wrong(judged: Sequence[ScenarioResult], found: dict[str, Score]) -> list[str]:
-    """Every scenario that a judge got wrong: its id, its call, and the words of the user."""
+    """Return every scenario that a judge got wrong: its id, its call, and the words of the user."""
     by_id = {one.scenario.id: one for one in judged}
     lines: list[str] = []
     for name, title in _TITLES.items():
@@ -224,7 +239,7 @@ def _wrong(judged: Sequence[ScenarioResult], found: dict[str, Score]) -> list[st
 
 
 def _case(result: ScenarioResult) -> list[str]:
-    """One or two lines. A scenario may have any text, so it is cut and escaped."""
+    """Return one or two lines. A scenario may have any text, so it is cut and escaped."""
     scenario = result.scenario
     call = f"{scenario.escalation.server}/{scenario.escalation.tool}"
     message = shortened(scenario.message, _MESSAGE_WIDTH)
@@ -256,3 +271,155 @@ def _shown(share: Share) -> str:
 
 def _counted(share: Share) -> str:
     return f"{share.count}/{share.total}" if share.total else "-"
+
+
+# --- auto-approve compare -------------------------------------------------------------------------
+# `auto-approve compare`: agreement of the auto-approver and people, from the audit log.
+
+
+_COMPARE: Final = """\
+Read the audit logs and show, by tool and by kind of shell command, how often the auto-approver
+would have decided as a person did. A call counts if the auto-approver gave its opinion and a person
+decided. With "autoApprove": {"enabled": true, "shadow": true}, that is every call that a person
+answers after the model did.
+
+wrong: a person denied a call that the auto-approver would have approved. spared: both approved the
+call. asked: a person approved a call that the auto-approver passed on.
+"""
+
+_OBJECTED: Final = "shadow: recorded, not used"
+"""The objection that shadow mode records for each approval of the auto-approver."""
+
+
+@dataclass(slots=True)
+class Agreement:
+    """The decisions of the auto-approver and of people on the calls of one tool or kind."""
+
+    outcomes: Counter[tuple[bool, bool]] = field(default_factory=Counter)
+    """The number of calls by (the auto-approver would have approved, a person approved)."""
+    commands: "dict[str, Agreement]" = field(default_factory=dict)
+    """Of a tool that runs shell commands: the same by kind of command, such as `git push`."""
+
+    @property
+    def total(self) -> int:
+        """The number of calls that both judged."""
+        return sum(self.outcomes.values())
+
+    @property
+    def agreed(self) -> int:
+        """The number of calls that both approved, or that neither did."""
+        return self.outcomes[True, True] + self.outcomes[False, False]
+
+    def fields(self) -> dict[str, int]:
+        """Return the counts, for JSON."""
+        return {
+            "calls": self.total,
+            "agreed": self.agreed,
+            "wrong": self.outcomes[True, False],
+            "spared": self.outcomes[True, True],
+            "asked": self.outcomes[False, True],
+        }
+
+
+def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the sub-command `compare`."""
+    parser = commands.add_parser(
+        "compare",
+        help="count from the audit log how often people agree with it",
+        description=_COMPARE,
+        epilog="example:\n  ironcurtain-proxy auto-approve compare",
+    )
+    add_log(parser)
+    add_json(parser)
+
+
+def compare_log(options: argparse.Namespace) -> int:
+    """Run `compare`."""
+    log: Path = (options.log or default_log()).expanduser()
+    try:
+        members = family(log) if options.log else all_logs(log, state_directory())
+        found = agreements(parsed_lines(members))
+    except FileNotFoundError as error:
+        raise no_log(log) from error
+    if options.json:
+        tools = {tool: _described(one) for tool, one in sorted(found.items())}
+        say_json({"tools": tools})
+    else:
+        say("\n".join(_agreements(found)))
+    return 0
+
+
+def agreements(entries: Iterable[Mapping[str, object]]) -> dict[str, Agreement]:
+    """Count the decisions in an audit log, by tool."""
+    found: dict[str, Agreement] = {}
+    for entry in entries:
+        thought, result = entry.get("autoApprover"), entry.get("escalationResult")
+        is_a_persons = entry.get("decidedBy") == in_record(HUMAN) and result in {
+            "approved",
+            "denied",
+        }
+        if not is_a_persons or not isinstance(thought, dict) or entry.get("phase") == "intent":
+            continue
+        would = thought.get("said") == "approve" and thought.get("objection") in {None, _OBJECTED}
+        tool = f"{entry.get('serverName')}/{entry.get('toolName')}"
+        outcome = would, result == "approved"
+        of_tool = found.setdefault(tool, Agreement())
+        of_tool.outcomes[outcome] += 1
+        if (kind := _kind_of_command(entry)) is not None:
+            of_tool.commands.setdefault(kind, Agreement()).outcomes[outcome] += 1
+    return found
+
+
+def _kind_of_command(entry: Mapping[str, object]) -> str | None:
+    """Return the programs and sub-commands of a recorded shell command, if there is one."""
+    arguments = entry.get("arguments")
+    if not isinstance(arguments, dict):
+        return None
+    for name, text in arguments.items():
+        if isinstance(text, str) and "".join(words_of(name)) in COMMAND_ARGUMENTS:
+            families = families_of(parse_command(text), _SOMEWHERE)
+            if families is None:
+                return "a command that cannot be read"
+            programs = dict.fromkeys(map(_program, families))
+            return " && ".join(programs) or "a command that only reads"
+    return None
+
+
+def _program(family: Family) -> str:
+    """Return a program with its sub-command, such as `git push`."""
+    words = family.program
+    if words[0] in _WITH_SUBCOMMANDS and len(words) == 1:
+        words = (*words, *family.kept[:1])
+    return " ".join(words)
+
+
+_WITH_SUBCOMMANDS: Final = frozenset({path[0] for path in task_texts() if len(path) > 1})
+_SOMEWHERE: Final = Place(workspace="/workspace", directory="/workspace", home="/home")
+"""The place of a recorded command is not known. Its programs do not depend on it."""
+
+
+def _described(one: Agreement) -> dict[str, object]:
+    kinds = {kind: commands.fields() for kind, commands in sorted(one.commands.items())}
+    return {**one.fields(), **({"commands": kinds} if kinds else {})}
+
+
+def _agreements(found: Mapping[str, Agreement]) -> Iterator[str]:
+    if not found:
+        yield "no call was judged by both the model and a person: switch on autoApprove.shadow"
+        return
+    yield f"{'tool':<40}{'calls':>7}{'agreed':>8}{'wrong':>7}{'spared':>8}{'asked':>7}"
+    for tool, of_tool in sorted(found.items(), key=_most_first):
+        yield _row(tool, of_tool)
+        for kind, of_kind in sorted(of_tool.commands.items(), key=_most_first):
+            yield _row(f"  {kind}", of_kind)
+
+
+def _most_first(pair: tuple[str, Agreement]) -> tuple[int, str]:
+    return -pair[1].total, pair[0]
+
+
+def _row(name: str, one: Agreement) -> str:
+    counts = one.fields()
+    numbers = f"{counts['calls']:>7}{counts['agreed']:>8}{counts['wrong']:>7}"
+    # An agent wrote the command, and a server the name of its tool.
+    return f"{visible(name)[:39]:<40}{numbers}{counts['spared']:>8}{counts['asked']:>7}"

@@ -7,43 +7,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import anyio
 import orjson
 
 from ironcurtain_proxy.cli.arguments import add_config, add_json
-from ironcurtain_proxy.cli.explain_json import as_json
+from ironcurtain_proxy.cli.decide import ROOTS_LIST, Kernel, roots_answer
 from ironcurtain_proxy.cli.explain_names import (
+    ExplainedCall,
+    NamedCall,
     about_unknown_tool,
     refuse_unknown_server,
+    rehearsed,
     tool_meant,
 )
-from ironcurtain_proxy.cli.explain_operations import (
-    add_operation_arguments,
-    arguments_given,
-    notes_on,
-    operation_meant,
-    rehearsed_operation,
-    show_roots,
-)
-from ironcurtain_proxy.cli.explain_overlay import ExplainedCall, NamedCall, rehearsed
-from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
-from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
-from ironcurtain_proxy.cli.kernel import ROOTS_LIST, Kernel
+from ironcurtain_proxy.cli.explain_names import as_json as overlay_as_json
+from ironcurtain_proxy.cli.explain_names import as_text as overlay_as_text
 from ironcurtain_proxy.cli.output import complain, say, say_json
-from ironcurtain_proxy.cli.rule_json import rule_as_json
+from ironcurtain_proxy.cli.policy_change import rule_as_json
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.policy.proposing import is_directory, proposal_for
 from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.explanation import Explanation, Trial, explain, shown
-from ironcurtain_proxy.model.decision import Decision, Deny, Ground, effect_of
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.asked import on_the_wire, operation_of
+from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.operation import Operation
+from ironcurtain_proxy.model.operation import QUESTION_METHODS, Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.request import Facts, Gathered
+from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
+from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 
 DESCRIPTION: Final = """\
 Explain the decision on one call, step by step: every argument with its role and canonical value,
@@ -135,7 +134,7 @@ class _Explained:
         return Deny(_ground_of(self.gathered))
 
     def as_text(self) -> list[str]:
-        """The lines of the report."""
+        """Return the lines of the report."""
         lines = _as_text(self.name, self.decision, self.gathered, self.explanation)
         if self.found is not None and self.asked is not None and self.explanation is not None:
             lines += overlay_as_text(self.found, self.asked)
@@ -143,7 +142,7 @@ class _Explained:
         return [*lines, *offer, *self.notes]
 
     def as_json(self) -> dict[str, Json]:
-        """The report as JSON."""
+        """Return the report as JSON."""
         fields = as_json(self.decision, self.gathered, self.explanation)
         if self.found is not None and self.asked is not None and self.explanation is not None:
             fields["overlay"] = dict(overlay_as_json(self.found, self.asked))
@@ -152,7 +151,7 @@ class _Explained:
 
 
 def _operation(options: argparse.Namespace, operation: Operation) -> _Explained:
-    """An operation that is no tool call, as `serve` would decide it."""
+    """Return an operation that is no tool call, as `serve` would decide it."""
     settings = load_settings(os.environ, options.config)
     loaded = load_policy(settings)
     _say_what_stops_the_start(settings, loaded)
@@ -187,7 +186,7 @@ def _by_directory(options: argparse.Namespace, arguments: Arguments) -> _Explain
 def explained_lines(
     name: str, arguments: Arguments, settings: Settings, environ: Mapping[str, str]
 ) -> list[str]:
-    """The report on a call, for a screen. Blocks, and runs an event loop of its own.
+    """Return the report on a call, for a screen. Blocks, and runs an event loop of its own.
 
     Args:
         name: the tool, as the command takes it.
@@ -208,7 +207,7 @@ def _by_settings(
     loaded: LoadedPolicy,
     environ: Mapping[str, str],
 ) -> _Explained:
-    """The explanation of a call that `serve` would decide with these settings, here and now."""
+    """Explain the decision that `serve` would make with these settings, here and now."""
     configured = {spec.name: spec.annotations for spec in settings.servers}
     annotated = list(dict.fromkeys([server for server, _ in loaded.annotations]))
     server, tool = tool_meant(name, [*configured] or annotated, may_be_bare=len(configured) == 1)
@@ -328,3 +327,167 @@ def _remedy(explanation: Explanation) -> list[str]:
         ).decode()
         return ["", "the narrowest rule that allows this, to put before all others:", rules]
     return ["", explanation.advice] if explanation.advice else []
+
+
+# --- as JSON --------------------------------------------------------------------------------------
+# Explained decisions as JSON. Not a command itself.
+
+
+def as_json(
+    decision: Decision, gathered: Gathered, explanation: Explanation | None
+) -> dict[str, Json]:
+    """Return a decision with the facts and the rules behind it.
+
+    Args:
+        decision: the answer.
+        gathered: the facts of the call.
+        explanation: the policy's part, or None if it was not asked.
+    """
+    fields: dict[str, Json] = {
+        "decision": effect_of(decision),
+        "rule": decision.ground.rule,
+        "reason": decision.ground.reason,
+    }
+    if not isinstance(gathered, Facts) or explanation is None:
+        return fields
+    policy = gravest_first(explanation.decision)
+    return {
+        **fields,
+        "policyDecision": {
+            "decision": effect_of(policy),
+            "rule": policy.ground.rule,
+            "reason": policy.ground.reason,
+        },
+        "escalatedRoles": [*policy.roles] if isinstance(policy, Escalate) else [],
+        "arguments": [
+            {
+                "name": fact.name,
+                "roles": [*fact.roles],
+                "values": [shown(value) for value in fact.values],
+            }
+            for fact in gathered.request.arguments
+        ],
+        "invariants": [{"name": name, "said": said} for name, said in explanation.invariants],
+        "roles": [
+            {
+                "role": trace.role,
+                "contained": trace.contained,
+                "rules": [
+                    {
+                        "rule": trial.rule,
+                        "layer": trial.layer,
+                        "holds": trial.holds,
+                        "why": trial.why,
+                    }
+                    for trial in trace.trials
+                ],
+                "decision": effect_of(trace.answer),
+                "rule": trace.answer.ground.rule,
+            }
+            for trace in explanation.roles
+        ],
+        "restrictions": [
+            {"rule": trial.rule, "layer": trial.layer, "why": trial.why}
+            for trial in explanation.restrictions
+        ],
+        "layer": explanation.layer,
+        "change": [rule_as_json(rule) for rule in explanation.change],
+        "advice": explanation.advice,
+    }
+
+
+# --- prompts, resources and completions -----------------------------------------------------------
+# The operation, other than a tool call, that `explain` explains. Not a command itself.
+
+
+def add_operation_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name an operation instead of a tool."""
+    parser.add_argument("--read", metavar="URI", help="explain a read of this resource")
+    parser.add_argument("--prompt", metavar="NAME", help="explain this prompt with --args")
+    parser.add_argument(
+        "--method",
+        metavar="METHOD",
+        help="explain any other request of MCP with --params: resources/subscribe, "
+        "completion/complete, or a server's elicitation/create, sampling/createMessage, roots/list",
+    )
+    parser.add_argument("--params", default="{}", metavar="JSON", help="its params (default {})")
+
+
+def arguments_given(text: str, option: str = "--args") -> Arguments:
+    """Return the arguments of a tool or a prompt, or the params of a request.
+
+    Raises:
+        ConfigurationError: they are no JSON object.
+    """
+    try:
+        arguments = orjson.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} is not JSON: {error}") from None
+    if not isinstance(arguments, dict):
+        raise ConfigurationError(f'{option} must be a JSON object, such as {{"path": "a.txt"}}')
+    return arguments
+
+
+def operation_meant(options: argparse.Namespace, arguments: Arguments) -> Operation | None:
+    """Return the operation that the options name, or None if they name a tool.
+
+    Raises:
+        ConfigurationError: they name two, one that is not decided on, or a policy without servers.
+    """
+    named = [one for one in (options.read, options.prompt, options.method) if one is not None]
+    if not named:
+        return None
+    if len(named) > 1:
+        raise ConfigurationError("--read, --prompt and --method are operations: name one")
+    if options.dir is not None:
+        raise ConfigurationError("operations need configured servers: leave out --dir")
+    method, params = options.method, arguments_given(options.params, "--params")
+    if options.read is not None:
+        method, params = "resources/read", {"uri": options.read}
+    elif options.prompt is not None:
+        method, params = "prompts/get", {"name": options.prompt, "arguments": {**arguments}}
+    asked = on_the_wire(options.tool, method, params)
+    if isinstance(asked, Ground):
+        raise ConfigurationError(f"{asked.reason} (rule: {asked.rule})")
+    return operation_of(asked, RequestId("explained"))
+
+
+def rehearsed_operation(
+    operation: Operation, configured: Mapping[str, str], settings: Settings, loaded: LoadedPolicy
+) -> ExplainedCall:
+    """Return the decision of `serve` on the operation.
+
+    Raises:
+        ConfigurationError: no such server is configured.
+    """
+    refuse_unknown_server(operation.server, configured)
+    sandbox = find_sandbox(settings, os.environ, lambda _: None)
+    rehearsal = rehearsal_for(settings, loaded, os.environ, sandbox)
+    return ExplainedCall(anyio.run(rehearsal.of_operation, operation), None)
+
+
+def notes_on(operation: Operation) -> list[str]:
+    """Return notes on conditions of `serve` that only a running session knows."""
+    if operation.method in QUESTION_METHODS:
+        when = "while no request of the agent is under way, and where the client did not declare"
+        return ["", f"it is refused {when} that it takes such questions"]
+    if str(operation.arguments.get("uri", "")).startswith("ui://"):
+        return ["", "a view is denied unless a listed tool declares it"]
+    return []
+
+
+def show_roots(options: argparse.Namespace) -> int:
+    """Print the roots that a server is told.
+
+    Raises:
+        ConfigurationError: no such server is configured.
+    """
+    settings = load_settings(os.environ, options.config)
+    servers = {spec.name: spec for spec in settings.servers}
+    refuse_unknown_server(options.tool, servers)
+    answer = roots_answer(roots_told(load_policy(settings).policy, servers[options.tool]))
+    words = {"decision": "allow", "rule": answer.ground.rule, "reason": answer.ground.reason}
+    line = f"{options.tool}/{options.method}: allow by {answer.ground.rule}"
+    text = orjson.dumps(words).decode() if options.json else f"{line}\n  {answer.ground.reason}"
+    say(text)
+    return 0

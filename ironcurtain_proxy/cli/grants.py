@@ -12,14 +12,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.cli.arguments import add_json, add_subcommand, whole
-from ironcurtain_proxy.cli.grants_trying import add_trying, try_families
-from ironcurtain_proxy.cli.grants_void import Validity
-from ironcurtain_proxy.cli.output import complain, counted, say, say_json
+from ironcurtain_proxy.cli.arguments import add_json, add_lines, add_subcommand, whole
+from ironcurtain_proxy.cli.output import answer_lines, complain, counted, say, say_json
 from ironcurtain_proxy.cli.reviewing import add_directories, state_directory
+from ironcurtain_proxy.config.policy.difference import Basis
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.commands import CommandContext, observed
+from ironcurtain_proxy.facts.fingerprint import server_digest
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
 from ironcurtain_proxy.grants.file import KEPT_NAME, GrantsFile, GrantsFileError
 from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.grants_command import (
     GrantsAction,
@@ -30,9 +37,67 @@ from ironcurtain_proxy.mailbox.grants_command import (
 )
 from ironcurtain_proxy.mailbox.processes import is_alive
 from ironcurtain_proxy.mailbox.requests import session_mailboxes, sessions_directory, utc_now
-from ironcurtain_proxy.model.grant import CapabilityPattern
+from ironcurtain_proxy.model.command import ParsedCommand
+from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.shell.families import sought
+from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.wiring.persistence import basis_in
+
+# --- grants that do not count any more ------------------------------------------------------------
+# Reasons why kept grants are void under the present policy and servers. Not a command itself.
+
+
+@dataclass(slots=True)
+class Validity:
+    """Looks at the configuration once for each workspace."""
+
+    _known: dict[str, tuple[Settings, LoadedPolicy] | None] = field(default_factory=dict)
+
+    def why_void(self, kept: KeptGrant) -> str | None:
+        """Return why a kept grant is void, or None if nothing known here speaks against it.
+
+        Only the server knows its tool's definition, which is compared at each call.
+        """
+        workspace = "" if kept.workspace is None else str(kept.workspace)
+        if workspace not in self._known:
+            self._known[workspace] = _present(workspace)
+        found, pattern = self._known[workspace], kept.remembered.grant.pattern
+        if found is None or isinstance(pattern, CapabilityPattern):
+            return None
+        settings, loaded = found
+        spec = next((one for one in settings.servers if one.name == pattern.server), None)
+        if spec is None:
+            return "its server is not configured"
+        if server_digest(spec, workspace or None) != kept.server_digest:
+            return "its server is started in another way"
+        if not kept.basis:
+            same = kept.policy_version == loaded.version
+            return None if same else "the policy has changed"
+        basis = basis_in(settings, Basis(loaded.policy, loaded.annotations))
+        if basis(pattern.server, pattern.tool) != kept.basis:
+            return "a rule about its tool, or what its arguments name, has changed"
+        return None
+
+
+def _present(workspace: str) -> tuple[Settings, LoadedPolicy] | None:
+    """Return settings and policy of a workspace, or None if they say nothing about grants."""
+    environ = {**os.environ, **({"ALLOWED_DIRECTORY": workspace} if workspace else {})}
+    report = Report()
+    try:
+        settings = load_settings(environ)
+        loaded = gather_policy(settings, report)
+    except ConfigurationError:
+        return None
+    # Without a server this is not the configuration that a client's proxy has.
+    return None if report.has_errors or not settings.servers else (settings, loaded)
+
+
+# --- the command ----------------------------------------------------------------------------------
 
 DESCRIPTION: Final = """\
 List, revoke or clear grants, which are remembered approvals: those of running sessions, and those
@@ -121,7 +186,7 @@ class _Listed:
     places: list[MailboxDirectory] = field(default_factory=list)
 
     def words(self) -> dict[str, Json]:
-        """The description of the grant, without the days since its last use."""
+        """Return the description of the grant, without the days since its last use."""
         said: dict[str, Json] = {**self._of_session(), **self._of_file()}
         uses = [one.get("uses") for one in self.shown]
         last = [one.get("lastUsed") for one in self.shown]
@@ -161,11 +226,11 @@ class _Listed:
         }
 
     def why_void(self, validity: Validity) -> str | None:
-        """The reason why the grant is void; None: nothing speaks against it."""
+        """Return the reason why the grant is void, or None if nothing speaks against it."""
         return None if self.kept is None or self.sessions else validity.why_void(self.kept)
 
     def unused_days(self, now: datetime) -> int:
-        """Whole days since the grant was used, or else given."""
+        """Return the whole days since the grant was used, or else given."""
         words = self.words()
         since = _moment(words["lastUsed"]) or _moment(words["createdAt"]) or now
         return max((now - since).days, 0)
@@ -176,7 +241,7 @@ def _text(moment: datetime | None) -> str | None:
 
 
 def _moment(value: Json) -> datetime | None:
-    """The time in a proxy's text; None: the text is no time."""
+    """Return the time in a proxy's text, or None if the text is no time."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
@@ -185,7 +250,7 @@ def _moment(value: Json) -> datetime | None:
 
 
 def _found(options: argparse.Namespace, file: GrantsFile) -> list[_Listed]:
-    """Each grant once: those of running sessions first, then those only in the file."""
+    """Return each grant once: those of running sessions first, then those only in the file."""
     found: dict[str, _Listed] = {}
     for place, session, shown in _in_sessions(options):
         one = found.setdefault(str(shown.get("id")), _Listed(id=str(shown.get("id"))))
@@ -353,3 +418,114 @@ def _command(place: MailboxDirectory, action: GrantsAction, identifier: str | No
         return True
     complain(f"no proxy answered in {place.path}: its session has ended, and its grants with it")
     return False
+
+
+# --- grants try -----------------------------------------------------------------------------------
+# `ironcurtain-proxy grants try`: the calls that a remembered approval would cover.
+
+
+_EXAMPLE: Final = """\
+With --jsonl each line of the input is {"approved": COMMAND, "then": COMMAND}, and may have
+"workspace" and "cwd". Each line of the output is {"covered": true, "family": WORDS}. Files and
+remotes are read as they are now.
+
+examples:
+  ironcurtain-proxy grants try 'go test ./...' 'go test -v ./internal/store'
+  ironcurtain-proxy grants try --jsonl < pairs.jsonl
+
+exit status: 0; 1 if the second command would be asked about, or a line could not be read
+"""
+
+
+def add_trying(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the action `try`."""
+    trying = actions.add_parser(
+        "try",
+        help="show what a remembered approval of a command would cover",
+        description="Say whether a remembered approval of one shell command would cover a second\n"
+        "command. The approval is remembered with the first candidate that a question would\n"
+        "offer. Nothing is run or remembered.",
+        epilog=_EXAMPLE,
+    )
+    trying.add_argument("approved", nargs="?", metavar="APPROVED", help="the approved command")
+    trying.add_argument("then", nargs="?", metavar="THEN", help="the command that comes later")
+    add_lines(trying)
+
+
+def try_families(options: argparse.Namespace) -> int:
+    """Try one pair of commands, or the pair in each line."""
+    workspace = str(options.workspace or Path.cwd())
+    if options.jsonl:
+        refusal: dict[str, Json] = {
+            "covered": False,
+            "family": "nothing: the line cannot be read",
+        }
+        return answer_lines(lambda row: answer_to(row, workspace), refusal)
+    if options.then is None:
+        complain("grants try: name APPROVED and THEN, or --jsonl")
+        return 2
+    row = {"approved": options.approved, "then": options.then}
+    answer = answer_to(row, workspace)
+    said = "covered" if answer["covered"] else "asked"
+    say(f"{said}: an approval covers {visible(str(answer['family']))}")
+    return 0 if answer["covered"] else 1
+
+
+def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
+    """Return the answer whether an approval of one command covers another: `covered`, `family`.
+
+    Args:
+        row: `approved` and `then`; `workspace` and `cwd` where these are others.
+        workspace: the workspace, if `row` names none.
+
+    Raises:
+        TypeError: the row is no object of texts.
+        KeyError: the row names no command.
+    """
+    said = row.get("workspace")
+    place = said if isinstance(said, str) else workspace
+    cwd = row.get("cwd")
+    directory = os.path.join(place, cwd) if isinstance(cwd, str) else place  # noqa: PTH118
+    approved = _call(row["approved"], place, directory)
+    following = _call(row["then"], place, directory)
+    home = Path.home()
+    found = command_candidates(approved, RealPath.from_text(str(home)))
+    patterns = () if found is None else found.patterns
+    if not patterns:
+        return {"covered": False, "family": "nothing"}
+    grants = [
+        Grant(id=GrantId(str(n)), pattern=one, created=utc_now(), source="try", reason="")
+        for n, one in enumerate(single_families(patterns[0]))
+    ]
+    return {
+        "covered": covering(grants, following) is not None,
+        "family": patterns[0].description,
+    }
+
+
+def _call(command: Json, workspace: str, directory: str) -> EscalatedCall:
+    """Return a call of a shell tool with this command."""
+    if not isinstance(command, str):
+        raise TypeError("a command is a text")
+    real = os.path.realpath(directory)
+    place = Place(
+        workspace=os.path.realpath(workspace),
+        directory=real,
+        home=str(Path.home()),
+        # A directory that is not there is taken for a new repository: nothing could run there.
+        has_repository=os.path.isdir(f"{real}/.git") or not os.path.lexists(real),  # noqa: PTH112
+    )
+    grounds = CommandContext(sought=sought, remotes=lambda _server: GitRemotes(os.environ))
+    parsed: ParsedCommand = parse_command(command)
+    return EscalatedCall(
+        server="shell",
+        tool="run",
+        definition="try",
+        request=AccessRequest(
+            server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
+        ),
+        arguments={"command": command},
+        roles=(),
+        command=parsed,
+        place=observed(parsed, place, grounds, "shell"),
+    )

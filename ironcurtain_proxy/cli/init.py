@@ -7,25 +7,29 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from ironcurtain_proxy.cli.init_clients import SetupOptions, set_up
-from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, masked_arguments
-from ironcurtain_proxy.cli.init_files import planned_files, write_files
-from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
-from ironcurtain_proxy.cli.init_own_shell import (
-    WISHES,
-    offered,
-    own_shell,
-    shells_read,
-    with_own_shell,
+from ironcurtain_proxy.cli.init_dialogue import (
+    Dialogue,
+    clean,
+    install_packages,
+    masked_arguments,
+    own_machine,
+    planned_files,
+    write_files,
 )
 from ironcurtain_proxy.cli.init_servers import (
     SECONDS,
+    WISHES,
     described,
     grounded,
     lasting_entries,
+    offered,
+    own_shell,
     read_servers,
     settings_for,
+    shells_read,
+    with_own_shell,
 )
-from ironcurtain_proxy.cli.init_showing import short
+from ironcurtain_proxy.cli.init_wants import short
 from ironcurtain_proxy.config.clients.undo_record import (
     UndoneFile,
     only_one,
@@ -150,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
 def _without_client(
     talk: Dialogue, options: argparse.Namespace, home: Path, workspace: Path
 ) -> int:
-    """A configuration for the servers of a file that stays as it is."""
+    """Return a configuration for the servers of a file that stays as it is."""
     report = Report()
     client = read_client_file(options.servers.expanduser(), report)
     report.raise_errors()
@@ -196,7 +200,7 @@ def _would(talk: Dialogue, settings: Settings, *, is_asked: bool) -> int:
 
 
 def proposed_workspace(given: Path | None, here: Path, home: Path) -> tuple[Path, str]:
-    """The workspace and where it comes from, in words.
+    """Return the workspace and where it comes from, in words.
 
     Raises:
         ConfigurationError: no directory can be proposed.

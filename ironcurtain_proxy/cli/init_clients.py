@@ -16,38 +16,51 @@ from typing import TYPE_CHECKING, Final
 import orjson
 from msgspec.structs import replace
 
-from ironcurtain_proxy.cli.init_after import look_after
-from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, require_terminal
-from ironcurtain_proxy.cli.init_ending import InitEnding, Outcome, say_ending
-from ironcurtain_proxy.cli.init_files import digests, planned_files, write_files
-from ironcurtain_proxy.cli.init_installing import install_packages, own_machine
-from ironcurtain_proxy.cli.init_logins import wanting_login, with_logins
-from ironcurtain_proxy.cli.init_own_shell import (
+from ironcurtain_proxy.cli.init_dialogue import (
+    Dialogue,
+    clean,
+    digests,
+    install_packages,
+    own_machine,
+    planned_files,
+    require_terminal,
+    write_files,
+)
+from ironcurtain_proxy.cli.init_ending import (
+    InitEnding,
+    Outcome,
+    look_after,
+    say_ending,
+    wanting_login,
+    with_logins,
+)
+from ironcurtain_proxy.cli.init_servers import (
     OwnShell,
     OwnShellWish,
+    grounded,
+    lasting_entries,
     offered,
     own_shell,
     said,
+    settings_for,
     shells_known,
     shells_read,
+    summed_up,
     with_own_shell,
 )
-from ironcurtain_proxy.cli.init_servers import (
-    grounded,
-    lasting_entries,
-    settings_for,
-    summed_up,
-)
-from ironcurtain_proxy.cli.init_showing import (
+from ironcurtain_proxy.cli.init_wants import (
+    Failure,
     Surroundings,
     diff_lines,
     found_json,
     found_lines,
     installations,
+    known_needs,
+    opens_network,
+    read_with_wants,
     short,
     unconfined,
 )
-from ironcurtain_proxy.cli.init_wants import Failure, known_needs, opens_network, read_with_wants
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients, find
 from ironcurtain_proxy.config.clients.own_command import own_command
@@ -244,7 +257,7 @@ def _changes(
     changed: Sequence[FileChange],
     refused: Sequence[tuple[ClientFile, str]],
 ) -> Sequence[FileChange]:
-    """The changes that can be made. Prints the files that are not understood well enough."""
+    """Return the changes that can be made. Prints the files that are not understood well enough."""
     for file, why in refused:
         talk.say(f"{short(file.path, wish.home)}: {clean(why)}: stays unchanged")
         outcome.refused[id(file)] = Failure(why=why, remedy="change it by hand: docs/clients.md")
@@ -256,7 +269,7 @@ def _entries(
     moving: Sequence[MovingServer],
     present: Mapping[str, Mapping[str, Json]],
 ) -> dict[str, dict[str, Json]]:
-    """The servers behind the proxy, each started the same from wherever, with its known hosts."""
+    """Return the servers behind the proxy, which start the same from any directory."""
     entries = servers_behind_proxy(moving, present)
     # A repository of somebody else may call its own program like a known server.
     own = {one.name for one in moving if not one.file.is_project}
@@ -271,7 +284,7 @@ def _entries(
 def _reachable(
     talk: Dialogue, moving: Sequence[MovingServer], outcome: Outcome
 ) -> list[MovingServer]:
-    """The servers that the installed libraries can start or reach. Prints the others."""
+    """Return the servers that the installed libraries can start or reach. Prints the others."""
     lack = missing("http", "a server with a url")
     far = [one for one in moving if "url" in one.taken.entry]
     for one in far if lack else ():
@@ -286,7 +299,7 @@ def _reachable(
 def _changeable(
     talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer], outcome: Outcome
 ) -> list[MovingServer]:
-    """The servers whose files can be changed, as far as that can be told before. Prints the others.
+    """Return the servers whose files can be changed, and print the others.
 
     A file that cannot be changed must be known before anything else is written.
     """
@@ -300,7 +313,7 @@ def _changeable(
 
 
 def _beginning(moving: Sequence[MovingServer]) -> str:
-    """The step that reads the tools, in words: `Start 2 servers and connect to 1`."""
+    """Return the step that reads the tools, in words: `Start 2 servers and connect to 1`."""
     far = {one.name for one in moving if "url" in one.taken.entry}
     near = {one.name for one in moving} - far
     said = [f"start {counted(len(near), 'server')}"] if near else []
@@ -310,7 +323,7 @@ def _beginning(moving: Sequence[MovingServer]) -> str:
 
 
 def _present(state: Path) -> dict[str, dict[str, Json]]:
-    """The servers that are behind the proxy already."""
+    """Return the servers that are behind the proxy already."""
     file = state / SERVERS_NAME
     if not file.exists():
         return {}
@@ -404,7 +417,7 @@ def _dry_run(
 
 
 def _chosen(talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer]) -> list[ClientFile]:
-    """The files whose servers are to move. One answer accepts all steps; `s` asks about each."""
+    """Return the files whose servers are to move. One answer accepts all, `s` asks about each."""
     files = {id(one.file): one.file for one in moving}
     where = f"{counted(len(moving), 'server')} of {counted(len(files), 'file')}"
     question = (
@@ -450,7 +463,7 @@ class _NewFiles:
 def _write(
     talk: Dialogue, wish: SetupOptions, new: _NewFiles, outcome: Outcome
 ) -> list[ClientFile] | None:
-    """Write our own files, then change the clients'. Returns the changed ones; None: nothing is."""
+    """Write our own files, then change the clients'. Return the changed ones, None without any."""
     configured = _workspace_of(wish.state / CONFIG_NAME)
     workspace = wish.workspace if configured is None else Path(configured)
     files = planned_files(wish.state, preset(wish.preset), new.servers, new.entries, workspace)

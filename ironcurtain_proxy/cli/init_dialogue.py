@@ -1,9 +1,15 @@
 """The dialogue of `init` on a terminal, and what a screen may show. Not a command itself."""
 
+import os
 import re
+import shlex
+import shutil
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import orjson
@@ -11,10 +17,24 @@ import orjson
 from ironcurtain_proxy.audit.commands import is_telling, is_telling_option
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.audit.secrets import MASK
-from ironcurtain_proxy.cli.output import encodable
+from ironcurtain_proxy.cli.output import counted, encodable
+from ironcurtain_proxy.config.annotating.read_tool import ReadServer
+from ironcurtain_proxy.config.clients.undo_record import digest
+from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME
+from ironcurtain_proxy.config.presets.compose import compose
+from ironcurtain_proxy.config.presets.preset import Preset
+from ironcurtain_proxy.config.presets.writing import PlannedFile, planned, write
+from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
+from ironcurtain_proxy.config.reading.reading import MAX_BYTES
+from ironcurtain_proxy.config.servers.server_choice import SERVERS_NAME
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.sandbox.installed import NotInstalled
+from ironcurtain_proxy.sandbox.replaced_launchers import Machine, fetch_of, look_up
 
 
 @dataclass
@@ -86,7 +106,7 @@ def require_terminal(talk: Dialogue, command: str = "init") -> None:
 
 
 def clean(text: str, width: int = 100) -> str:
-    """A text from a file, on one line and not too long."""
+    """Return a text from a file, on one line and not too long."""
     text = visible(text)
     return text if len(text) <= width else text[: width - 1] + "…"
 
@@ -101,7 +121,7 @@ _PLAIN: Final = frozenset(
 
 
 def masked_arguments(words: Sequence[str]) -> list[str]:
-    """The arguments of a command with its secrets masked, for a screen that others may see."""
+    """Mask the secrets in the arguments of a command, for a screen that others may see."""
     found: list[str] = []
     before = ""
     for word in words:
@@ -121,8 +141,177 @@ def masked_arguments(words: Sequence[str]) -> list[str]:
 
 
 def _masked_pair(text: str) -> str:
-    """A header or a variable, `NAME: VALUE` or `NAME=VALUE`, with its value masked."""
+    """Return a header or a variable, `NAME: VALUE` or `NAME=VALUE`, with its value masked."""
     pair = _PAIR.match(text)
     if pair is None or pair[1].lower() in _PLAIN:
         return redact_text(text)
     return f"{pair[1]}{pair[2]}{MASK}"
+
+
+# --- files that init writes -----------------------------------------------------------------------
+# The files that `init` writes below `~/.ironcurtain`. Not a command itself.
+
+
+NAMES = (f"generated/{POLICY_NAME}", f"generated/{ANNOTATIONS_NAME}", SERVERS_NAME, CONFIG_NAME)
+"""The files in the order in which they are written: without the configuration, none has an effect.
+"""
+
+
+def planned_files(
+    state: Path,
+    preset: Preset,
+    servers: Sequence[ReadServer],
+    entries: Mapping[str, Json],
+    workspace: Path,
+) -> list[PlannedFile]:
+    """Return the files that `init` will write.
+
+    Raises:
+        ConfigurationError: there is too much to write, or what is there cannot be read.
+    """
+    documents = compose(preset, servers, str(workspace))
+    if len(orjson.dumps(documents.annotations)) > MAX_BYTES // 2:
+        raise ConfigurationError("the servers list so many tools that no file holds them all")
+    contents = (documents.policy, documents.annotations, {**entries}, documents.config)
+    try:
+        return [planned(state / name, one) for name, one in zip(NAMES, contents, strict=True)]
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename}: cannot be read: {error.strerror}") from None
+
+
+def write_files(
+    files: Sequence[PlannedFile],
+    say: Callable[[str], None],
+    *,
+    force: bool,
+    own: Mapping[str, str] | None = None,
+) -> bool:
+    """Write the files. False: an existing file has other content, and nothing was written.
+
+    Args:
+        files: to be written.
+        say: prints a line.
+        force: whether files with other content are replaced.
+        own: the SHA-256 of each file as `init` wrote it. An unchanged file may be replaced.
+
+    Raises:
+        ConfigurationError: a file cannot be written.
+    """
+    own = own or {}
+    others = [file for file in files if file.state == "other" and not _is_own(file, own)]
+    if others and not force:
+        for file in others:
+            say(f"{file.path}: exists with other content and is not changed")
+        say("nothing was written: --force replaces these files and keeps them beside the new ones")
+        return False
+    kept = [file for file in files if file.state == "elsewhere" and not force]
+    for file in kept:
+        say(f"{file.path}: names another workspace and is not changed. For this workspace, set "
+            "ALLOWED_DIRECTORY where your client starts the proxy")  # fmt: skip
+    todo = [file for file in files if file not in kept and file.state != "same"]
+    try:
+        for file, backup in write(todo, SystemClock().now()):
+            say(f"{file.path}: written" + (f"; as it was: {backup.name}" if backup else ""))
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename}: cannot be written: {error.strerror}") from None
+    if not todo and not kept:
+        say("everything is there already")
+    return True
+
+
+def _is_own(file: PlannedFile, own: Mapping[str, str]) -> bool:
+    known = next(
+        (own[name] for name in NAMES if str(file.path).endswith(f"/{name}") and name in own), ""
+    )
+    return file.before is not None and digest(file.before) == known
+
+
+def digests(files: Sequence[PlannedFile], before: Mapping[str, str]) -> dict[str, str]:
+    """Return the SHA-256 of each file that `init` wrote, by name."""
+    found = dict(before)
+    for name, file in zip(NAMES, files, strict=True):
+        if file.state != "elsewhere":
+            found[name] = digest(file.content)
+    return found
+
+
+# --- what servers lack ----------------------------------------------------------------------------
+# The packages of servers, installed by `init` before it starts them. Not a command itself.
+#
+# What a launcher fetches anew at each start cannot run in a sandbox; what is installed can.
+
+
+def install_packages(talk: Dialogue, settings: Settings, machine: Machine, seconds: float) -> None:
+    """Ask, and install the packages that launchers of servers would fetch.
+
+    A failed installation is printed, and the launcher starts the server as before.
+
+    Args:
+        talk: with the person.
+        settings: with the servers.
+        machine: where installed programs are searched.
+        seconds: the limit for each command.
+    """
+    wanted = {
+        fetch: spec
+        for spec in settings.servers
+        if isinstance(look_up(spec, machine), NotInstalled) and (fetch := fetch_of(spec))
+    }
+    if not wanted:
+        return
+    talk.say("These packages would be fetched at each start, which no sandbox lets a server do. "
+             "Installed once,\nthe servers run in sandboxes:")  # fmt: skip
+    for command in wanted:
+        talk.say(f"  {clean(shlex.join(masked_arguments(command)), 300)}")
+    if talk.ask(f"Install {counted(len(wanted), 'package')} first?", is_step=True) == "n":
+        return
+    done: list[Json] = []
+    for command, spec in wanted.items():
+        talk.say(f"installing for {clean(spec.name)} (up to {seconds:g} s) …")
+        fault = _install(command, spec, machine.environ, seconds)
+        if fault:
+            talk.say(f"  not installed: {clean(fault, 300)}")
+        else:
+            done.append(shlex.join(masked_arguments(command)))
+    talk.answer["installed"] = done
+
+
+def _install(
+    command: tuple[str, ...], spec: ServerSpec, environ: Mapping[str, str], seconds: float
+) -> str:
+    """Return why a command failed, in its own words, or "" if it succeeded."""
+    # `uv` lies beside the `uvx` of a client's file, which is often written with its directory.
+    beside = spec.command.rpartition("/")[0]
+    path = os.pathsep.join([*([beside] if beside else []), environ.get("PATH", os.defpath)])
+    program = shutil.which(command[0], path=path)
+    if program is None:
+        return f"{command[0]} was not found"
+    # In a directory of its own: `npx` takes what it finds in `node_modules` of where it runs.
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            done = subprocess.run(  # noqa: S603  the launcher's own installer; shown, and agreed to
+                (program, *command[1:]),
+                cwd=place,
+                # The addresses of an index may stand in the server's variables.
+                env={**environ, "PATH": path, **spec.env},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=seconds,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            return str(error)
+    if done.returncode == 0:
+        return ""
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    # Advice follows the reason, and progress comes before it.
+    reasons = [line for line in lines if "error" in line.lower()] or lines[-1:]
+    return reasons[0] if reasons else f"exit status {done.returncode}"
+
+
+def own_machine(settings: Settings) -> Machine:
+    """Return the machine as `init` finds it."""
+    # Joins all folders: long to import.
+    from ironcurtain_proxy.wiring.confinement import machine_of  # noqa: PLC0415
+
+    return machine_of(settings, os.environ)

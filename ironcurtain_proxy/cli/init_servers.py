@@ -3,36 +3,46 @@
 Not a command itself.
 """
 
+import itertools
 import os
 import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from textwrap import wrap
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import orjson
+from msgspec import Struct
 
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.output import counted
-from ironcurtain_proxy.config.annotating.annotate import annotate
+from ironcurtain_proxy.config.annotating.annotate import annotate, packed
+from ironcurtain_proxy.config.annotating.known import roles_in
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool
+from ironcurtain_proxy.config.clients.plan import MovingServer, collides
 from ironcurtain_proxy.config.packs.pack import read_pack
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets.preset import Preset
 from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, SERVERS_VARIABLE
 from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
-from ironcurtain_proxy.config.servers.servers_file import WORKSPACE
+from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL, WORKSPACE
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.working_directory import settle
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.own_shell.tools import TOOLS
 from ironcurtain_proxy.shell.launchers import launched
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.config.annotating.read_tool import ReadServer
 
 SECONDS: Final = 60.0
 """The limit for all servers together: the first start of `npx` or `uvx` fetches a package."""
@@ -48,7 +58,7 @@ def settings_for(
     workspace: Path,
     credentials: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Settings:
-    """The settings for starting these servers to read their tools."""
+    """Return the settings for starting these servers to read their tools."""
     environ = {
         name: value
         for name, value in os.environ.items()
@@ -68,7 +78,7 @@ _BARE_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/
 def grounded(
     entry: Mapping[str, Json], workspace: Path, environ: Mapping[str, str]
 ) -> dict[str, Json]:
-    """An entry that starts the same wherever, and by whomever, the proxy is started.
+    """Return an entry that starts the same wherever, and by whomever, the proxy is started.
 
     Relative paths count from the workspace. A program that only this terminal's `PATH` leads to,
     as of nvm, asdf, volta, mise or pyenv, gets that `PATH`, without what the agent may write.
@@ -101,7 +111,7 @@ def grounded(
 
 
 def _places(path: str, workspace: Path) -> list[str]:
-    """The directories of a `PATH`, without those that the agent may write."""
+    """Return the directories of a `PATH`, without those that the agent may write."""
     closed = os.path.realpath(workspace)
     return [
         place
@@ -145,7 +155,7 @@ def read_servers(settings: Settings, seconds: float) -> list[ReadServer]:
 
 
 def _refuse_shared_names(servers: Sequence[ReadServer]) -> None:
-    """Two servers may share annotations only if both are the same known server."""
+    """Refuse two servers that share annotations, unless both are the same known server."""
     own = [one for one in servers if one.annotations in {one.name, f"{one.name}-server"}]
     names = Counter(one.annotations for one in own)
     for name, count in names.items():
@@ -159,7 +169,7 @@ def lasting_entries(
     servers: Sequence[ReadServer],
     base: Path,
 ) -> dict[str, Json]:
-    """The entries that start the servers behind the proxy.
+    """Return the entries that start the servers behind the proxy.
 
     Args:
         written: the entries of the client.
@@ -187,7 +197,7 @@ def _place(
     entry: Mapping[str, Json],
     base: Path,
 ) -> Mapping[str, Json]:
-    """The keys of an entry that depend on the working directory of the client."""
+    """Return the keys of an entry that depend on the working directory of the client."""
     # Relative paths in the command start at the client's directory, not at the server's new one.
     there = settle(spec, settings.state_dir, base, make=False)
     words: dict[str, Json] = {}
@@ -209,7 +219,7 @@ def _place(
 def _safe_path(
     spec: ServerSpec, args: Sequence[str], entry: Mapping[str, Json]
 ) -> Mapping[str, Json]:
-    """The keys of an entry that keep a Python server from importing modules of its workspace.
+    """Return the keys that keep a Python server from importing modules of its workspace.
 
     An option where there can be one: a variable would hold for the commands that it runs, too, and
     `python -m unittest` would not find the project's own tests.
@@ -228,7 +238,7 @@ def _safe_path(
 
 
 def _imports_from_here(args: Sequence[str]) -> bool:
-    """Whether Python looks for modules in its working directory: not if it is given a script."""
+    """Return whether Python imports from its working directory: not if it runs a script."""
     words = iter(args)
     for word in words:
         if word in {"-X", "-W"}:
@@ -249,7 +259,7 @@ def _knows_safe_path(program: str) -> bool:
 
 
 def described(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
-    """The tools that were read, one line for each tool, and what the preset does with it."""
+    """Yield the tools that were read, one line for each tool, and what the preset does with it."""
     for server in servers:
         yield _heading(server)
         for tool in server.tools:
@@ -260,7 +270,7 @@ def described(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
 
 
 def summed_up(servers: Sequence[ReadServer], chosen: Preset) -> Iterator[str]:
-    """The tools that were read, one line for each kind, and what the preset does with them."""
+    """Yield one line for each kind of tool, with what the preset does."""
     for server in servers:
         yield _heading(server)
         kinds: dict[str, list[str]] = {}
@@ -307,3 +317,174 @@ _MEANS: Final[Mapping[str, str]] = {
     "looks": "reads its server's own data",
     "keeps": "changes its server's own data",
 }
+
+
+# --- our own shell --------------------------------------------------------------------------------
+# Our own shell, which `init` offers where a client has a server that runs commands.
+#
+# Not a command itself. Our own shell is a server that no client can start: it goes into the
+# proxy's own file, and the client's file only names it in the filter of the proxy's entry. By
+# itself `init` takes nothing away, so a `--yes` puts it beside what is there.
+
+
+OwnShellWish: TypeAlias = Literal["beside", "instead", "none"]
+WISHES: Final[tuple[OwnShellWish, ...]] = ("beside", "instead", "none")
+
+ENTRY: Final[Mapping[str, Json]] = {"builtin": "shell"}
+_REASON: Final = (
+    "Our own shell gives each command a view of the workspace, and brings in what it changed only "
+    "once the command has ended and all of it was looked at."
+)
+
+
+class FoundShell(Struct, frozen=True):
+    """A server that runs commands."""
+
+    name: str
+    """Behind the proxy."""
+    does_more: bool
+    """Whether it has other tools, which our own shell could not replace."""
+
+
+class OwnShell(Struct, frozen=True):
+    """Our own shell behind the proxy."""
+
+    name: str
+    serves: Mapping[str, tuple[str, ...]]
+    """The servers that a client gets for one that it had."""
+    replaced: frozenset[str]
+    """The servers in whose place it stands."""
+    is_new: bool
+
+    def read(self) -> "ReadServer":
+        """Return its tools. They are our own, so that nothing is started to read them."""
+        pack = read_pack(OWN_SHELL)
+        assert pack is not None  # noqa: S101  it comes with the package
+        return packed(self.name, TOOLS, pack)
+
+
+def shells_read(servers: Sequence["ReadServer"], names: Collection[str]) -> list[FoundShell]:
+    """Return which servers of these names run commands, by the tools that they listed."""
+    return [
+        FoundShell(one.name, bool(one.left_out) or any(tool.kind != "shell" for tool in one.tools))
+        for one in servers
+        if one.name in names and any(tool.kind == "shell" for tool in one.tools)
+    ]
+
+
+def shells_known(moving: Sequence[MovingServer]) -> list[FoundShell]:
+    """Return which servers run commands, by their packs: nothing is started to find out."""
+    found: dict[str, FoundShell] = {}
+    for one in moving:
+        command, args = one.taken.entry.get("command"), one.taken.entry.get("args")
+        words = [str(word) for word in args] if isinstance(args, list) else []
+        name = recognised_pack(command, words) if isinstance(command, str) else None
+        pack = None if name is None else read_pack(name)
+        runs = [_runs_commands(tool.get("args")) for tool in pack.tools.values()] if pack else []
+        if any(runs):
+            found[one.name] = FoundShell(one.name, does_more=not all(runs))
+    return [*found.values()]
+
+
+def _runs_commands(arguments: Json) -> bool:
+    roles = arguments.values() if isinstance(arguments, dict) else ()
+    return any("command" in roles_in(one) for one in roles)
+
+
+def offered(
+    talk: Dialogue, wish: OwnShellWish | None, shells: Sequence[FoundShell], workspace: Path
+) -> OwnShellWish:
+    """Ask whether our own shell stands beside the servers that run commands, or in their place.
+
+    Args:
+        talk: with the person.
+        wish: as the command line says, or None if the person is asked where there is such a server.
+        shells: the servers that run commands.
+        workspace: must be one that can have views.
+    """
+    if wish == "none" or (wish is None and not shells):
+        return "none"
+    if why := _why_not(workspace):
+        talk.say(f"\nour own shell is left out: {clean(why, 300)}")
+        return "none"
+    return wish or _answered(talk, shells)
+
+
+def said(shells: Sequence[FoundShell]) -> str:
+    """Return in words that servers run commands."""
+    names = ", ".join(clean(one.name) for one in shells)
+    return f"{names} {'run' if len(shells) > 1 else 'runs'} commands"
+
+
+def _answered(talk: Dialogue, shells: Sequence[FoundShell]) -> OwnShellWish:
+    names = ", ".join(clean(one.name) for one in shells)
+    place = _replaceable(shells)
+    talk.say()
+    for line in wrap(f"{said(shells)}. {_REASON}", _WIDTH):
+        talk.say(line)
+    if not place:
+        question = f"Put our own shell beside {names}? (y: beside, n: not at all)"
+        return "beside" if talk.ask(question) == "y" else "none"
+    instead = ", ".join(clean(name) for name in sorted(place))
+    question = f"Put it beside (b), or in place of {instead} (i), or leave it out (n)?"
+    match talk.ask(question, ("b", "i", "n")):
+        case "b":
+            return "beside"
+        case "i":
+            return "instead"
+        case _:
+            return "none"
+
+
+def own_shell(
+    wish: OwnShellWish,
+    shells: Sequence[FoundShell],
+    moved: Collection[str],
+    present: Mapping[str, Mapping[str, Json]],
+) -> OwnShell | None:
+    """Return our own shell with a name that no other server has, or None if it is not wished.
+
+    Args:
+        wish: what was chosen.
+        shells: the servers that run commands. Where there is none, every client gets our own.
+        moved: the servers that move behind the proxy.
+        present: the servers that are behind it already.
+    """
+    if wish == "none":
+        return None
+    replaced = _replaceable(shells) if wish == "instead" else frozenset()
+    there = next((name for name, one in present.items() if one.get("builtin") == "shell"), None)
+    taken = ({*moved} - replaced) | present.keys()
+    numbered = (f"{OWN_SHELL}-{number}" for number in itertools.count(2))
+    names = chain(("shell", OWN_SHELL), numbered)
+    name = there or next(
+        name for name in names if not any(collides(name, other) for other in taken)
+    )
+    beside = [one.name for one in shells] or sorted(moved)
+    serves = {one: (name,) if one in replaced else (one, name) for one in beside}
+    return OwnShell(name, serves, replaced, is_new=there is None)
+
+
+def with_own_shell(
+    entries: Mapping[str, Json], own: OwnShell, present: Collection[str]
+) -> dict[str, Json]:
+    """Return the servers behind the proxy with our own shell among them.
+
+    What it replaces goes, unless another client uses it already.
+    """
+    kept = {
+        name: one for name, one in entries.items() if name not in own.replaced or name in present
+    }
+    return kept | ({own.name: {**ENTRY}} if own.is_new else {})
+
+
+def _replaceable(shells: Sequence[FoundShell]) -> frozenset[str]:
+    return frozenset([one.name for one in shells if not one.does_more])
+
+
+def _why_not(workspace: Path) -> str | None:
+    """Return why commands could have no views of a workspace here, or None if they could."""
+    # Joins all folders: long to import.
+    from ironcurtain_proxy.wiring.views import why_no_own_views  # noqa: PLC0415
+
+    return why_no_own_views(settings_for({OWN_SHELL: ENTRY}, workspace), os.environ)

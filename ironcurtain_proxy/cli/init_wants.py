@@ -5,20 +5,34 @@ may not write there. It gets that folder for itself, and is started again. What 
 was refused is shown with the setting that would open it: a person decides on that.
 """
 
+import difflib
 import os
-from collections.abc import Callable, Collection, Mapping
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import orjson
+from msgspec import Struct
+
 from ironcurtain_proxy.audit.redaction import redact_text
-from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, masked_arguments, own_machine
 from ironcurtain_proxy.cli.init_servers import read_servers
+from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
+from ironcurtain_proxy.config.clients.plan import FileChange, MovingServer
+from ironcurtain_proxy.config.clients.remote_entries import ADDRESSES
+from ironcurtain_proxy.config.clients.text_format import table_at
 from ironcurtain_proxy.config.packs.pack import PackNeeds, needs_of
 from ironcurtain_proxy.config.servers.recognition import recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.installed import NotInstalled
+from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, is_confined, look_up
 from ironcurtain_proxy.sandbox.wanted import folder_for, opened_for, refused_writes
+from ironcurtain_proxy.shell.launchers import container_image
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.annotating.read_tool import ReadServer
@@ -40,14 +54,14 @@ class Failure:
 
 
 def known_needs(entry: Mapping[str, Json]) -> PackNeeds:
-    """What the server of an entry needs of its sandbox, as its pack says."""
+    """Return what the server of an entry needs of its sandbox, as its pack says."""
     command, args = entry.get("command"), entry.get("args")
     words = [str(one) for one in args] if isinstance(args, list) else []
     return needs_of(recognised_pack(command, words) if isinstance(command, str) else None)
 
 
 def opens_network(entry: Mapping[str, Json]) -> bool:
-    """Whether an entry itself says which hosts its server reaches."""
+    """Return whether an entry itself says which hosts its server reaches."""
     sandbox = entry.get("sandbox")
     return sandbox is False or (isinstance(sandbox, dict) and "network" in sandbox)
 
@@ -113,7 +127,7 @@ def _confined(settings: Settings) -> frozenset[str]:
 
 
 def _gave_folders(talk: Dialogue, entries: Entries, home: str, said: tuple[str, str]) -> bool:
-    """Whether a server wants folders that it does not have yet; they are now in its entry.
+    """Return whether a server wants folders that it does not have yet; they are now in its entry.
 
     Args:
         talk: with the person.
@@ -134,7 +148,7 @@ def _gave_folders(talk: Dialogue, entries: Entries, home: str, said: tuple[str, 
 
 
 def words_of(settings: Settings, name: str) -> str:
-    """Return what a server wrote to its standard error, by the session log; empty: nothing."""
+    """Return what a server wrote to its standard error, by the session log."""
     try:
         with settings.session_log.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_LOG))
@@ -146,7 +160,7 @@ def words_of(settings: Settings, name: str) -> str:
 
 
 def _why_inside(settings: Settings, server: "ReadServer", words: str) -> Failure | None:
-    """What the sandbox of a server kept it from, in its own words; None: it does not say."""
+    """Return what the sandbox kept a server from, in its own words, or None if unsaid."""
     paths = [one.path for one in refused_writes(words)]
     if paths:
         place = paths[-1].rpartition("/")[0] or "/"
@@ -171,7 +185,7 @@ def _why_inside(settings: Settings, server: "ReadServer", words: str) -> Failure
 def _why_not_outside(
     talk: Dialogue, settings: Settings, spec: ServerSpec, server: "ReadServer", seconds: float
 ) -> Failure | None:
-    """Whether a server that says nothing would start without its sandbox; None: it would not."""
+    """Say that a server would start without its sandbox, or return None if it would not."""
     question = (
         f"{clean(spec.name)} did not start in its sandbox. Start it once without, to compare?"
     )
@@ -193,6 +207,192 @@ def _starts_outside(settings: Settings, spec: ServerSpec, seconds: float) -> boo
 
 
 def _shortened(server: "ReadServer") -> str:
-    """A server's error without its name, its secrets, and the place of the log."""
+    """Return a server's error without its name, its secrets, and the place of the log."""
     text = server.error.removeprefix(f'server "{server.name}" ').partition(" (log: ")[0]
     return clean(redact_text(text), 240)
+
+
+# --- what init shows ------------------------------------------------------------------------------
+# The findings of `init`, as text and as JSON. Not a command itself.
+
+
+_SHORTEST_SECRET: Final = 6
+
+
+class Surroundings(Struct, frozen=True):
+    """What is told of servers besides their entries, by their names behind the proxy."""
+
+    unconfined: Mapping[str, str]
+    """Why a server runs in no sandbox, and what helps."""
+    needs: Mapping[str, PackNeeds]
+    """What a known server needs of its sandbox."""
+
+
+def found_lines(
+    found: FoundClients, moving: Sequence[MovingServer], around: Surroundings, home: Path
+) -> Iterator[str]:
+    """Yield a paragraph for each file: which servers move behind the proxy, and which stay."""
+    for file in found.files:
+        here = [one for one in moving if one.file is file]
+        left = [one for table in file.tables for one in table.left]
+        ours = any(table.ours for table in file.tables)
+        if not here and not left and not ours:
+            continue
+        yield ""
+        yield f"{file.client.name}  {short(file.path, home)}"
+        if ours:
+            yield "  starts the proxy already"
+        for one in here:
+            yield from _server_lines(one, around)
+        for stays in left:
+            yield f"  {clean(stays.name)}: stays as it is: {clean(stays.why)}"
+    for unusable in found.unusable:
+        yield ""
+        yield f"{short(unusable.path, home)}: {clean(unusable.why)}: stays as it is"
+
+
+def _server_lines(moving: MovingServer, around: Surroundings) -> Iterator[str]:
+    entry = moving.taken.entry
+    renamed = "" if moving.name == moving.taken.name else f" (as {clean(moving.name)})"
+    yield f"  {clean(moving.taken.name)}{renamed}: {clean(_place(entry))}"
+    env = entry.get("env", entry.get("headers"))
+    names = [*(env if isinstance(env, dict) else {})]
+    if names:
+        what = "headers" if "url" in entry else "variables"
+        yield f"    its {what} move to the proxy's own file: {clean(', '.join(names))}"
+    if kept := moving.taken.open_variables:
+        yield f"    {clean(', '.join(kept))} still comes from {moving.file.client.name}"
+    if moving.taken.unused:
+        yield f"    ignored: {clean(', '.join(moving.taken.unused))}"
+    if "sandbox" in entry:
+        yield f"    its sandbox, as you wrote it: {clean(orjson.dumps(entry['sandbox']).decode())}"
+    needs = around.needs.get(moving.name, PackNeeds())
+    if needs.hosts and not (opens_network(entry) or moving.file.is_project):
+        yield f"    its sandbox lets it reach {', '.join(needs.hosts)}, where all its work goes"
+    if needs.advice and "sandbox" not in entry:
+        yield from wrap(needs.advice, 96, initial_indent="    ", subsequent_indent="    ")
+    if remedy := around.unconfined.get(moving.name):
+        yield f"    {clean(remedy, 300)}"
+
+
+def _place(entry: Mapping[str, Json]) -> str:
+    """Return a server's command line, or its address without the query, which may hold a secret."""
+    if "url" in entry:
+        address = str(entry["url"])
+        return address.partition("?")[0] + ("?…" if "?" in address else "") + "  (over the network)"
+    args = entry.get("args")
+    words = [str(one) for one in (args if isinstance(args, list) else [])]
+    return shlex.join([str(entry["command"]), *masked_arguments(words)])
+
+
+def unconfined(settings: Settings) -> dict[str, str]:
+    """Return the servers that cannot start in a sandbox as they are, each with what helps."""
+    machine = own_machine(settings)
+    found: dict[str, str] = {}
+    for spec in settings.servers:
+        if spec.remote is not None:
+            continue
+        image = container_image(spec.command, spec.args)
+        if image is not None:
+            found[spec.name] = f"runs in a container of {image}, in no sandbox of the proxy"
+        elif isinstance(look_up(spec, machine), NotInstalled):
+            held = "starts in no" if is_confined(spec) else "runs without a"
+            found[spec.name] = f"{held} sandbox until it is installed: {installation_of(spec)}"
+    return found
+
+
+def installations(settings: Settings) -> list[str]:
+    """Return the commands that install servers, so that a sandbox can hold them."""
+    machine = own_machine(settings)
+    return [
+        installation_of(spec)
+        for spec in settings.servers
+        if spec.remote is None and isinstance(look_up(spec, machine), NotInstalled)
+    ]
+
+
+def diff_lines(change: FileChange, home: Path) -> Iterator[str]:
+    """Yield the change of a file as a unified diff, without the values of variables."""
+    name = short(change.file.path, home)
+    secrets = sorted(_secrets(change.file), key=len, reverse=True)
+    before, after = change.file.text.splitlines(), change.after.splitlines()
+    for line in difflib.unified_diff(
+        before, after, name, f"{name} (behind the proxy)", lineterm=""
+    ):
+        hidden = line
+        for secret in secrets:
+            hidden = hidden.replace(secret, "***")
+        yield clean(hidden, 500)
+
+
+def _secrets(file: ClientFile) -> set[str]:
+    """Return the values of variables, headers and settings, and secrets of arguments."""
+    document = file.form.parse(file.text)
+    entries = [
+        one for table in file.tables for one in (table_at(document, table.place) or {}).values()
+    ]
+    tables = [one for entry in entries if isinstance(entry, dict) for one in entry.values()]
+    found = {text for one in tables if isinstance(one, dict) for text in _texts(one)}
+    found |= {
+        text.partition("?")[2]
+        for entry in entries
+        if isinstance(entry, dict)
+        for key in ADDRESSES
+        if isinstance(text := entry.get(key), str)
+    }
+    found |= {
+        text
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(args := entry.get("args"), list)
+        for text in _masked_in([str(one) for one in args])
+    }
+    long = {text for text in found if len(text) >= _SHORTEST_SECRET}
+    return long | {orjson.dumps(text).decode()[1:-1] for text in long}
+
+
+def _masked_in(words: list[str]) -> Iterator[str]:
+    """Yield what `masked_arguments` changes of arguments, from where it begins to differ."""
+    for word, masked in zip(words, masked_arguments(words), strict=True):
+        differs = [
+            at for at, (one, other) in enumerate(zip(word, masked, strict=False)) if one != other
+        ]
+        if word != masked:
+            yield word[differs[0] if differs else 0 :]
+
+
+def _texts(value: Json) -> Iterator[str]:
+    match value:
+        case dict():
+            for one in value.values():
+                yield from _texts(one)
+        case list():
+            for one in value:
+                yield from _texts(one)
+        case str():
+            yield value
+        case _:
+            pass
+
+
+def found_json(found: FoundClients, moving: Sequence[MovingServer]) -> Json:
+    """Return the findings of `found_lines` as JSON."""
+    files: list[Json] = [_file_json(file, moving) for file in found.files]
+    unusable: list[Json] = [{"file": str(one.path), "why": one.why} for one in found.unusable]
+    return files + unusable
+
+
+def _file_json(file: ClientFile, moving: Sequence[MovingServer]) -> Json:
+    here = [one for one in moving if one.file is file]
+    return {
+        "client": file.client.id,
+        "file": str(file.path),
+        "servers": [{"name": one.taken.name, "behind": one.name} for one in here],
+        "left": [{"name": one.name, "why": one.why} for table in file.tables for one in table.left],
+        "startsProxy": any(table.ours for table in file.tables),
+    }
+
+
+def short(path: Path, home: Path) -> str:
+    """Return a path with `~` for the home directory."""
+    text = str(path)
+    return f"~{text.removeprefix(str(home))}" if text.startswith(f"{home}{os.sep}") else text

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from ironcurtain_proxy.cli.login import RemoteServer, add_arguments_of_server, remote_server
 from ironcurtain_proxy.cli.output import complain, say
-from ironcurtain_proxy.cli.remote_server import RemoteServer, add_arguments_of_server, remote_server
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.mailbox.display import visible

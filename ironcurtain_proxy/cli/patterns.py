@@ -11,8 +11,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.cli.arguments import add_config, add_json, add_subcommand, whole
+from ironcurtain_proxy.cli.metrics import opened_store
 from ironcurtain_proxy.cli.output import complain, counted, say, say_json
-from ironcurtain_proxy.cli.stored import opened_store
 from ironcurtain_proxy.mailbox.display import visible
 
 if TYPE_CHECKING:

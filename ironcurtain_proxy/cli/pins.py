@@ -15,8 +15,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import Section
-from ironcurtain_proxy.pins.difference import PinChange, changes
-from ironcurtain_proxy.pins.pinned import Parts, ServerPins
+from ironcurtain_proxy.pins.pinned import Parts, PinChange, ServerPins, changes
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
 from ironcurtain_proxy.wiring.pins import pin_store, pinned_servers
@@ -130,7 +129,7 @@ def _list(chosen: Sequence[ServerPins], *, as_json: bool) -> None:
 
 
 def _counted(section: Section, number: int) -> str:
-    """The number of parts: `1 tool`, `2 tools`; title and instructions are one text each."""
+    """Return the number of parts: `1 tool`, `2 tools`; title and instructions are one text each."""
     if section in {"title", "instructions"}:
         return section
     return f"{number} {section[:-1] if number == 1 else section}"
@@ -283,7 +282,7 @@ def _launches(server: str, config: Path | None) -> set[str]:
 
 
 def pins_warnings(state_dir: Path) -> Sequence[str]:
-    """The servers with changed descriptions, one line each with the command to run."""
+    """Return the servers with changed descriptions, one line each with the command to run."""
     lines: list[str] = []
     for one in pin_store(state_dir).all():
         if isinstance(one, PinsFileError):

@@ -8,19 +8,145 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.check import layers
 from ironcurtain_proxy.cli.explain_names import about_unknown_tool, tool_meant
-from ironcurtain_proxy.cli.output import say
-from ironcurtain_proxy.cli.policy_show import about
+from ironcurtain_proxy.cli.output import counted, say, say_json
 from ironcurtain_proxy.config.migration.rewriting import create, exchange
+from ironcurtain_proxy.config.policy.difference import all_rules
 from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_file import SECRETS
+from ironcurtain_proxy.config.policy.policy_files import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_candidate, load_policy
 from ironcurtain_proxy.config.policy.short_form import EVERY, SHORT_NAME, VERBS
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.conditions import ListCondition
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Rule
+from ironcurtain_proxy.model.question import visible
+
+# --- a rule as JSON -------------------------------------------------------------------------------
+# A rule as it stands in `compiled-policy.json`. Not a command itself.
+
+
+def rule_as_json(rule: Rule) -> dict[str, Json]:
+    """Return the rule with all its conditions. A condition left out would widen it.
+
+    The exception of the short form, `except`, has no key in the long form; it stands beside the
+    conditions, where the reader of the file refuses it.
+    """
+    found: dict[str, Json] = {
+        "name": rule.name,
+        "description": rule.description or rule.reason,
+        "principle": rule.principle or "Added by the operator",
+        "if": _condition(rule),
+        "then": rule.effect,
+        "reason": rule.reason,
+    }
+    if not rule.contained:
+        found["contained"] = False
+    if rule.contained_reads:
+        found["containedReads"] = True
+    if rule.everywhere:
+        found["everywhere"] = True
+    if rule.excepting is not None:
+        found[rule.excepting.key] = rule.excepting.as_json()
+    return found
+
+
+def _condition(rule: Rule) -> dict[str, Json]:
+    condition: dict[str, Json] = {
+        key: [*sorted(words)]
+        for key, words in (
+            ("roles", rule.roles),
+            ("server", rule.servers),
+            ("tool", rule.tools),
+            ("operations", rule.methods),
+            ("prompt", rule.prompts),
+        )
+        if words is not None
+    }
+    for one in rule.conditions:
+        if one.narrows and not isinstance(one, ListCondition):
+            condition[one.key] = one.as_json()
+    if rule.lists:
+        condition[ListCondition.key] = [one.as_json() for one in rule.lists]
+    return condition
+
+
+# --- policy show ----------------------------------------------------------------------------------
+# `policy show` and `policy export`: the rules for people.
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print the rules of all layers.
+
+    Raises:
+        ConfigurationError: the policy cannot be read.
+    """
+    loaded = load_policy(load_settings(os.environ, options.config))
+    rules = all_rules(loaded.policy)
+    if options.json:
+        document = {
+            "policyVersion": loaded.version,
+            "alone": loaded.files.alone,
+            "base": loaded.rules.base,
+            "layers": [
+                {"layer": name, "from": what, "rules": count}
+                for name, what, count in layers(loaded)
+            ],
+            "rules": [{"layer": rule.layer, **rule_as_json(rule)} for rule in rules],
+        }
+        say_json(document)
+        return 0
+    for name, what, count in layers(loaded):
+        say(f"{name} layer: {what} ({counted(count, 'rule')})")
+    if loaded.files.alone:
+        say("nothing is merged: generatedDir or GENERATED_DIR names a directory")
+    say("")
+    for rule in rules:
+        say(f"{rule.layer:<8} {VERBS[rule.effect]:<6} {about(rule)}  ({visible(rule.name)})")
+    say("         deny   whatever no rule covers  (default-deny)")
+    return 0
+
+
+def about(rule: Rule) -> str:
+    """Return the conditions of a rule, in one line."""
+    servers, tools = rule.servers or {"*"}, rule.tools or {"*"}
+    said = [f"{'|'.join(sorted(servers))}/{'|'.join(sorted(tools))}"]
+    if rule.roles is not None:
+        said.append(f"[{', '.join(sorted(rule.roles))}]")
+    return visible(" ".join([*said, *_operations(rule), *[one.words() for one in rule.conditions]]))
+
+
+def _operations(rule: Rule) -> Iterator[str]:
+    if rule.methods is not None:
+        yield f"operations {', '.join(sorted(rule.methods))}"
+    if rule.prompts is not None:
+        yield f"prompts {', '.join(sorted(rule.prompts))}"
+
+
+def export(options: argparse.Namespace) -> int:
+    """Copy the shipped files for reading.
+
+    Raises:
+        ConfigurationError: the files cannot be written, or exist already.
+    """
+    directory = options.directory
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in sorted(SHIPPED.glob("*.json")):
+            with (directory / file.name).open("xb") as out:
+                out.write(file.read_bytes())
+            say(str(directory / file.name))
+    except OSError as error:
+        why = (error.strerror or "").lower()
+        raise ConfigurationError(f"{error.filename}: cannot be written: {why}") from None
+    say("for reading: put rules of your own into ~/.ironcurtain/policy.yaml")
+    return 0
+
 
 WRITTEN: Final = "written; running sessions take it within two seconds"
 
@@ -98,17 +224,17 @@ def _refuse_what_never_holds(
 
 
 def own_file(settings: Settings) -> Path:
-    """The operator's own `policy.yaml`."""
+    """Return the operator's own `policy.yaml`."""
     return (settings.generated_dir or settings.state_dir) / SHORT_NAME
 
 
 def text_of(file: Path) -> str:
-    """The text of a file; empty: the file does not exist."""
+    """Return the text of a file, or "" if there is none."""
     return file.read_bytes().decode() if file.exists() else ""
 
 
 def changed_lines(file: Path, old: str, new: str) -> Iterator[str]:
-    """The change of the file, as the lines of a diff."""
+    """Return the change of the file, as the lines of a diff."""
     name = str(file)
     return difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="", n=2)
 
@@ -120,7 +246,7 @@ def show_change(file: Path, old: str, new: str) -> None:
 
 
 def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Iterator[str]:
-    """The effects of a new first rule, in lines for the operator."""
+    """Yield the effects of a new first rule, in lines for the operator."""
     server, tool = next(iter(rule.servers or {EVERY})), next(iter(rule.tools or {EVERY}))
     verb = VERBS[rule.effect]
     yield f"from now on: {verb} {about(rule)}"
@@ -139,7 +265,7 @@ def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Itera
 
 
 def _rivals(loaded: LoadedPolicy, rule: Rule, server: str, tool: str) -> Sequence[Rule]:
-    """The rules that may decide on the same arguments as a new one, in their order."""
+    """Return the rules that may decide on the same arguments as a new one, in their order."""
     others = loaded.policy.book.for_tool(server, tool)
     roles = frozenset[ArgumentRole]().union(*_roles_by_argument(loaded, server, tool).values())
     if not roles:
@@ -148,7 +274,7 @@ def _rivals(loaded: LoadedPolicy, rule: Rule, server: str, tool: str) -> Sequenc
 
 
 def _names_paths(loaded: LoadedPolicy, server: str, tool: str) -> bool:
-    """Whether the tool names files; without a tool: whether any tool does."""
+    """Return whether the tool names files; without a tool: whether any tool does."""
     roles = _roles_by_argument(loaded, server, tool).values()
     return any(ROLE_TRAITS[role].category == "path" for found in roles for role in found)
 
@@ -156,7 +282,7 @@ def _names_paths(loaded: LoadedPolicy, server: str, tool: str) -> bool:
 def _roles_by_argument(
     loaded: LoadedPolicy, server: str, tool: str
 ) -> dict[str, frozenset[ArgumentRole]]:
-    """The arguments of a tool, or of all tools, each with every role that it may have."""
+    """Return the arguments of a tool, or of all tools, each with every role that it may have."""
     found: dict[str, frozenset[ArgumentRole]] = {}
     for (name, one), annotation in loaded.annotations.items():
         if name == server and tool in {one, EVERY}:
@@ -173,7 +299,7 @@ def _still_restricting(after: LoadedPolicy, server: str, tool: str) -> Iterator[
 
 
 def checked(settings: Settings, file: Path, text: str) -> LoadedPolicy:
-    """The policy with this text in the place of the file."""
+    """Return the policy with this text in the place of the file."""
     report = Report()
     with tempfile.TemporaryDirectory() as directory:
         candidate = Path(directory) / file.name

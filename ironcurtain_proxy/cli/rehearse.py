@@ -14,10 +14,9 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.file import GrantsFile
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.rehearsal.playing import Assumed, Rehearsed, rehearse
+from ironcurtain_proxy.rehearsal.playing import Assumed, Rehearsed, lines_of, rehearse
 from ironcurtain_proxy.rehearsal.recorded import Recording
 from ironcurtain_proxy.rehearsal.scene import RULES
-from ironcurtain_proxy.rehearsal.text import lines_of
 from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
 
 DESCRIPTION: Final = """\

@@ -13,14 +13,13 @@ from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.cli.arguments import add_config, add_log
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
+from ironcurtain_proxy.cli.metrics import add_since, begin_of, metrics_of, store_of
 from ironcurtain_proxy.cli.output import complain, say
-from ironcurtain_proxy.cli.stored import add_since, begin_of, metrics_of, store_of
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_files import write_whole
-from ironcurtain_proxy.report.calls_part import calls_part
-from ironcurtain_proxy.report.day import count_calls
+from ironcurtain_proxy.report.day import calls_part, count_calls
 from ironcurtain_proxy.report.page import ReportPart, page
 
 DESCRIPTION: Final = """\

@@ -127,7 +127,7 @@ class _TypedLines:
         self._rest = b""
 
     def wait(self, seconds: float) -> list[str] | None:
-        """The lines that arrived within the time; None at the end of input."""
+        """Return the lines that arrived within the time; None at the end of input."""
         ready, _, _ = select.select([sys.stdin.fileno()], [], [], seconds)
         if not ready:
             return []

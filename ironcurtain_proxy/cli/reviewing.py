@@ -72,7 +72,7 @@ def add_credential(parser: argparse.ArgumentParser) -> None:
 
 
 def credential_of(options: argparse.Namespace) -> Credential | None:
-    """The credential of the reviewer who answers; None: a person answers.
+    """Return the credential of the reviewer who answers, or None if a person answers.
 
     Raises:
         ConfigurationError: one of the two options is missing, or the token cannot be read.
@@ -88,7 +88,7 @@ def credential_of(options: argparse.Namespace) -> Credential | None:
 
 
 def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
-    """The mailboxes that the options name; else those of the environment and of all sessions."""
+    """Return the mailboxes of the options, or those of the environment and of all sessions."""
     named: list[Path] = [path.expanduser().absolute() for path in options.directories]
     if named:
         return Mailboxes(named, None)
@@ -97,7 +97,7 @@ def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 
 
 def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
-    """The mailboxes of `mailboxes_of`, for a command that reads them once.
+    """Return the mailboxes of `mailboxes_of`, for a command that reads them once.
 
     Raises:
         ConfigurationError: a directory that was named is not there, or cannot be used.
@@ -111,7 +111,7 @@ def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
 
 
 def state_directory() -> Path:
-    """The proxy's state directory, with the numbers of the last list."""
+    """Return the proxy's state directory, with the numbers of the last list."""
     return home_directory(os.environ) / STATE_DIRECTORY
 
 
@@ -162,7 +162,7 @@ def _chosen(
 def all_of(
     waiting: Sequence[PendingRequest], credential: Credential | None, *, approve: bool
 ) -> list[PendingRequest]:
-    """The requests that `all` stands for: to deny, all; to approve, those that may go together.
+    """Return the requests that `all` stands for. Not all can be approved together.
 
     Requests to another reviewer are left out.
 
@@ -237,7 +237,7 @@ def _answer_at_once(
 
 
 def _post(mailboxes: Mailboxes, one: PendingRequest, given: ReviewerAnswer) -> Posted | None:
-    """Write the answer to one request; None: it cannot be answered, and the reason was printed."""
+    """Write the answer to one request, or print why it cannot be answered and return None."""
     if given.credential is not None and has_changed(one, state_directory()):
         complain(f"{_told(one)}: it has changed since `pending` showed it: look again")
         return None

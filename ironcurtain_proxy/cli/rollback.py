@@ -2,24 +2,32 @@
 
 import argparse
 import os
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.arguments import add_config, add_json
-from ironcurtain_proxy.cli.output import complain, say, say_json
-from ironcurtain_proxy.cli.rollback_timeline import (
-    dropped_json,
-    lines,
-    listed_json,
-    not_held_json,
-    outcome_json,
-    take_back,
-    tell,
-)
+from ironcurtain_proxy.cli.output import complain, is_confirmed, say, say_json
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError
 from ironcurtain_proxy.snapshots.timeline.history import Point
-from ironcurtain_proxy.snapshots.timeline.rewinding import KeptTimeline, RollbackRequest, find, kept
+from ironcurtain_proxy.snapshots.timeline.keeper import Limits
+from ironcurtain_proxy.snapshots.timeline.rewinding import (
+    KeptTimeline,
+    ListedPoint,
+    RollbackOutcome,
+    RollbackRequest,
+    find,
+    kept,
+    roll_back,
+)
+from ironcurtain_proxy.wiring.rollback_lookout import looking_after
 from ironcurtain_proxy.wiring.timeline import TIMELINES, limits_of
 
 DESCRIPTION: Final = "Undo the changes of a call, or all changes since it, in the workspace."
@@ -125,3 +133,215 @@ def _complain_of(conflicts: tuple[str, ...]) -> None:
         complain(f"  {visible(name)}")
     if len(conflicts) > _MOST_SHOWN:
         complain(f"  and {len(conflicts) - _MOST_SHOWN} more")
+
+
+# --- rollback by the timeline ---------------------------------------------------------------------
+# The work of `rollback` on the timeline, and its output. Not a command itself.
+
+
+_MOST_NAMED: Final = 6
+
+
+def take_back(
+    request: RollbackRequest, limits: Limits, state: Path, *, as_json: bool
+) -> RollbackOutcome:
+    """Undo the changes. On a terminal, ask first if other changes would be undone with them.
+
+    Args:
+        request: the changes to undo.
+        limits: those of the timeline.
+        state: the proxy's own directory.
+        as_json: whether a program reads the output, so that nobody is asked.
+
+    Raises:
+        ConflictError: something prevents it; nothing was done.
+        RollbackError: some or all of the changes could not be undone.
+    """
+
+    def confirm(outcome: RollbackOutcome) -> bool:
+        if as_json or request.force:
+            return True
+        _tell_besides(outcome)
+        if not sys.stdin.isatty():
+            return True
+        return is_confirmed("go on?")
+
+    looking = partial(looking_after, request.workspace, state, lambda text: complain(visible(text)))
+    return roll_back(request, limits, SystemClock().now, confirm, looking)
+
+
+def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:
+    """Print the changes that were undone, or would be."""
+    plan = outcome.plan
+    done = outcome.id is not None
+    if not plan.steps and not plan.lost:
+        say("nothing to do: all files that are kept are as they were before the call")
+        _some(_unseen(outcome.unseen))
+        return
+    if not done and not request.dry_run:
+        say("nothing was put back")
+        return
+    would = "" if done else "would be "
+    _some([f"{would}{step.act}  {visible(step.path)}" for step in plan.steps])
+    _some([f"stays, as it may be needed later  {visible(path)}" for path in plan.stays])
+    _some([f"stays, as something is in it that is not held  {visible(p)}" for p in outcome.stayed])
+    _some(
+        [
+            f"moved aside, as something is in it that is not held  {visible(path)} to {visible(to)}"
+            for path, to in outcome.aside
+        ]
+    )
+    _some([f"cannot be put back, as it was not held  {visible(step.path)}" for step in plan.lost])
+    _some(_unseen(outcome.unseen))
+    if request.dry_run:
+        _tell_besides(outcome)
+        if outcome.conflicts:
+            complain("it would be refused without --force:")
+            for one in outcome.conflicts[:_MOST_SHOWN]:
+                complain(f"  {visible(one)}")
+    _tell_failed(outcome.failed)
+    if outcome.id is not None:
+        say(f"to take this back: ironcurtain-proxy rollback {outcome.id[:12]}")
+
+
+def _tell_failed(failed: tuple[tuple[str, str], ...]) -> None:
+    if not failed:
+        return
+    complain("the rollback is not done:")
+    for path, why in failed[:_MOST_SHOWN]:
+        complain(f"  {visible(path)}: {why}")
+    if len(failed) > _MOST_SHOWN:
+        complain(f"  and {len(failed) - _MOST_SHOWN} more")
+    complain("end what writes there, and run it again with --force")
+
+
+def _tell_besides(outcome: RollbackOutcome) -> None:
+    _some(
+        [
+            f"would also be taken back  {one.call}  {_when(one.at)}  {_what(one)}"
+            for one in outcome.others
+        ]
+    )
+    _some(
+        [
+            f"would also be taken back, though no known call did it  {one.kind} {visible(one.path)}"
+            for one in outcome.nobodys
+        ]
+    )
+
+
+def _some(lines: list[str]) -> None:
+    for line in lines[:_MOST_SHOWN]:
+        say(line)
+    if len(lines) > _MOST_SHOWN:
+        say(f"and {len(lines) - _MOST_SHOWN} more (--json shows all)")
+
+
+def lines(timelines: list[KeptTimeline]) -> Iterator[str]:
+    """Yield the lines of the points that can be undone, and of those that cannot."""
+    several = len({one.workspace for one in timelines}) > 1
+    for one in timelines:
+        place = f"  {visible(str(one.workspace))}" if several else ""
+        for listed in one.points:
+            yield _line(listed) + place
+        if one.dropped.points:
+            until = "" if one.dropped.until is None else f", up to {_when(one.dropped.until)}"
+            yield f"dropped: {one.dropped.points} older points{until}{place}"
+        if one.not_held:
+            yield f"not held: {_named(map(visible, one.not_held))}{place}"
+
+
+def _line(listed: ListedPoint) -> str:
+    point = listed.point
+    changes = _named(f"{one.kind} {visible(one.path)}" for one in listed.changes)
+    what = changes or (_nothing_changed(listed.unseen) if listed.is_settled else "is under way")
+    session = f"  session {visible(point.session)}" if point.session else ""
+    return f"{point.call}  {_when(point.at)}  {_what(point)}{session}  {what}"
+
+
+def _nothing_changed(unseen: tuple[str, ...]) -> str:
+    return (
+        f"nothing changed outside {_named(map(visible, unseen))}" if unseen else "nothing changed"
+    )
+
+
+def _unseen(unseen: tuple[str, ...]) -> list[str]:
+    return [f"changes in {_named(map(visible, unseen))} are not kept"] if unseen else []
+
+
+def _what(point: Point) -> str:
+    if point.kind == "rollback":
+        return f"rollback {point.tool}"
+    return visible(f"{point.server}/{point.tool}")
+
+
+def _named(names: Iterable[str]) -> str:
+    found = list(names)
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return ", ".join(found[:_MOST_NAMED]) + more
+
+
+def _when(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def listed_json(timelines: list[KeptTimeline]) -> Iterator[dict[str, Json]]:
+    """Yield the points as JSON."""
+    for one in timelines:
+        for listed in one.points:
+            point = listed.point
+            yield {
+                "id": point.call,
+                "kind": point.kind,
+                "at": point.at.isoformat(),
+                "server": point.server,
+                "tool": point.tool,
+                "session": point.session,
+                "workspace": visible(str(one.workspace)),
+                "finished": listed.is_settled,
+                "changes": [{"path": visible(c.path), "kind": c.kind} for c in listed.changes],
+                "notLookedInto": [visible(path) for path in listed.unseen],
+            }
+
+
+def dropped_json(timelines: list[KeptTimeline]) -> list[Json]:
+    """Return the points that are no longer kept, by workspace."""
+    return [
+        {
+            "workspace": visible(str(one.workspace)),
+            "points": one.dropped.points,
+            "until": None if one.dropped.until is None else one.dropped.until.isoformat(),
+        }
+        for one in timelines
+        if one.dropped.points
+    ]
+
+
+def not_held_json(timelines: list[KeptTimeline]) -> list[Json]:
+    """Return the files that could not be restored."""
+    return [
+        {"workspace": visible(str(one.workspace)), "paths": [visible(p) for p in one.not_held]}
+        for one in timelines
+        if one.not_held
+    ]
+
+
+def outcome_json(outcome: RollbackOutcome, request: RollbackRequest) -> dict[str, Json]:
+    """Return the changes that were undone, or would be."""
+    plan = outcome.plan
+    return {
+        "id": request.point.call,
+        "dryRun": request.dry_run,
+        "rollback": outcome.id,
+        "changes": [{"what": visible(step.path), "kind": step.act} for step in plan.steps],
+        "conflicts": [visible(one) for one in outcome.conflicts],
+        "notHeld": [visible(step.path) for step in plan.lost],
+        "notLookedInto": [visible(path) for path in outcome.unseen],
+        "notDone": [{"path": visible(path), "why": why} for path, why in outcome.failed],
+        "movedAside": [{"path": visible(path), "to": visible(to)} for path, to in outcome.aside],
+        "kept": [visible(path) for path in (*plan.stays, *outcome.stayed)],
+        "alsoTakenBack": [point.call for point in outcome.others],
+        "unknownChanges": [
+            {"path": visible(one.path), "kind": one.kind} for one in outcome.nobodys
+        ],
+    }

@@ -38,7 +38,7 @@ from ironcurtain_proxy.wiring.replaying import Replaying
 
 
 def rule_for(one: PendingRequest) -> OfferedRule | None:
-    """The rule for a call; None: such calls always need an approval.
+    """Return the rule for a call, or None if such calls always need an approval.
 
     Raises:
         ConfigurationError: the configuration of the session that asks is not known, or it or the
@@ -66,7 +66,7 @@ def rule_for(one: PendingRequest) -> OfferedRule | None:
 
 
 def rule_command(one: PendingRequest) -> str:
-    """The command that adds a rule for a call; empty: there is none.
+    """Return the command that adds a rule for a call, or "" if there is none.
 
     Raises:
         ConfigurationError: as `rule_for`.
@@ -77,7 +77,7 @@ def rule_command(one: PendingRequest) -> str:
 
 
 def explanation_of(one: PendingRequest) -> list[str]:
-    """The explanation of a question, step by step, as `explain` prints it.
+    """Return the explanation of a question, step by step, as `explain` prints it.
 
     Raises:
         ConfigurationError: as `rule_for`.
@@ -101,7 +101,7 @@ def _asking(one: PendingRequest) -> SessionConfiguration:
 
 
 def _what_holds(asking: SessionConfiguration, version: str) -> Iterator[str]:
-    """A note for a session that decides by another policy than its files have."""
+    """Yield a note for a session that decides by another policy than its files have."""
     if asking.policy_problem:
         yield f"  the session keeps its policy, because of its files: {asking.policy_problem}"
     elif asking.policy_version and asking.policy_version != version:
@@ -109,7 +109,7 @@ def _what_holds(asking: SessionConfiguration, version: str) -> Iterator[str]:
 
 
 def offered_rule(request: Request, asking: SessionConfiguration) -> RuleProposal | None:
-    """The narrowest rule that would allow a call; None: its kind is asked about each time.
+    """Return the narrowest rule that would allow a call, or None if such calls always ask.
 
     Blocks, and runs an event loop of its own: call it in a thread.
 

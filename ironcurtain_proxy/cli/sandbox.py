@@ -19,13 +19,12 @@ import orjson
 from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log, add_subcommand
+from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log, add_subcommand, moment
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.init_dialogue import clean
 from ironcurtain_proxy.cli.init_wants import words_of
 from ironcurtain_proxy.cli.output import complain, encodable, is_confirmed, say, say_json
-from ironcurtain_proxy.cli.selecting import moment
 from ironcurtain_proxy.config.clients.json_text import JsonText
 from ironcurtain_proxy.config.clients.text_format import (
     Move,
@@ -153,7 +152,7 @@ def _server(settings: Settings, name: str) -> ServerSpec:
 
 
 def _profile(alone: Settings, policy: Policy) -> SandboxProfile:
-    """The profile of the one server of these settings."""
+    """Return the profile of the one server of these settings."""
     # Joins all folders: long to import.
     from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox  # noqa: PLC0415
     from ironcurtain_proxy.wiring.proxy import settled  # noqa: PLC0415
@@ -181,7 +180,7 @@ class _Attempt(NamedTuple):
 
 
 def _recorded(options: argparse.Namespace, server: str) -> Iterator[_Attempt]:
-    """What the audit logs say."""
+    """Yield what the audit logs say."""
     try:
         members = logs_to_read(options.log).members()
         for call in recorded_calls(members, Selection(since=options.since, server=server)):
@@ -199,7 +198,7 @@ def _recorded(options: argparse.Namespace, server: str) -> Iterator[_Attempt]:
 
 
 def _started(alone: Settings, policy: Policy, seconds: float | None) -> tuple[list[_Attempt], str]:
-    """What one start says, and why the server did not answer; empty: it answered."""
+    """Return what one start says, and why the server did not answer, or "" if it did."""
     # As above.
     from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
 
@@ -231,7 +230,7 @@ class _Border:
     profile: SandboxProfile
 
     def judged(self, wanted: str | RefusedWrite) -> tuple[Kind, str, str]:
-        """The kind, the host or folder, and why it is not offered; empty: it is."""
+        """Return the kind, the host or folder, and why it is not offered, or "" if it is."""
         if isinstance(wanted, str):
             host = wanted.lower().removesuffix(".")
             return "host", host, self._why_no_host(host)
@@ -292,7 +291,7 @@ class _Row:
 
 
 def _rows(attempts: Iterable[_Attempt], border: _Border) -> list[_Row]:
-    """What was refused, each once, the latest first."""
+    """Return what was refused, each once, the latest first."""
     times: Counter[tuple[Kind, str, str]] = Counter()
     last: dict[tuple[Kind, str, str], str] = {}
     judged: dict[str | RefusedWrite, tuple[Kind, str, str]] = {}
@@ -311,7 +310,7 @@ def _rows(attempts: Iterable[_Attempt], border: _Border) -> list[_Row]:
 
 
 def _offered(rows: Sequence[_Row], only: Sequence[str]) -> list[_Row]:
-    """The rows that the entry opens: of those that are shown, or those that were named.
+    """Return the rows that the entry opens: of those that are shown, or those that were named.
 
     Raises:
         ConfigurationError: a name is none of a row, or of one that is not offered.
@@ -343,7 +342,7 @@ _FOLDER_MEANS: Final = (
 
 
 def _section(offered: Sequence[_Row]) -> dict[str, Json]:
-    """The part of an entry that opens this and nothing else."""
+    """Return the part of an entry that opens this and nothing else."""
     return opened_for(
         {},
         private=[row.name for row in offered if row.kind == "write"],
@@ -466,7 +465,7 @@ def _write(settings: Settings, spec: ServerSpec, offered: Sequence[_Row]) -> _Wr
 
 
 def _with_opening(before: bytes, name: str, offered: Sequence[_Row]) -> bytes:
-    """The text of the file with the server's `sandbox` widened, and every other byte as it is.
+    """Widen the server's `sandbox` in the text of the file, and keep every other byte.
 
     Raises:
         NotUnderstoodError: the file has another form.

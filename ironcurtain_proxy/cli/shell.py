@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def place_at(workspace: Path) -> Place:
-    """The surroundings of commands that run in a directory."""
+    """Return the surroundings of commands that run in a directory."""
     directory = str(workspace.resolve())
     return Place(
         workspace=directory,
@@ -83,14 +83,14 @@ def place_at(workspace: Path) -> Place:
 
 
 def looked_at(parsed: ParsedCommand, place: Place) -> Place:
-    """The place, with the links among the command's files that lead out of the workspace."""
+    """Return the place, with the links among the command's files that lead out of the workspace."""
     named = sought(parsed, place)
     workspace = place.workspace or "/"
     return replace(place, strays=strays_among(named.paths, workspace, globs=named.globs))
 
 
 def described(parsed: ParsedCommand, place: Place) -> dict[str, Json]:
-    """A command as JSON: `effect`, `reason`, `parts`, `families`, `targets`."""
+    """Return a command as JSON: `effect`, `reason`, `parts`, `families`, `targets`."""
     effect = effect_of(parsed, place)
     families = families_of(parsed, place)
     return {

@@ -8,7 +8,7 @@ from typing import Final
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
 from ironcurtain_proxy.cli.arguments import add_config, add_json
-from ironcurtain_proxy.cli.doctor_checks import store
+from ironcurtain_proxy.cli.doctor import store
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
@@ -151,7 +151,7 @@ def _store(settings: Settings, warnings: list[str]) -> str:
 
 
 def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
-    """The reviewers that running sessions no longer ask."""
+    """Return the reviewers that running sessions no longer ask."""
     found = list(given_up(settings.sessions_dir))
     warnings += [
         f'session {visible(one.session)}: reviewer "{visible(one.reviewer)}" was given up, '
@@ -162,7 +162,7 @@ def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
 
 
 def _ended(settings: Settings, warnings: list[str]) -> list[Json]:
-    """The sessions whose containment has ended until a person looks."""
+    """Return the sessions whose containment has ended until a person looks."""
     found = list(sessions_ended(settings.state_dir / "sessions"))
     warnings += [
         f"session {visible(one.session)}: containment has ended: {visible(one.why)}; once you have "
@@ -173,7 +173,7 @@ def _ended(settings: Settings, warnings: list[str]) -> list[Json]:
 
 
 def _sessions(settings: Settings) -> list[Json]:
-    """The settings of running sessions, which may have other files and variables."""
+    """Return the settings of running sessions, which may have other files and variables."""
     return [
         {
             "session": one.session,

@@ -52,7 +52,7 @@ class CappedTransport(httpx.AsyncHTTPTransport):
 
 
 def plain_client() -> httpx.AsyncClient:
-    """A client that follows no redirect and takes no setting from the environment."""
+    """Return a client that follows no redirect and takes no setting from the environment."""
     return httpx.AsyncClient(
         transport=CappedTransport(retries=0), follow_redirects=False, trust_env=False
     )

@@ -16,14 +16,53 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
 
 import anyio
 import anyio.to_thread
+import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.private_files import append_line
+
+# --- the log of questions and answers -------------------------------------------------------------
+# The log of the auto-approver's questions to its model, and of the answers.
+#
+# For diagnosis only. Nothing depends on it: what cannot be written is not written, and the first
+# time the operator is told. The file is private: the user's messages stand in it.
+
+
+_log = logging.getLogger(__name__)
+
+STEP: Final = "auto-approve"
+MAX_BYTES: Final = 64 << 20
+"""The most bytes of the file."""
+
+
+@dataclass(slots=True)
+class LlmLog:
+    """Appends one JSON line an interaction."""
+
+    path: Path
+    _is_failing: bool = field(default=False, init=False)
+
+    async def append(self, entry: Mapping[str, Json]) -> None:
+        """Write one entry. Never raises but when it is cancelled."""
+        try:
+            line = orjson.dumps({"step": STEP, **entry}) + b"\n"
+            await anyio.to_thread.run_sync(self._write, line)
+        except (OSError, TypeError, ValueError) as error:
+            if not self._is_failing:
+                self._is_failing = True
+                _log.warning("%s: the model's answers are not logged: %s", self.path, error)
+
+    def _write(self, line: bytes) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        append_line(self.path, line, MAX_BYTES)
+
 
 Provider: TypeAlias = Literal["anthropic", "google", "openai"]
 """The service that runs the model. `openai` with another `api_base` is any compatible server."""
@@ -63,7 +102,7 @@ class ModelId:
     model: str
 
     def __str__(self) -> str:
-        """The id as written in a configuration."""
+        """Return the id as written in a configuration."""
         return f"{self.provider}:{self.model}"
 
 
@@ -224,7 +263,7 @@ class LitellmModel:
 
 
 def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closable:
-    """An HTTP client in the form that litellm expects for a provider."""
+    """Return an HTTP client in the form that litellm expects for a provider."""
     from ironcurtain_proxy.llm.http import CappedTransport, plain_client  # noqa: PLC0415  see `_load`
 
     if provider == "openai":
@@ -288,5 +327,5 @@ def _count(value: object) -> int | None:
 
 
 def usage_of(completion: Completion) -> dict[str, Json]:
-    """Token usage as it stands in the log."""
+    """Return token usage as it stands in the log."""
     return {"inputTokens": completion.input_tokens, "outputTokens": completion.output_tokens}

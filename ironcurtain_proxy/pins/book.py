@@ -68,7 +68,7 @@ class PinBook:
     _said: set[str] = field(default_factory=set, init=False)
 
     def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> HeldParts:
-        """The held parts of a section, after its server has listed the whole section.
+        """Return the held parts of a section, after its server has listed the whole section.
 
         Args:
             server: the operator's name of it.
@@ -80,29 +80,29 @@ class PinBook:
         return found
 
     def seen(self, server: str, section: Section, name: str, value: Json) -> str | None:
-        """The reason why a part that stands in no list is held; None: it is not held."""
+        """Return why a part that stands in no list is held, or None if it is not held."""
         found = self._judged(self.servers[server], section, {name: value}, is_whole=False)
         self._holds[server, section] = {**self._holds.get((server, section), {}), **found}
         return found.get(name)
 
     def is_listed(self, server: str, section: Section) -> bool:
-        """Whether the content of a section is known to the session."""
+        """Return whether the content of a section is known to the session."""
         return (server, section) in self._holds
 
     def held(self, server: str, section: Section, name: str) -> str | None:
-        """The reason why a part is held, as of the last listing; None: it is not held."""
+        """Return why a part is held as of the last listing, or None if it is not held."""
         return self._holds.get((server, section), {}).get(name)
 
     def instructions(self, server: str, text: str) -> bool:
-        """Whether a server's instructions may be passed on."""
+        """Return whether a server's instructions may be passed on."""
         return not self.listed(server, "instructions", {INSTRUCTIONS: text})
 
     def title(self, server: str, text: str) -> bool:
-        """Whether a server's title may be passed on."""
+        """Return whether a server's title may be passed on."""
         return not self.listed(server, "title", {TITLE: text})
 
     def changed_servers(self) -> tuple[str, ...]:
-        """The servers with held parts whose files have changed since they were read."""
+        """Return the servers with held parts whose files have changed since they were read."""
         names = {server for (server, _), holds in self._holds.items() if holds}
         return tuple([name for name in sorted(names) if self._is_stale(self.servers[name])])
 
@@ -225,7 +225,7 @@ class PinBook:
 def _parts(
     entries: Mapping[str, Json], known: Parts, workspace: str | None
 ) -> dict[str, PinnedPart]:
-    """The parts without the workspace, except parts that were trusted with it before."""
+    """Return the parts without the workspace, except parts that were trusted with it before."""
     found: dict[str, PinnedPart] = {}
     for name, value in entries.items():
         raw = PinnedPart.of(value)
@@ -235,7 +235,7 @@ def _parts(
 
 
 def _is_first(pins: ServerPins, section: Section) -> bool:
-    """Whether a section is listed for the first time; for data: whether anything of it is."""
+    """Return whether a section, or for data anything of it, is listed for the first time."""
     known = pins.trusted.get(section)
     return known is None or (section == "resources" and not known)
 
@@ -256,13 +256,13 @@ _FEWEST: Final = 2
 
 
 def without_workspace(value: Json, workspace: str | None) -> Json:
-    """A value with `@workspace` in the place of the path.
+    """Return a value with `@workspace` in the place of the path.
 
     The same server says another path in each workspace. A value that holds the word itself stays.
 
     Args:
         value: what a server said.
-        workspace: its path; None: there is none.
+        workspace: its path, or None if there is none.
     """
     if workspace is None or len(workspace.strip("/").split("/")) < _FEWEST:
         return value

@@ -5,17 +5,25 @@ prompt, a template, the words about a resource in its list, the HTML of a view. 
 there are is data, which changes as files do: a new one of a known scheme is no change.
 """
 
+import difflib
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
-from typing import Any, Final, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
+from typing import (
+    Any,  # noqa: TID251  msgspec knows no recursive `Json`
+    Final,
+    Literal,
+    TypeAlias,
+)
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.pinning import Section
+from ironcurtain_proxy.model.pinning import SECTIONS, Section
+from ironcurtain_proxy.model.question import visible
 
 INSTRUCTIONS: Final = "instructions"
 TITLE: Final = "title"
@@ -44,7 +52,7 @@ class PinnedPart(Struct, frozen=True, forbid_unknown_fields=True):
 
     @staticmethod
     def of(value: Json) -> "PinnedPart":
-        """The part with this value."""
+        """Return the part with this value."""
         try:
             text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         except RecursionError:
@@ -53,7 +61,7 @@ class PinnedPart(Struct, frozen=True, forbid_unknown_fields=True):
         return PinnedPart(sha256(raw).hexdigest(), value if len(raw) <= MOST_KEPT else None)
 
     def is_same(self, other: "PinnedPart") -> bool:
-        """Whether two parts are equal."""
+        """Return whether two parts are equal."""
         return self.digest == other.digest != ""
 
 
@@ -73,12 +81,12 @@ class ServerPins(Struct, frozen=True, kw_only=True):
     """Parts that are new or different, and wait for a person."""
 
     def with_first(self, section: Section, parts: Parts) -> "ServerPins":
-        """The pins with parts trusted at first sight."""
+        """Return the pins with parts trusted at first sight."""
         known = self.trusted.get(section, {})
         return replace(self, trusted={**self.trusted, section: {**parts, **known}})
 
     def with_offers(self, section: Section, parts: Parts) -> "ServerPins":
-        """The pins after the server has listed these parts.
+        """Return the pins after the server has listed these parts.
 
         An offer that it does not list now stays: another session may have it. Of too many, the
         first are kept; the others are held all the same, and offered when there is room.
@@ -94,7 +102,7 @@ class ServerPins(Struct, frozen=True, kw_only=True):
         return replace(self, offered={**others, section: offers} if offers else others)
 
     def accepted(self, names: frozenset[tuple[Section, str]] | None = None) -> "ServerPins":
-        """The pins with the named offers trusted, or with all offers."""
+        """Return the pins with the named offers trusted, or with all offers."""
         trusted = {section: dict(parts) for section, parts in self.trusted.items()}
         left: dict[Section, dict[str, PinnedPart]] = {}
         for section, parts in self.offered.items():
@@ -105,7 +113,7 @@ class ServerPins(Struct, frozen=True, kw_only=True):
 
 
 def new_data(section: Section, parts: Parts, trusted: Mapping[Section, Parts]) -> Parts:
-    """The parts that are new and yet no change: resources of a scheme that the server had before.
+    """Return the new parts that are no change: resources of a scheme that was there before.
 
     Args:
         section: the section that was listed.
@@ -123,3 +131,91 @@ def new_data(section: Section, parts: Parts, trusted: Mapping[Section, Parts]) -
 
 def _scheme(uri: str) -> str:
     return uri.partition(":")[0].lower()
+
+
+# --- differences, in words ------------------------------------------------------------------------
+# The difference of a server from its pins: changed, new and renamed parts, in words.
+
+
+PinChangeKind: TypeAlias = Literal["changed", "new", "renamed"]
+
+_ALIKE: Final = 0.9
+"""The least likeness for which a new tool is taken for a renamed one."""
+_MOST_COMPARED: Final = 20_000
+"""Characters of a part that are compared for likeness."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinChange:
+    """One part that waits for a person."""
+
+    section: Section
+    name: str
+    kind: PinChangeKind
+    was: str = ""
+    """The trusted part that a renamed one is almost equal to."""
+    before: PinnedPart | None = None
+    after: PinnedPart
+
+    def lines(self) -> Iterator[str]:
+        """Yield the difference line by line, with every character visible."""
+        before = [] if self.before is None else _lines(self.before)
+        after = _lines(self.after)
+        compared = difflib.unified_diff(before, after, lineterm="", n=2)
+        yield from [line for line in compared if not line.startswith(("---", "+++"))]
+
+
+def changes(pins: ServerPins) -> tuple[PinChange, ...]:
+    """Return all changes that wait for a person, in the order of sections and names."""
+    return tuple(
+        [
+            _change(section, name, part, pins.trusted.get(section, {}))
+            for section in SECTIONS
+            for name, part in sorted(pins.offered.get(section, {}).items())
+        ]
+    )
+
+
+def _change(
+    section: Section, name: str, part: PinnedPart, trusted: Mapping[str, PinnedPart]
+) -> PinChange:
+    if name in trusted:
+        return PinChange(
+            section=section, name=name, kind="changed", before=trusted[name], after=part
+        )
+    twin = next((other for other, known in trusted.items() if _alike(known, part)), "")
+    return PinChange(
+        section=section,
+        name=name,
+        kind="renamed" if twin else "new",
+        was=twin,
+        before=trusted.get(twin),
+        after=part,
+    )
+
+
+def _alike(one: PinnedPart, other: PinnedPart) -> bool:
+    """Return whether two parts are almost equal except for their names, False if large."""
+    if one.value is None or other.value is None:
+        return False
+    left, right = _without_name(one.value), _without_name(other.value)
+    if not left or len(left) + len(right) > _MOST_COMPARED:
+        return False
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    return matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
+
+
+def _without_name(value: Json) -> str:
+    if not isinstance(value, dict):
+        return ""
+    rest = {key: inner for key, inner in value.items() if key not in {"name", "title"}}
+    return json.dumps(rest, sort_keys=True) if rest else ""
+
+
+def _lines(part: PinnedPart) -> Sequence[str]:
+    if part.value is None:
+        return [f"(too large to be kept: SHA-256 {part.digest})"]
+    if isinstance(part.value, str):
+        return [visible(line) for line in part.value.splitlines()]
+    text = json.dumps(part.value, indent=2, sort_keys=True, ensure_ascii=False)
+    return [visible(line) for line in text.splitlines()]

@@ -55,7 +55,7 @@ class Finding(Struct, frozen=True):
 
 
 def scan(part: str, value: Json, other_servers: Sequence[str] = ()) -> Iterator[Finding]:
-    """The signs in one part.
+    """Yield the signs in one part.
 
     Args:
         part: its name.
@@ -81,7 +81,7 @@ def _signs(text: str, others: "re.Pattern[str] | None") -> Iterator[tuple[RuleId
 
 
 def _named(servers: Sequence[str]) -> "re.Pattern[str] | None":
-    """Tools of other servers, as the agent knows them: `server__tool`."""
+    """Return tools of other servers, as the agent knows them: `server__tool`."""
     if not servers:
         return None
     return re.compile(r"\b(?:" + "|".join(map(re.escape, servers)) + r")__\w")

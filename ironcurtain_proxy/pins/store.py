@@ -4,18 +4,78 @@ One file for each way that a server is started, so that a damaged one costs no o
 proxies of this user share them.
 """
 
-from collections.abc import Callable, Iterator
+import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.pins.format import PinsFormatError, pins_bytes, read_pins
-from ironcurtain_proxy.pins.pinned import ServerPins
+from ironcurtain_proxy.model.pinning import SECTIONS, Section
+from ironcurtain_proxy.pins.pinned import Parts, PinnedPart, ServerPins
 from ironcurtain_proxy.private_files import KeptFile, Stamp, make_private_directory
+
+# --- the file -------------------------------------------------------------------------------------
+# A file of pins as bytes, and back. A file with any other content is refused.
+
+
+_VERSION: Final = 1
+
+
+class _PinsFile(Struct, forbid_unknown_fields=True):
+    """The form of the file. Every member is there: what is missing was not trusted."""
+
+    version: int
+    server: str
+    launch: str
+    trusted: dict[Section, dict[str, PinnedPart]]
+    offered: dict[Section, dict[str, PinnedPart]]
+
+
+class PinsFormatError(ValueError):
+    """A file that is damaged, or not of this format."""
+
+
+def pins_bytes(pins: ServerPins) -> bytes:
+    """Return the content of the file."""
+    document = {"version": _VERSION, **to_builtins(pins)}
+    return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
+
+
+def read_pins(raw: bytes) -> ServerPins:
+    """Return the pins in a file.
+
+    Raises:
+        PinsFormatError: the file cannot be used.
+    """
+    try:
+        found = json.loads(raw, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError):
+        raise PinsFormatError("is damaged") from None
+    if not isinstance(found, dict) or not isinstance(found.get("version"), int):
+        raise PinsFormatError("is no file of pins")
+    if found["version"] != _VERSION:
+        raise PinsFormatError("was written by another version")
+    try:
+        read = convert(found, _PinsFile)
+    except ValidationError:
+        raise PinsFormatError("is damaged") from None
+    trusted, offered = _in_order(read.trusted), _in_order(read.offered)
+    return ServerPins(server=read.server, launch=read.launch, trusted=trusted, offered=offered)
+
+
+def _in_order(sections: Mapping[Section, Parts]) -> Mapping[Section, Parts]:
+    return {section: sections[section] for section in SECTIONS if section in sections}
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return dict(pairs)
+
 
 PINS_NAME: Final = "pins"
 """The name of the directory in the state directory."""
@@ -46,7 +106,7 @@ class PinStore(Struct, frozen=True):
     directory: Path
 
     def stamp(self, launch: str) -> Stamp:
-        """The stamp of a file, in microseconds.
+        """Return the stamp of a file, in microseconds.
 
         Raises:
             PinsFileError: the disk does not answer.
@@ -54,7 +114,7 @@ class PinStore(Struct, frozen=True):
         return _file(self._path(launch)).stamp()
 
     def read(self, launch: str, server: str) -> StoredPins:
-        """The pins of a server; empty pins if there is no file.
+        """Return the pins of a server, without any if there is no file.
 
         Raises:
             PinsFileError: the file is not trusted, or cannot be read.
@@ -68,7 +128,7 @@ class PinStore(Struct, frozen=True):
         return found
 
     def all(self) -> Iterator[ServerPins | PinsFileError]:
-        """The pins of all servers, and an error for each unreadable file."""
+        """Yield the pins of all servers, and an error for each unreadable file."""
         with suppress(OSError):
             for path in sorted(self.directory.glob(f"*{_SUFFIX}")):
                 try:

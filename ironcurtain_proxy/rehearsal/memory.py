@@ -5,10 +5,11 @@ session, never the whole tool. Other approvals remember the first candidate. A c
 recorded user refused is not remembered.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.decision.prior_consent import goes_by_name
 from ironcurtain_proxy.facts.fingerprint import fingerprint
@@ -26,12 +27,14 @@ from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import CapabilityPattern
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, PathValue
-from ironcurtain_proxy.rehearsal.client_tools import ServerCall, as_tool_call
+from ironcurtain_proxy.rehearsal.recorded import ServerCall, as_tool_call
+from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import covers, families_of
 
 _WHEN: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -54,7 +57,7 @@ class EscalatedStep:
     """Whether a sandbox holds the local parts of the command."""
 
     def escalated(self) -> EscalatedCall:
-        """The call, for grants."""
+        """Return the call, for grants."""
         decision = self.judged.decision
         return EscalatedCall(
             server=self.call.server,
@@ -79,7 +82,7 @@ class Families:
         known.update([family for family in families if family.is_general])
 
     def in_place(self, place: Place) -> tuple[Family, ...]:
-        """The families that hold in a place, as they are there."""
+        """Return the families that hold in a place, as they are there."""
         return tuple(
             [
                 found
@@ -102,7 +105,7 @@ class Memory:
     _number: int = 0
 
     def spares(self, asked: EscalatedStep) -> bool:
-        """Whether an earlier approval covers the call."""
+        """Return whether an earlier approval covers the call."""
         command = asked.facts.command
         if command is not None and (asked.session, _fingerprint(asked)) in self.identical:
             return True
@@ -163,7 +166,7 @@ def _frame(asked: EscalatedStep) -> Frame:
 
 
 def _directories(asked: EscalatedStep) -> frozenset[RealPath]:
-    """The directories among the paths of a call: those of a search or a listing."""
+    """Return the directories among the paths of a call: those of a search or a listing."""
     if asked.call.tool not in {"search_files", "list_directory"}:
         return frozenset()
     values = [value for fact in asked.facts.request.arguments for value in fact.values]
@@ -171,7 +174,7 @@ def _directories(asked: EscalatedStep) -> frozenset[RealPath]:
 
 
 def given(kept: Sequence[KeptGrant], workspace: RealPath, tools: Sequence[ServerCall]) -> Memory:
-    """A memory with the grants of a file.
+    """Return a memory with the grants of a file.
 
     Args:
         kept: the grants. A grant of another project, or of a tool that no rehearsed server has,
@@ -191,3 +194,116 @@ def given(kept: Sequence[KeptGrant], workspace: RealPath, tools: Sequence[Server
             lasting = replace(grant, pattern=there, expires=None)
             memory.approvals.grants.restore(replace(one.remembered, grant=lasting))
     return memory
+
+
+# --- the questions, counted -----------------------------------------------------------------------
+# Counts of the questions in a rehearsal.
+
+
+Savings: TypeAlias = Literal["each", "remembered", "contained"]
+"""The savings: none; by approvals for the project; and also by the sandbox and the timeline."""
+
+WAYS: Final[tuple[Savings, ...]] = ("each", "remembered", "contained")
+_LONGEST: Final = 100
+
+
+@dataclass(slots=True)
+class Tally:
+    """The questions of one set of rules."""
+
+    asked: Counter[Savings] = field(default_factory=Counter)
+    denied: int = 0
+    spared_by_grants: int = 0
+    """The questions without savings that the grants of a file cover."""
+    kinds: dict[Savings, Counter[str]] = field(default_factory=dict)
+    examples: dict[tuple[Savings, str], Counter[str]] = field(default_factory=dict)
+    denials: Counter[str] = field(default_factory=Counter)
+    """The number of denials by rule."""
+
+    def note(self, way: Savings, asked: EscalatedStep) -> None:
+        """Count a question."""
+        kind = kind_of(asked)
+        self.asked[way] += 1
+        self.kinds.setdefault(way, Counter())[kind] += 1
+        self.examples.setdefault((way, kind), Counter())[_example(asked)] += 1
+
+    def as_json(self, calls: int, most: int) -> Mapping[str, Json]:
+        """Return the tally as JSON."""
+        return {
+            "denied": self.denied,
+            "denials": dict(self.denials),
+            "sparedByGrants": self.spared_by_grants,
+            "ways": {
+                way: {
+                    "questions": self.asked[way],
+                    "per100": per_100(self.asked[way], calls),
+                    "kinds": {
+                        kind: {
+                            "questions": number,
+                            "examples": dict(self.examples[way, kind].most_common(most)),
+                        }
+                        for kind, number in self.kinds.get(way, Counter()).most_common()
+                    },
+                }
+                for way in WAYS
+                if way in self.asked
+            },
+        }
+
+
+def per_100(questions: int, calls: int) -> float:
+    """Return questions per 100 calls."""
+    return round(100 * questions / calls, 2) if calls else 0.0
+
+
+def kind_of(asked: EscalatedStep) -> str:
+    """Return the subject of a question, as text."""
+    ground = asked.judged.reasons[0].ground
+    if ground.rule in _KINDS:
+        return _KINDS[ground.rule]
+    if asked.facts.command is not None:
+        return _EFFECTS[effect_of(asked.facts.command, asked.facts.place).effect]
+    return ground.rule
+
+
+_KINDS: Final[Mapping[str, str]] = {
+    "ask-read-secret-file": "reads a file that usually holds secrets",
+    "escalate-read-secret-file": "reads a file that usually holds secrets",
+    "ask-change-secret-file": "changes a file that usually holds secrets",
+    "escalate-change-secret-file": "changes a file that usually holds secrets",
+    "ask-read-elsewhere": "reads outside the workspace",
+    "escalate-read-outside-workspace": "reads outside the workspace",
+    "ask-change-elsewhere": "changes files outside the workspace",
+    "escalate-write-outside-workspace": "changes files outside the workspace",
+    "escalate-delete-outside-workspace": "changes files outside the workspace",
+    "ask-network": "fetches a URL",
+    "escalate-fetch": "fetches a URL",
+}
+_EFFECTS: Final[Mapping[str, str]] = {
+    "reads": "a command that only reads",
+    "local": "a command that works inside the machine",
+    "unknown": "a command that cannot be read",
+    "beyond": "a command that writes or deletes elsewhere",
+    "outward": "a command that reaches out",
+}
+
+
+def _example(asked: EscalatedStep) -> str:
+    """Return the kind of command, or the place; equal texts are counted together."""
+    facts = asked.facts
+    if facts.command is not None:
+        families = families_of(facts.command, facts.place)
+        words = [family.words() for family in families or ()]
+        return _short(" && ".join(words) or str(facts.arguments.get("command", "")))
+    return _short(_named(facts))
+
+
+def _named(facts: Facts) -> str:
+    values = [value.text for fact in facts.request.arguments for value in fact.values]
+    return values[0] if values else facts.request.tool
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    shown = "".join([char if char.isprintable() else "�" for char in line])
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"

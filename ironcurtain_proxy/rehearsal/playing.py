@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,11 +20,26 @@ from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.walls import Walls
-from ironcurtain_proxy.rehearsal.client_tools import FETCH, FILES, SHELL, ServerCall, as_server_call
-from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Families, Memory, given
-from ironcurtain_proxy.rehearsal.recorded import Recording, TranscriptCall
+from ironcurtain_proxy.rehearsal.memory import (
+    WAYS,
+    EscalatedStep,
+    Families,
+    Memory,
+    Savings,
+    Tally,
+    given,
+    per_100,
+)
+from ironcurtain_proxy.rehearsal.recorded import (
+    FETCH,
+    FILES,
+    SHELL,
+    Recording,
+    ServerCall,
+    TranscriptCall,
+    as_server_call,
+)
 from ironcurtain_proxy.rehearsal.scene import RULES, Scene, SceneRules, Scenes
-from ironcurtain_proxy.rehearsal.tally import Savings, Tally
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 
 _HOME: Final = re.compile(r"(/home/[^/]+|/Users/[^/]+|/root)(?=/|\Z)")
@@ -182,7 +197,7 @@ class _Player:
 
 
 def is_contained(asked: EscalatedStep) -> bool:
-    """Whether the call needs no question on a machine with a sandbox.
+    """Return whether the call needs no question on a machine with a sandbox.
 
     Assumes a timeline that holds the workspace, and a confined server without network that may
     write there and in its own `/tmp`.
@@ -191,7 +206,7 @@ def is_contained(asked: EscalatedStep) -> bool:
 
 
 def is_held(asked: EscalatedStep) -> bool:
-    """Whether the sandbox would hold the local parts of the command."""
+    """Return whether the sandbox would hold the local parts of the command."""
     return asked.facts.command is not None and why_not_held(_considered(asked)) is None
 
 
@@ -207,3 +222,95 @@ def _considered(asked: EscalatedStep) -> ContainmentInput:
         asked_to_read=is_asked_to_read(facts.request, asked.policy),
         tried="",
     )
+
+
+# --- as text --------------------------------------------------------------------------------------
+# A rehearsal as text.
+
+
+_NAMES: Final[dict[SceneRules, str]] = {"shipped": "no preset"}
+_TITLES: Final[dict[Savings, str]] = {
+    "each": "asked each time",
+    "remembered": "approved once",
+    "contained": "and contained",
+}
+_MOST_NAMES: Final = 6
+
+
+def lines_of(
+    found: Rehearsed, recording: Recording, shown: SceneRules, most: int, *, with_grants: bool
+) -> Iterator[str]:
+    """Yield the report.
+
+    Args:
+        found: the result of the rehearsal.
+        recording: the transcripts.
+        shown: the rules whose questions are listed.
+        most: the most examples of each kind.
+        with_grants: whether there was a file of grants.
+    """
+    yield f"{found.calls} calls of {found.sessions} sessions in {recording.files} files"
+    yield from _left_out(found, recording)
+    yield ""
+    yield (
+        f"{'questions per 100 calls':<24}"
+        + "".join(f"{_TITLES[way]:>17}" for way in WAYS)
+        + (f"{'denied':>10}")
+    )
+    for rules in RULES:
+        tally = found.tallies[rules]
+        cells = [f"{per_100(tally.asked[way], found.calls):.2f}" if _has(rules, way, tally) else "-"
+                 for way in WAYS]  # fmt: skip
+        denied = f"{per_100(tally.denied, found.calls):.2f}"
+        yield (
+            f"  {_NAMES.get(rules, rules):<22}"
+            + "".join(f"{cell:>17}" for cell in cells)
+            + (f"{denied:>10}")
+        )
+        if with_grants:
+            spared, all_ = tally.spared_by_grants, tally.asked["each"]
+            yield f"    the grants of the file would have spared {spared} of {all_}"
+    yield from _questions(found, shown, most)
+
+
+def _has(rules: SceneRules, way: Savings, tally: Tally) -> bool:
+    if way == "each":
+        return True
+    return way in tally.asked or (rules == "coding" or (way == "remembered" and rules != "shipped"))
+
+
+def _left_out(found: Rehearsed, recording: Recording) -> Iterator[str]:
+    broken = recording.broken_lines + found.broken
+    if broken:
+        yield f"{broken} lines or calls are broken: passed over"
+    for reason in recording.unreadable:
+        yield f"cannot be read: {reason}"
+    if recording.other_files:
+        yield f"{recording.other_files} files hold no transcript of a known format"
+    if found.without_place:
+        yield (f"{found.without_place} calls do not say where they were made: "
+               "name the directory with --workspace")  # fmt: skip
+    if found.passed_over:
+        names = [name for name, _ in found.passed_over.most_common(_MOST_NAMES)]
+        more = " …" if len(found.passed_over) > _MOST_NAMES else ""
+        total = sum(found.passed_over.values())
+        yield f"{total} calls of other tools are not rehearsed: {', '.join(names)}{more}"
+
+
+def _questions(found: Rehearsed, shown: SceneRules, most: int) -> Iterator[str]:
+    tally = found.tallies[shown]
+    for way in WAYS:
+        kinds = tally.kinds.get(way)
+        if not kinds:
+            continue
+        yield ""
+        yield f"{_NAMES.get(shown, shown)}, {_TITLES[way]}: {tally.asked[way]} questions"
+        for kind, number in kinds.most_common():
+            yield f"  {number:6}  {kind}"
+            for example, times in tally.examples[way, kind].most_common(most):
+                yield f"          {times:6}  {example}"
+    if tally.denials:
+        yield ""
+        yield f"{_NAMES.get(shown, shown)}, denied: {tally.denied} calls"
+        for rule, number in tally.denials.most_common():
+            yield f"  {number:6}  {rule}"

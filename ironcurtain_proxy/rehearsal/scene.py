@@ -32,7 +32,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
-from ironcurtain_proxy.rehearsal.client_tools import (
+from ironcurtain_proxy.rehearsal.recorded import (
     FETCH,
     FILES,
     SHELL,
@@ -77,7 +77,7 @@ class Scene:
     judges: Mapping[SceneRules, SceneJudge]
 
     async def gather(self, call: ServerCall, branch: str) -> Gathered:
-        """The facts of a call, on a machine that may not have any of its files.
+        """Return the facts of a call, on a machine that may not have any of its files.
 
         Args:
             call: the recorded call.
@@ -100,7 +100,7 @@ class Scene:
         return structs.replace(gathered, place=_as_recorded(gathered.command, place, recorded))
 
     def judged(self, rules: SceneRules, call: ServerCall, gathered: Gathered) -> Judgement:
-        """The decision on a call before any question."""
+        """Return the decision on a call before any question."""
         by = self.judges[rules]
         names = partial(tool_names, call.server, call.tool, is_unique=True)
         return judge(
@@ -109,7 +109,7 @@ class Scene:
 
 
 def _as_recorded(command: ParsedCommand, place: Place, names: Sequence[str]) -> Place:
-    """The place with one meaning throughout for each family that a file defines."""
+    """Return the place with one meaning throughout for each family that a file defines."""
     families = sought(command, replace(place, meanings=None)).families
     known = dict(place.meanings or ())
     those = [one for one in families if one.defined_in[0].endswith(tuple(names))]
@@ -145,7 +145,7 @@ class Scenes:
                 (place / name).write_bytes(orjson.dumps(document))
 
     def scene(self, home: str, workspace: str) -> Scene:
-        """The scene of a session."""
+        """Return the scene of a session."""
         known = self._scenes.get((home, workspace))
         if known is None:
             if len(self._scenes) >= _MOST_SCENES:

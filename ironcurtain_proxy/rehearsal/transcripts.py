@@ -6,11 +6,13 @@ files.
 
 import gzip
 import os
+import re
+import shlex
 import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
@@ -18,8 +20,268 @@ import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.rehearsal import claude_code, codex, corpus, gemini
 from ironcurtain_proxy.rehearsal.recorded import Recording, TranscriptCall
+
+# --- one call a line ------------------------------------------------------------------------------
+# Lines `{"session", "cwd", "branch", "tool", "input", "refused"?}`: one call each.
+
+
+def is_of_corpus(row: Mapping[str, Json]) -> bool:
+    """Return whether a line is of this format."""
+    return "session" in row and "tool" in row and "input" in row
+
+
+def call_of(row: Mapping[str, Json]) -> TranscriptCall | None:
+    """Return the call of a line, or None if it is not of its shape."""
+    tool, given = row["tool"], row["input"]
+    directory, branch = row.get("cwd"), row.get("branch")
+    if not isinstance(tool, str) or not isinstance(given, dict):
+        return None
+    return TranscriptCall(
+        session=str(row["session"]),
+        directory=directory if isinstance(directory, str) else "",
+        tool=tool,
+        arguments=given,
+        branch=branch if isinstance(branch, str) else "",
+        refused=row.get("refused") is True,
+    )
+
+
+# --- Claude Code ----------------------------------------------------------------------------------
+# Transcripts of Claude Code: `~/.claude/projects/*/*.jsonl`.
+#
+# A line of type `assistant` holds a message with blocks; those of type `tool_use` are calls. A
+# later line of type `user` holds the `tool_result` of each. A session that is taken up again
+# repeats the lines of the earlier one, so each call counts once by its id.
+
+
+_SAID_NO: Final = (
+    "The user doesn't want to proceed with this tool use",
+    "The user doesn't want to take this action right now",
+    "[Request interrupted by user for tool use]",
+)
+
+
+def is_of_claude_code(row: Mapping[str, Json]) -> bool:
+    """Return whether a line is of this format."""
+    return "sessionId" in row and ("type" in row or "message" in row) and "messages" not in row
+
+
+def claude_code_calls(row: Mapping[str, Json]) -> Iterator[tuple[str, TranscriptCall] | None]:
+    """Yield the calls of a line, each with its id; None for one that is not of its shape."""
+    if row.get("type") != "assistant":
+        return
+    for block in _blocks(row):
+        if block.get("type") != "tool_use":
+            continue
+        tool, given = block.get("name"), block.get("input")
+        directory, branch = row.get("cwd"), row.get("gitBranch")
+        if not isinstance(tool, str) or not isinstance(given, dict):
+            yield None
+            continue
+        call = TranscriptCall(
+            session=str(row["sessionId"]),
+            directory=directory if isinstance(directory, str) else "",
+            tool=tool,
+            arguments=given,
+            branch=branch if isinstance(branch, str) else "",
+        )
+        yield str(block.get("id", "")), call
+
+
+def refusals_of(row: Mapping[str, Json]) -> Iterator[str]:
+    """Yield the ids of calls that the user refused."""
+    if row.get("type") != "user":
+        return
+    for block in _blocks(row):
+        if block.get("type") == "tool_result" and block.get("is_error") is True:
+            text = str(block.get("content"))
+            if any(said in text for said in _SAID_NO):
+                yield str(block.get("tool_use_id", ""))
+
+
+def _blocks(row: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    message = row.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+
+
+# --- Codex CLI ------------------------------------------------------------------------------------
+# Rollouts of Codex CLI: `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`.
+#
+# Newer lines are `{"type", "payload"}`, older ones the payload alone. `session_meta` and
+# `turn_context` give the session's directory.
+
+
+_CALLS: Final = frozenset({"function_call", "local_shell_call", "custom_tool_call"})
+_MARKS: Final = frozenset({"session_meta", "turn_context", "response_item", "event_msg"})
+_SHELLS: Final = frozenset({"bash", "sh", "zsh"})
+_SHELL_TOOLS: Final = frozenset({"shell", "shell_command", "exec_command", "container.exec"})
+_FILE: Final = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_WITH_TEXT: Final = 3
+
+
+def is_of_codex(row: Mapping[str, Json]) -> bool:
+    """Return whether a line is of this format."""
+    kind = row.get("type")
+    if kind in _MARKS:
+        return isinstance(row.get("payload"), dict)
+    return kind in _CALLS or ("instructions" in row and "id" in row)
+
+
+@dataclass(slots=True)
+class Rollout:
+    """One file, read line by line."""
+
+    session: str
+    directory: str = ""
+    branch: str = ""
+
+    def calls_of(self, row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
+        """Yield the calls of a line; None for one that is not of its shape."""
+        payload = row.get("payload")
+        inner = payload if isinstance(payload, dict) else row
+        directory = inner.get("cwd")
+        if isinstance(directory, str) and row.get("type") in {"session_meta", "turn_context"}:
+            self.directory = directory
+        git = inner.get("git")
+        branch = git.get("branch") if isinstance(git, dict) else None
+        if isinstance(branch, str):
+            self.branch = branch
+        match inner.get("type"):
+            case "function_call":
+                yield from self._function(inner)
+            case "local_shell_call":
+                action = inner.get("action")
+                yield self._shell(action) if isinstance(action, dict) else None
+            case "custom_tool_call" if inner.get("name") == "apply_patch":
+                yield from self._patch(inner.get("input"))
+            case "custom_tool_call":
+                yield self._call(str(inner.get("name")), {})
+            case _:
+                return
+
+    def _function(self, inner: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
+        name, text = inner.get("name"), inner.get("arguments")
+        try:
+            given = orjson.loads(text) if isinstance(text, str) else text
+        except ValueError:
+            given = None
+        if not isinstance(name, str) or not isinstance(given, dict):
+            yield None
+        elif name in _SHELL_TOOLS:
+            yield self._shell(given)
+        elif name == "apply_patch":
+            yield from self._patch(given.get("input") or given.get("patch"))
+        else:
+            yield self._call(name, given)
+
+    def _shell(self, given: Mapping[str, Json]) -> TranscriptCall | None:
+        command = _text_of(given.get("command", given.get("cmd")))
+        if command is None:
+            return None
+        where = given.get("workdir") or given.get("working_directory")
+        arguments: dict[str, Json] = {"command": command}
+        if isinstance(where, str):
+            arguments["cwd"] = where
+        return self._call("Bash", arguments)
+
+    def _patch(self, text: Json) -> Iterator[TranscriptCall | None]:
+        """Yield the calls of a patch, one for each file."""
+        found = _FILE.findall(text) if isinstance(text, str) else []
+        if not found:
+            yield None
+        for what, path in found:
+            tool = {"Add": "Write", "Update": "Edit", "Delete": "Delete"}[what]
+            yield self._call(tool, {"file_path": path.strip()})
+
+    def _call(self, tool: str, arguments: dict[str, Json]) -> TranscriptCall:
+        return TranscriptCall(
+            session=self.session,
+            directory=self.directory,
+            tool=tool,
+            arguments=arguments,
+            branch=self.branch,
+        )
+
+
+def _text_of(command: Json) -> str | None:
+    """Return the command as text: TEXT of `["bash", "-lc", TEXT]`, or a list's words quoted."""
+    if isinstance(command, str):
+        return command
+    if not isinstance(command, list) or not command:
+        return None
+    words = [str(word) for word in command]
+    name = words[0].rpartition("/")[2]
+    if name in _SHELLS and len(words) == _WITH_TEXT and words[1] in {"-c", "-lc", "-l -c"}:
+        return words[2]
+    return shlex.join(words)
+
+
+# --- Gemini CLI -----------------------------------------------------------------------------------
+# Chats of Gemini CLI: `~/.gemini/tmp/HASH/chats/session-*.json`, one object each.
+#
+# Messages of type `gemini` hold `toolCalls`. The session's directory is recorded only as a hash
+# (`projectHash`, SHA-256 of the directory), so the user must give it.
+
+
+_NAMES: Final[Mapping[str, str]] = {
+    "run_shell_command": "Bash",
+    "read_file": "Read",
+    "write_file": "Write",
+    "replace": "Edit",
+    "edit": "Edit",
+    "glob": "Glob",
+    "search_file_content": "Grep",
+    "grep_search": "Grep",
+    "list_directory": "LS",
+    "web_fetch": "WebFetch",
+}
+_PATHS: Final = ("absolute_path", "file_path", "dir_path", "path")
+
+
+def is_of_gemini(row: Mapping[str, Json]) -> bool:
+    """Return whether a document is of this format."""
+    return "sessionId" in row and isinstance(row.get("messages"), list)
+
+
+def gemini_calls(row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
+    """Yield the calls of a chat; None for one that is not of its shape."""
+    messages = row["messages"]
+    for message in messages if isinstance(messages, list) else ():
+        made = message.get("toolCalls") if isinstance(message, dict) else None
+        for one in made if isinstance(made, list) else ():
+            yield _call(str(row["sessionId"]), one)
+
+
+def _call(session: str, one: Json) -> TranscriptCall | None:
+    if not isinstance(one, dict):
+        return None
+    name, given = one.get("name"), one.get("args")
+    if not isinstance(name, str) or not isinstance(given, dict):
+        return None
+    arguments = dict(given)
+    tool = _NAMES.get(name, name)
+    path = next((given[key] for key in _PATHS if key in given), None)
+    if tool == "Bash":
+        where = given.get("directory", path)
+        arguments = {"command": given.get("command")}
+        if where:
+            arguments["cwd"] = where
+    elif tool in {"Read", "Write", "Edit"}:
+        arguments = {"file_path": path}
+    elif tool in {"Glob", "Grep", "LS"}:
+        arguments = {"path": path}
+    elif tool == "WebFetch":
+        arguments = {"url": given.get("url", given.get("prompt"))}
+    return TranscriptCall(
+        session=session,
+        directory="",
+        tool=tool,
+        arguments=arguments,
+        refused=one.get("status") == "cancelled",
+    )
+
 
 _MAX_LINE: Final = 64 << 20
 """The most bytes of one line, and of a chat that is one document."""
@@ -27,7 +289,7 @@ _ENDINGS: Final = (".jsonl", ".jsonl.gz", ".json")
 
 
 def read_transcripts(paths: Iterable[Path]) -> Recording:
-    """All calls of these files, and of those in these directories.
+    """Return all calls of these files, and of those in these directories.
 
     Raises:
         ConfigurationError: one of the paths is not there.
@@ -69,7 +331,7 @@ class _TranscriptReader:
     def read(self, file: Path) -> None:
         before = len(self._recording.calls), self._recording.broken_lines
         known = readable = False
-        rollout = codex.Rollout(session=file.stem)
+        rollout = Rollout(session=file.stem)
         try:
             for line in _lines(file):
                 known |= self._line(line, rollout)
@@ -82,7 +344,7 @@ class _TranscriptReader:
         if readable and not known and before == now:
             self._recording.other_files += 1
 
-    def _line(self, line: bytes | None, rollout: codex.Rollout) -> bool:
+    def _line(self, line: bytes | None, rollout: Rollout) -> bool:
         """Read one line. Returns whether it is of a known format."""
         if line is not None and line.isspace():
             return False
@@ -95,16 +357,16 @@ class _TranscriptReader:
             return False
         return self._row(row, rollout)
 
-    def _row(self, row: Mapping[str, Json], rollout: codex.Rollout) -> bool:
-        if corpus.is_of_corpus(row):
-            self._add([corpus.call_of(row)])
-        elif claude_code.is_of_claude_code(row):
-            self._refused.update(claude_code.refusals_of(row))
-            for found in claude_code.calls_of(row):
+    def _row(self, row: Mapping[str, Json], rollout: Rollout) -> bool:
+        if is_of_corpus(row):
+            self._add([call_of(row)])
+        elif is_of_claude_code(row):
+            self._refused.update(refusals_of(row))
+            for found in claude_code_calls(row):
                 self._once(found)
-        elif gemini.is_of_gemini(row):
-            self._add(gemini.calls_of(row))
-        elif codex.is_of_codex(row):
+        elif is_of_gemini(row):
+            self._add(gemini_calls(row))
+        elif is_of_codex(row):
             self._add(rollout.calls_of(row))
         else:
             return False
@@ -130,7 +392,7 @@ class _TranscriptReader:
 
 
 def _lines(file: Path) -> Iterator[bytes | None]:
-    """The lines of a file; None for one that is too long. A `.json` is one line."""
+    """Yield the lines of a file; None for one that is too long. A `.json` is one line."""
     # O_NONBLOCK: opening a pipe nobody writes to would hang.
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with ExitStack() as opened:

@@ -1,5 +1,5 @@
 """A report as an HTML page.
 
-- `page`, `plots`, `stretches`: the drawing of a page.
-- `day`: counts of the audit log's calls. `calls_part`: these, as a part of a page.
+- `page`, `plots`: the drawing of a page.
+- `day`: counts of the audit log's calls, and these as a part of a page.
 """

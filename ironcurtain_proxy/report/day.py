@@ -5,14 +5,25 @@ calls are kept.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
 from ironcurtain_proxy.audit.calls import RecordedCall
-from ironcurtain_proxy.audit.display import LogEntry, arrived_at
+from ironcurtain_proxy.audit.display import LogEntry, arrived_at, shown_time
 from ironcurtain_proxy.audit.selection import REFUSALS
+from ironcurtain_proxy.report import plots
+from ironcurtain_proxy.report.page import (
+    NOTHING,
+    UNKNOWN,
+    ReportPart,
+    ReportSection,
+    Tile,
+    percent,
+    table,
+)
+from ironcurtain_proxy.report.plots import begin_of_stretch, step_for
 
 KINDS: Final = ("allowed", "without a question", "by a person", "refused", "denied")
 """The ends of a call: allowed by the policy; approved by containment, a grant, the engine or the
@@ -62,7 +73,7 @@ def count_calls(calls: Iterable[RecordedCall]) -> Day:
 
 
 def kind_of(entry: LogEntry) -> str:
-    """The end of a call, a word of `KINDS`."""
+    """Return the end of a call, a word of `KINDS`."""
     match entry.decision:
         case "allowed":
             return "allowed"
@@ -106,3 +117,103 @@ def _named(counts: dict[str, Counter[str]], name: str) -> Counter[str]:
 def _add(counts: Counter[tuple[str, str]], names: tuple[str, str], number: int) -> None:
     known = names if names in counts or len(counts) < _MOST_NAMES else (_OTHERS, _OTHERS)
     counts[known] += number
+
+
+# --- the calls of the report ----------------------------------------------------------------------
+# The part of a report about the calls of the audit log.
+
+
+PALETTE: Final[plots.Palette] = dict(zip(KINDS, ("c1", "c2", "c5", "c3", "c4"), strict=True))
+_ROWS: Final = 12
+_NAME_WIDTH: Final = 190
+
+
+def calls_part(day: Day, at: datetime, local: Callable[[str], str]) -> ReportPart:
+    """Return the calls, the questions and the refusals.
+
+    Args:
+        day: the counted calls.
+        at: the time of the report.
+        local: a record's time as the clock on the wall showed it.
+    """
+    sessions, clients = len(day.sessions), len(day.clients)
+    return ReportPart(
+        "calls",
+        f"{_many(day.total, 'call')} of {_many(sessions, 'session')} and "
+        f"{_many(clients, 'client')} as of {at:%Y-%m-%d %H:%M} UTC, from the audit log.",
+        list(_tiles(day)),
+        list(_sections(day, local)),
+    )
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _tiles(day: Day) -> Iterator[Tile]:
+    total = day.total
+    yield Tile("Calls", str(total), f"{day.errors} ended with a server's error")
+    every = day.questions + day.unreviewed
+    questions = f"{100 * every / total:.1f}" if total else UNKNOWN
+    asked = f"{day.questions} asked, {day.unreviewed} refused because nobody reviewed"
+    yield Tile("Questions per 100 calls", questions, asked)
+    kinds = day.kinds
+    yield _share("Let through without a question", kinds["allowed"] + kinds[KINDS[1]], total)
+    yield _share("Denied or refused", kinds["denied"] + kinds["refused"], total)
+    waits = sorted(day.waits)
+    middle = shown_time(waits[len(waits) // 2]) if waits else UNKNOWN
+    slowest = f"longest: {shown_time(waits[-1])}" if waits else "nobody was asked"
+    yield Tile("Time to an answer, median", middle, slowest)
+
+
+def _share(name: str, part: int, whole: int) -> Tile:
+    return Tile(name, percent(part / whole) if whole else UNKNOWN, f"{part} of {whole}")
+
+
+def _sections(day: Day, local: Callable[[str], str]) -> Iterator[ReportSection]:
+    yield ReportSection("Calls over time, by what became of them", _over_time(day), is_wide=True)
+    yield ReportSection("Tools, by what became of their calls", _rows(day.tools))
+    yield ReportSection("Clients", _rows(day.clients))
+    yield ReportSection("Asked about most often", _counted(("Rule", "Tool", "Calls"), day.asked))
+    yield ReportSection("Refused most often", _counted(("Rule", "By", "Calls"), day.rules))
+    refused = [
+        (local(one.time), one.decision, one.by, one.tool, one.argument, one.outcome)
+        for one in reversed(day.last_refused)
+    ]
+    titles = ("Time", "Decision", "By", "Tool", "Argument", "Outcome")
+    title = f"The last {len(refused)} calls that no server got"
+    yield ReportSection(title, table(titles, refused), is_wide=True)
+
+
+def _over_time(day: Day) -> str:
+    if not day.minutes:
+        return NOTHING
+    step = step_for(day.minutes)
+    found: dict[datetime, Counter[str]] = {}
+    for minute, counts in day.minutes.items():
+        found.setdefault(begin_of_stretch(minute, step), Counter()).update(counts)
+    bars, start = [], min(found)
+    while start <= max(found):
+        bars.append(plots.Bar(start, found.get(start, {})))
+        start += step
+    plot = plots.stacked_over_time(bars, step, "Calls over time", PALETTE, is_wide=True)
+    return plot + plots.legend([bar.counts for bar in bars], PALETTE)
+
+
+def _rows(counts: Mapping[str, Mapping[str, int]]) -> str:
+    if not counts:
+        return NOTHING
+    most = sorted(counts.items(), key=lambda one: (-sum(one[1].values()), one[0]))[:_ROWS]
+    rows = {_fitting(name): kinds for name, kinds in most}
+    plot = plots.stacked_rows(rows, "Calls", PALETTE, left=_NAME_WIDTH)
+    return plot + plots.legend([*rows.values()], PALETTE)
+
+
+def _fitting(name: str) -> str:
+    longest = _NAME_WIDTH // 7
+    return name if len(name) <= longest else f"…{name[1 - longest :]}"
+
+
+def _counted(titles: tuple[str, str, str], counts: Counter[tuple[str, str]]) -> str:
+    most = sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:_ROWS]
+    return table(titles, [(*names, str(number)) for names, number in most])

@@ -60,7 +60,7 @@ _WORD: Final = 14
 
 
 def page(parts: Sequence[ReportPart], at: datetime) -> str:
-    """The page, complete in itself.
+    """Return the page, complete in itself.
 
     Args:
         parts: the parts; the first gives the page its title.
@@ -79,7 +79,7 @@ def page(parts: Sequence[ReportPart], at: datetime) -> str:
 
 
 def part_of_page(part: ReportPart) -> str:
-    """One subject as markup, without its title."""
+    """Return one subject as markup, without its title."""
     tiles = "".join(_tile(tile) for tile in part.tiles)
     sections = "".join(
         f"{_WIDE if one.is_wide else '<section>'}<h2>{shown(one.title)}</h2>{one.inside}</section>"
@@ -100,7 +100,7 @@ def _tile(tile: Tile) -> str:
 
 
 def percent(share: float) -> str:
-    """Rounded to one place; only all is shown as 100 %, and only nothing as 0 %."""
+    """Round to one place. Only all is shown as 100 %, and only nothing as 0 %."""
     shown_share = round(share * 100, 1)
     if 0 < share < 1:
         shown_share = min(max(shown_share, 0.1), 99.9)
@@ -108,7 +108,7 @@ def percent(share: float) -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of texts; numbers are aligned right."""
+    """Return a table of texts; numbers are aligned right."""
     if not rows:
         return NOTHING
     head = "".join(_cell("th", title, like) for title, like in zip(titles, rows[0], strict=True))

@@ -5,9 +5,33 @@ names and their colours (`Palette`).
 """
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
+
+# --- periods of equal length ----------------------------------------------------------------------
+# Periods of equal length, as fine as the bars of a plot can be distinguished.
+
+
+_STEPS: Final = tuple(timedelta(minutes=n) for n in (1, 5, 15, 60, 360, 1440, 10080))
+_MOST_BARS: Final = 48
+_EPOCH: Final = datetime(1970, 1, 5, tzinfo=UTC)
+"""A Monday, so that weeks begin as weeks do."""
+
+
+def step_for(times: Iterable[datetime]) -> timedelta:
+    """Return the finest step whose bars can be distinguished."""
+    found = list(times)
+    if not found:
+        return _STEPS[0]
+    span = max(found) - min(found)
+    return next((step for step in _STEPS if span / step < _MOST_BARS), _STEPS[-1])
+
+
+def begin_of_stretch(time: datetime, step: timedelta) -> datetime:
+    """Return the beginning of the period of a time."""
+    return _EPOCH + (time - _EPOCH) // step * step
+
 
 _WIDTH: Final = 500
 """About the pixels of a column of the page, so that a text is as large as the style says."""
@@ -32,7 +56,7 @@ Palette: TypeAlias = Mapping[str, str]
 
 
 def shown(text: str, *, longest: int = _LONGEST) -> str:
-    """Text for a page: invisible characters escaped, cut to a length, without markup."""
+    """Return text for a page: invisible characters escaped, cut to a length, without markup."""
     visible = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
@@ -41,7 +65,7 @@ def shown(text: str, *, longest: int = _LONGEST) -> str:
 
 
 def legend(counts: Sequence[Mapping[str, int]], palette: Palette) -> str:
-    """The colours of the occurring names; empty if there are none."""
+    """Return the colours of the names that occur."""
     items = "".join(
         f'<li><span class="key {colour}"></span>{shown(name)}</li>'
         for name, colour in palette.items()
@@ -94,7 +118,7 @@ class Rate(NamedTuple):
 
 
 def rate_over_time(rates: Sequence[Rate], step: timedelta, target: float, title: str) -> str:
-    """A share over time, with its target as a line."""
+    """Return a share over time, with its target as a line."""
     return _svg(title, _HEIGHT, "".join(_rate_parts(rates, step, target)))
 
 
@@ -115,7 +139,7 @@ def _rate_parts(rates: Sequence[Rate], step: timedelta, target: float) -> Iterat
 
 
 def histogram(counts: Sequence[int], labels: Sequence[str], late_from: int, title: str) -> str:
-    """A histogram; from `late_from` on, the bars have the colour for late."""
+    """Return a histogram; from `late_from` on, the bars have the colour for late."""
     most = _ceiling(max(counts))
     parts = list(_grid([(value, str(value)) for value in _ticks(most)], most))
     for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
@@ -133,7 +157,7 @@ def histogram(counts: Sequence[int], labels: Sequence[str], late_from: int, titl
 def stacked_rows(
     rows: Mapping[str, Mapping[str, int]], title: str, palette: Palette, *, left: int = 84
 ) -> str:
-    """A row of segments for each name.
+    """Return a row of segments for each name.
 
     Args:
         rows: the counts by the name of the row.
@@ -221,7 +245,7 @@ def _y(share: float) -> float:
 
 
 def _ceiling(most: int) -> int:
-    """The next round number that four lines divide evenly."""
+    """Return the next round number that four lines divide evenly."""
     unit = 1
     while True:
         for factor in (4, 8, 12, 20, 40):

@@ -6,8 +6,7 @@ from datetime import datetime
 from ironcurtain_proxy.audit.calls import CallHistory, recorded_calls
 from ironcurtain_proxy.audit.display import LogEntry, printable
 from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.report.calls_part import calls_part
-from ironcurtain_proxy.report.day import count_calls
+from ironcurtain_proxy.report.day import calls_part, count_calls
 from ironcurtain_proxy.report.page import part_of_page
 
 

@@ -43,8 +43,7 @@ from ironcurtain_proxy.config.auto_confirm.settings import PROVIDER_VARIABLE, Au
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.llm.litellm_model import LitellmModel, parse_model_id
-from ironcurtain_proxy.llm.log import LlmLog
+from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, parse_model_id
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.token_file import read_token

@@ -236,7 +236,7 @@ def _auto_approver(
         create_model,
     )
     from ironcurtain_proxy.auto_approver.target_call import CallSurroundings  # noqa: PLC0415
-    from ironcurtain_proxy.llm.log import LlmLog  # noqa: PLC0415
+    from ironcurtain_proxy.llm.litellm_model import LlmLog  # noqa: PLC0415
 
     config = AutoApproverConfig(
         enabled=said.enabled,

@@ -12,8 +12,7 @@ import pytest
 from ironcurtain_proxy.auto_approver.intent import ANSWER_SCHEMA, INVALID, AutoApproveContext
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, auto_approve, create_model
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.llm.litellm_model import LitellmModel, ModelId, parse_model_id
-from ironcurtain_proxy.llm.log import LlmLog
+from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, ModelId, parse_model_id
 from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.escalation import Approved
 from tests.auto_approver.test_reviewer import PUSH, SCENARIOS, Session

@@ -12,6 +12,7 @@ import orjson
 import pytest
 from msgspec import structs
 
+from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.intent import NO_MESSAGE, AutoApproveContext
 from ironcurtain_proxy.auto_approver.reviewer import (
     AutoApprover,
@@ -19,9 +20,7 @@ from ironcurtain_proxy.auto_approver.reviewer import (
     auto_approve,
     create_model,
 )
-from ironcurtain_proxy.auto_approver.scenarios import AROUND, shipped_scenarios
-from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel
-from ironcurtain_proxy.llm.log import LlmLog
+from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, LlmLog
 from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.decider import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable

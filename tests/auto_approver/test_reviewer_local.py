@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.auto_approver.evaluation import shipped_scenarios
 from ironcurtain_proxy.auto_approver.intent import INVALID, AutoApproveContext
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, consult, create_model
-from ironcurtain_proxy.auto_approver.scenarios import shipped_scenarios
 
 pytestmark = [
     pytest.mark.anyio,

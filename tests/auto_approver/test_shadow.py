@@ -7,8 +7,8 @@ import anyio
 import orjson
 import pytest
 
+from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig
-from ironcurtain_proxy.auto_approver.scenarios import AROUND, shipped_scenarios
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.llm.litellm_model import Completion
 from ironcurtain_proxy.mailbox.user_message import UserMessage

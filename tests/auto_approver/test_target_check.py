@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from ironcurtain_proxy.auto_approver.scenarios import (
+from ironcurtain_proxy.auto_approver.evaluation import (
     AROUND,
     Scenario,
     read_scenarios,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_approver.scenarios import AROUND, shipped_scenarios
+from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.target_check import operations_of, veto
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.place import Place

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_approver.scenarios import (
+from ironcurtain_proxy.auto_approver.evaluation import (
     AROUND,
     Scenario,
     read_scenarios,

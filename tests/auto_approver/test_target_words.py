@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from ironcurtain_proxy.auto_approver.scenarios import AROUND
+from ironcurtain_proxy.auto_approver.evaluation import AROUND
 from ironcurtain_proxy.auto_approver.target_call import CallSurroundings
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.model.annotation import ArgumentRole

@@ -11,7 +11,7 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.settings import FileChannel
+from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
 from ironcurtain_proxy.auto_confirm.notify.notices import ReviewNotice
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE, OnStep, ReviewerChain, Seat
 from ironcurtain_proxy.model.decider import HUMAN, KERNEL, TIMEOUT, Program

@@ -9,8 +9,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.cli.annotate import reviewed
-from ironcurtain_proxy.cli.annotate_showing import OPENS, shown_tool
+from ironcurtain_proxy.cli.annotate import OPENS, reviewed, shown_tool
 from ironcurtain_proxy.cli.init_dialogue import Dialogue
 from ironcurtain_proxy.config.annotating.described import DescribedServer, described, with_server
 from ironcurtain_proxy.errors import ConfigurationError

@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_approver.evaluation import Share, percentile
-from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
+from ironcurtain_proxy.auto_approver.evaluation import (
+    Share,
+    percentile,
+    read_scenarios,
+    shipped_scenarios,
+)
 from ironcurtain_proxy.cli import auto_approve
 from ironcurtain_proxy.errors import ConfigurationError
 from tests.llm.scripted_model import Step, says, scripted_model

@@ -9,8 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.decide import _written
-from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.cli.decide import Kernel, _written
 from ironcurtain_proxy.config.policy.engine_file import load_engine
 from tests import program
 from tests.program import PROXY

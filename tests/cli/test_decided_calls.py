@@ -7,7 +7,7 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.cli.decide import Kernel
 from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.json import Json

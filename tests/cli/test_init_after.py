@@ -1,6 +1,6 @@
 """The commands that `init` prints last, to be copied into a shell."""
 
-from ironcurtain_proxy.cli.init_after import joined
+from ironcurtain_proxy.cli.init_ending import joined
 
 
 def test_one_command_installs_several_packages_where_its_program_takes_several() -> None:

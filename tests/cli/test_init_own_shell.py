@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.init_own_shell import (
+from ironcurtain_proxy.cli.init_servers import (
     FoundShell,
     OwnShellWish,
     own_shell,

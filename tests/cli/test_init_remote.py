@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli.init_dialogue import Dialogue
-from ironcurtain_proxy.cli.init_logins import wanting_login, with_logins
+from ironcurtain_proxy.cli.init_ending import wanting_login, with_logins
 from ironcurtain_proxy.cli.init_servers import read_servers, settings_for
 from ironcurtain_proxy.model.json import Json
 from tests.cli.test_init import Machine, read_until, started_by, terminal

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.cli.rule_json import rule_as_json
+from ironcurtain_proxy.cli.policy_change import rule_as_json
 from ironcurtain_proxy.config.policy.policy_file import _CONDITION_KEYS, PolicyReader
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.json import Json

@@ -9,8 +9,8 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.explain_operations import rehearsed_operation
-from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.cli.decide import Kernel
+from ironcurtain_proxy.cli.explain import rehearsed_operation
 from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import load_settings

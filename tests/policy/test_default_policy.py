@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.cli.decide import Kernel
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine
 from ironcurtain_proxy.config.policy.lint import lint_rules
 from ironcurtain_proxy.config.policy.policy_files import SHIPPED

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ironcurtain_proxy
-from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.cli.decide import Kernel
 from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate
 from ironcurtain_proxy.model.json import Json

@@ -15,8 +15,7 @@ from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
-from ironcurtain_proxy.report.calls_part import calls_part
-from ironcurtain_proxy.report.day import Day, count_calls
+from ironcurtain_proxy.report.day import Day, calls_part, count_calls
 from ironcurtain_proxy.report.page import page
 from ironcurtain_proxy.report.plots import shown
 from tests.audit.specimens import NOON, intent, record

@@ -130,7 +130,7 @@ def _written(factors: tuple[Factor, ...]) -> list[Json]:
     return [{"name": name, "contribution": value / _CERTAIN} for name, value in factors]
 
 
-# --- final table ----------------------------------------------------------------------------------
+# --- unanswered questions -------------------------------------------------------------------------
 # The final table: what happens to unanswered questions.
 #
 # They are refused. The operator may change this only for operations that the matrix approves

@@ -93,7 +93,7 @@ def _outside(paths: Sequence[RealPath], workspace: RealPath | None) -> Sequence[
     return [path for path in paths if workspace is None or not path.is_within(workspace)]
 
 
-# --- lifecycle ------------------------------------------------------------------------------------
+# --- the states of an interaction -----------------------------------------------------------------
 # The states of an interaction, and how many may be held.
 #
 # pending ──▶ auto_approved

@@ -24,7 +24,7 @@ from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest
 
-# --- context score --------------------------------------------------------------------------------
+# --- the score of a session's place ---------------------------------------------------------------
 # The score of a session's place: its directory, branch and variables against the required ones.
 #
 # The score is the share that the session earns of the points that the requirements are worth.

@@ -150,7 +150,7 @@ class SafePath:
         return RealPath(places.workspace.parts + below)
 
 
-# --- path patterns --------------------------------------------------------------------------------
+# --- patterns of paths ----------------------------------------------------------------------------
 # A small language of regular expressions for paths, matched in linear time.
 #
 # An operator's pattern is matched against an agent's path, so no path may make the match take

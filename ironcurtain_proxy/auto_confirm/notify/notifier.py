@@ -25,7 +25,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
-from ironcurtain_proxy.auto_confirm.engine.settings import (
+from ironcurtain_proxy.auto_confirm.notice_channels import (
     CommandChannel,
     FileChannel,
     NoticeChannel,
@@ -43,7 +43,7 @@ from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.private_files import append_line
 from ironcurtain_proxy.review.notices import post_once
 
-# --- channels -------------------------------------------------------------------------------------
+# --- ways on which notices leave ------------------------------------------------------------------
 # The transports of notices: a command, a webhook, a file, a tmux status line.
 #
 # `tmux send-keys` is not used: it types text into whatever runs in the terminal, possibly a

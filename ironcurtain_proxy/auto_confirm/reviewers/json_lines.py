@@ -20,7 +20,7 @@ from ironcurtain_proxy.mailbox.messages import MAX_NOTE, clean_line, timestamp
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.question import visible
 
-# --- dialect --------------------------------------------------------------------------------------
+# --- the protocol ---------------------------------------------------------------------------------
 # The interface of a reviewer process's protocol: questions out, answers in.
 #
 # A dialect belongs to one run of one process. It encodes questions, and checks the form of

@@ -23,8 +23,7 @@ from ironcurtain_proxy.auto_confirm.briefing import (
 from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import read_object
 from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
-from ironcurtain_proxy.llm.litellm_model import Completion, Model, usage_of, warm_within
-from ironcurtain_proxy.llm.log import LlmLog
+from ironcurtain_proxy.llm.litellm_model import Completion, LlmLog, Model, usage_of, warm_within
 from ironcurtain_proxy.mailbox.messages import clean_line
 from ironcurtain_proxy.model.decider import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling

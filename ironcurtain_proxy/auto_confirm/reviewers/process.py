@@ -47,7 +47,7 @@ from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, R
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.steady_clock import on_the_wall
 
-# --- lives ----------------------------------------------------------------------------------------
+# --- starts of the process ------------------------------------------------------------------------
 # The restarts of a reviewer process, and when it is abandoned.
 #
 # Restarts are limited. The count begins anew after a while of readiness, so that a session of

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.private_files import make_private_directory
 
-# --- open file ------------------------------------------------------------------------------------
+# --- the file of SQLite ---------------------------------------------------------------------------
 # Checks that an open SQLite file still has its name, and that only SQLite wrote to it.
 #
 # Writes to an open file that has lost its name are lost. And SQLite caches pages, so it does not

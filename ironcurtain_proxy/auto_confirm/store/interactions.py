@@ -342,7 +342,7 @@ def _insert(table: sa.Table) -> sa.Insert:
     return sa.insert(table)
 
 
-# --- retention ------------------------------------------------------------------------------------
+# --- removal of what is old -----------------------------------------------------------------------
 # The end of abandoned questions, and the removal of interactions beyond the operator's
 # retention.
 #

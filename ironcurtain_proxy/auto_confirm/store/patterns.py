@@ -223,7 +223,7 @@ def _named(name: str) -> "sa.ColumnElement[bool]":
     return PATTERNS.c.name == name
 
 
-# --- learned --------------------------------------------------------------------------------------
+# --- what earlier answers teach -------------------------------------------------------------------
 # The engine's lasting knowledge: patterns, safe paths, approve rates, and recent approvals.
 #
 # Rates are counted once and then added to: a store may hold years of decisions, and every

@@ -46,9 +46,9 @@ from ironcurtain_proxy.report.page import (
     percent,
     table,
 )
-from ironcurtain_proxy.report.stretches import begin_of_stretch, step_for
+from ironcurtain_proxy.report.plots import begin_of_stretch, step_for
 
-# --- series ---------------------------------------------------------------------------------------
+# --- figures over time ----------------------------------------------------------------------------
 # The data for a report's plots, counted by the database, at the finest by minute.
 
 

@@ -11,7 +11,7 @@ from ironcurtain_proxy.model import decider
 from ironcurtain_proxy.model.decider import Engine, Person, Program, in_record, of_record
 from ironcurtain_proxy.model.json import Json
 
-# --- faults ---------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 # The errors of the store. The import of this file loads no database library.
 
 

@@ -1,6 +1,7 @@
 """Recorded calls, shown in place of the questions: a list, a search, one call in full."""
 
-from typing import ClassVar, Final
+from collections.abc import Callable
+from typing import ClassVar, Final, TypeAlias
 
 from rich.text import Text
 from textual import work
@@ -14,8 +15,17 @@ from textual.widgets.option_list import Option
 from ironcurtain_proxy.audit.calls import CallHistory
 from ironcurtain_proxy.audit.display import CallTable, LogEntry
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
-from ironcurtain_proxy.cli.review_screen.key_names import KeyLine
-from ironcurtain_proxy.cli.review_screen.text_screen import OneLine, TextScreen, plain_lines
+from ironcurtain_proxy.cli.review_screen.screen_sources import OfferedRule, ScreenSources
+from ironcurtain_proxy.cli.review_screen.text_screen import (
+    KEY_WORDS,
+    KeyLine,
+    OneLine,
+    TextScreen,
+    plain_lines,
+)
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.display import summary, visible
+from ironcurtain_proxy.mailbox.requests import PendingRequest
 
 _KINDS: Final = (
     ("answered by a person", Selection(by="person")),
@@ -50,7 +60,7 @@ class HistoryScreen(ModalScreen[str]):
         self._entries: list[LogEntry] = []
 
     def compose(self) -> ComposeResult:
-        """The title, the search and the list."""
+        """Return the title, the search and the list."""
         yield Static(id="past-title")
         yield OneLine("past-words", "words of a call; enter keeps, escape clears")
         yield Static(id="past-columns")
@@ -161,3 +171,71 @@ class HistoryScreen(ModalScreen[str]):
             self._search_for("")
             return
         _ = self.dismiss("")
+
+
+# --- a recorded call, on a screen -----------------------------------------------------------------
+# Screens about one call, shown in its place: its rule, its explanation, the keys.
+
+
+_STYLES: Final = (("+", "green"), ("-", "red"), ("@", "cyan"))
+_TITLE: Final = "A rule that allows such calls"
+
+
+class RuleScreen(TextScreen):
+    """The screen of one rule with its diff. Its result is the outcome in words."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "write", "write this rule"),
+        Binding("escape,p,q", "back", "back to the call"),
+    ]
+
+    def __init__(self, rule: OfferedRule) -> None:
+        super().__init__(_TITLE, lines_of(rule))
+        self._rule = rule
+
+    def action_write(self) -> None:
+        """Write the rule, if its end has been on the screen."""
+        if not self.was_read:
+            title = self.query_one("#text-title", Static)
+            title.update(Text("there is more below: space scrolls; then y writes the rule"))
+            return
+        try:
+            self._rule.write()
+        except ConfigurationError as error:
+            _ = self.dismiss(f"no rule: {visible(str(error))}")
+            return
+        _ = self.dismiss("the rule is written; running sessions take it within two seconds")
+
+    def action_back(self) -> None:
+        """Go back without writing."""
+        _ = self.dismiss("no rule was written")
+
+
+def lines_of(rule: OfferedRule) -> list[Text]:
+    """Return the lines of a rule, with every character visible: the agent wrote parts of it."""
+    lines = [Text(f"  {visible(rule.command)}"), Text(), Text("What it changes", style="bold")]
+    for line in rule.change:
+        style = next((style for sign, style in _STYLES if line.startswith(sign)), "")
+        lines.append(Text(f"  {visible(line)}", style=style))
+    return lines
+
+
+CallScreen: TypeAlias = Callable[[ScreenSources, PendingRequest], ModalScreen[str] | None]
+"""Makes a screen about a call; None: there is nothing to show. Blocks, and may raise
+`ConfigurationError`."""
+
+
+def rule_screen(sources: ScreenSources, one: PendingRequest) -> ModalScreen[str] | None:
+    """Return the rule that would allow such calls."""
+    rule = sources.rule(one)
+    return None if rule is None else RuleScreen(rule)
+
+
+def explanation_screen(sources: ScreenSources, one: PendingRequest) -> ModalScreen[str] | None:
+    """Return the explanation of a question, step by step."""
+    return TextScreen(f"Why {summary(one)}", plain_lines(sources.explain(one)))
+
+
+def keys_screen() -> ModalScreen[str]:
+    """Return all keys."""
+    return TextScreen("Keys", plain_lines([f"{key:<10}{words}" for key, words in KEY_WORDS]))

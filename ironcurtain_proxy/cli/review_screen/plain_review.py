@@ -62,7 +62,7 @@ class PlainReview:
         self.say(f"    /approve {number}   /approve+ {number}   /deny {number} [words]")
 
     def read(self, line: str, now: datetime) -> ReviewCommand | None:
-        """The command in a line; None: the line answers nothing, and the reason was printed."""
+        """Return the command in a line, or print why it answers nothing and return None."""
         word, _, rest = line.strip().partition(" ")
         reference, _, note = rest.strip().partition(" ")
         match word:

@@ -16,18 +16,22 @@ from textual.events import Resize
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Input, RichLog, Static
 
-from ironcurtain_proxy.cli.review_screen.call_screens import (
+from ironcurtain_proxy.cli.review_screen.history_screen import (
     CallScreen,
+    HistoryScreen,
     explanation_screen,
     keys_screen,
     rule_screen,
 )
-from ironcurtain_proxy.cli.review_screen.history_screen import HistoryScreen
-from ironcurtain_proxy.cli.review_screen.key_names import KEYS, KeyLine
-from ironcurtain_proxy.cli.review_screen.review_detail import detail_of
 from ironcurtain_proxy.cli.review_screen.screen_sources import ScreenSources
-from ironcurtain_proxy.cli.review_screen.text_screen import OneLine
-from ironcurtain_proxy.cli.review_screen.waiting_list import LOW, Search, WaitingList, title_of
+from ironcurtain_proxy.cli.review_screen.text_screen import KEYS, KeyLine, OneLine
+from ironcurtain_proxy.cli.review_screen.waiting_list import (
+    LOW,
+    Search,
+    WaitingList,
+    detail_of,
+    title_of,
+)
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection
 from ironcurtain_proxy.mailbox.changes import file_change
@@ -91,7 +95,7 @@ class ReviewScreen(App[None]):
         """The requests that the key "together" approves when it is pressed again."""
 
     def compose(self) -> ComposeResult:
-        """The list above, one request below."""
+        """Return the list above, one request below."""
         yield Static(id="title")
         yield WaitingList()
         detail = RichLog(id="detail", wrap=True, auto_scroll=False, min_width=20)
@@ -276,7 +280,7 @@ class ReviewScreen(App[None]):
         self._look()
 
     def _meant(self) -> PendingRequest | None:
-        """The request that a key answers; None: there is none, or it appeared too recently."""
+        """Return the request that a key answers, or None if it appeared too recently."""
         if self._shown is None or self._note is not None or len(self.screen_stack) > 1:
             return None
         if time.monotonic() < self._ready_at:
@@ -287,7 +291,7 @@ class ReviewScreen(App[None]):
         return self._shown
 
     def _was_seen(self) -> bool:
-        """Whether the end of the request was on the screen. Only then can it be approved."""
+        """Return whether the end of the request was on the screen. Only then can it be approved."""
         if self._seen != self._shown:
             self._seen = self._shown if self._is_at_end() else None
         if self._seen is None:

@@ -9,11 +9,72 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.events import Resize
 from textual.screen import ModalScreen
-from textual.widgets import Input, Static
+from textual.widgets import Footer, Input, Static
+from textual.widgets._footer import FooterKey
 
-from ironcurtain_proxy.cli.review_screen.key_names import KeyLine
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.question import fold
+
+# --- names of keys --------------------------------------------------------------------------------
+# The keys of the live screen, their names, and the line that shows them.
+
+
+KEYS: Final[list[BindingType]] = [
+    Binding("a", "answer('approve')", "approve"),
+    Binding("r", "answer('remember')", "remember"),
+    Binding("d", "answer('deny')", "deny"),
+    Binding("n", "note", "word"),
+    Binding("p", "rule", "rule"),
+    Binding("question_mark", "keys", "keys", key_display="?"),
+    Binding("e", "explain", "explain"),
+    Binding("h", "history", "history"),
+    Binding("slash", "search", "search", key_display="/"),
+    Binding("A", "together", "together"),
+    Binding("q,ctrl+c", "quit", "quit"),
+    *[Binding(str(n), f"remember({n - 1})", show=False) for n in range(2, 10)],
+    Binding("up,k", "move(-1)", "previous", show=False),
+    Binding("down,j", "move(1)", "next", show=False),
+    Binding("pageup", "scroll(-1)", "page up", show=False),
+    Binding("pagedown,space", "scroll(1)", "page down", show=False),
+    Binding("escape", "close_note", "back", show=False),
+]
+
+KEY_WORDS: Final = (
+    ("a", "approve this call"),
+    ("r", "approve it and remember its kind"),
+    ("2 to 9", "the same with another kind"),
+    ("d", "deny it"),
+    ("n", "deny it with a note to the agent"),
+    ("p", "a rule that allows such calls; y writes it"),
+    ("e", "why it is asked about, step by step"),
+    ("/", "search what waits; escape shows all"),
+    ("h", "past calls: f chooses, / searches"),
+    ("A", "approve several together; press twice"),
+    ("j k ↓ ↑", "the next and the previous call"),
+    ("space", "scroll down; page up scrolls back"),
+    ("q", "quit"),
+)
+
+_PADDING: Final = 3
+"""Columns around the key and its name."""
+
+
+class KeyLine(Footer):
+    """The keys that fit on one line, each with its whole name; `?` lists all."""
+
+    def compose(self) -> ComposeResult:
+        """Return the keys, from the first, as long as they fit."""
+        left = self.app.size.width
+        for shown in super().compose():
+            if isinstance(shown, FooterKey):
+                left -= len(shown.key_display) + len(shown.description) + _PADDING
+            if left >= 0:
+                yield shown
+
+    def on_resize(self, _event: Resize) -> None:
+        """Choose again what fits."""
+        _ = self.refresh(recompose=True)
+
 
 _MARK: Final = "  : "
 
@@ -42,7 +103,7 @@ class TextScreen(ModalScreen[str]):
         self._lines = lines
 
     def compose(self) -> ComposeResult:
-        """The title and the lines."""
+        """Return the title and the lines."""
         yield Static(Text(self._heading), id="text-title")
         with VerticalScroll(id="text", can_focus=False):
             yield Static(id="lines")
@@ -84,7 +145,7 @@ class TextScreen(ModalScreen[str]):
 
 
 def _folded(line: Text, width: int) -> list[Text]:
-    """A line in parts. Each further part is marked: an agent's words must not begin a line."""
+    """Split a line. Each further part is marked: an agent's words must not begin a line."""
     if line.cell_len <= width:
         return [line]
     first, *rest = fold(line.plain, width - len(_MARK))
@@ -100,5 +161,5 @@ class OneLine(Input):
 
 
 def plain_lines(lines: Sequence[str]) -> list[Text]:
-    """Lines with every character visible: parts of them are the words of an agent."""
+    """Return lines with every character visible: parts of them are the words of an agent."""
     return [Text(visible(line)) for line in lines]

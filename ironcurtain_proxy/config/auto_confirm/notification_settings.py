@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-from ironcurtain_proxy.auto_confirm.engine.settings import (
+from ironcurtain_proxy.auto_confirm.notice_channels import (
     CommandChannel,
     FileChannel,
     NoticeChannel,

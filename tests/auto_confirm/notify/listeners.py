@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 
-from ironcurtain_proxy.auto_confirm.engine.settings import CommandChannel, NoticeChannel
+from ironcurtain_proxy.auto_confirm.notice_channels import CommandChannel, NoticeChannel
 from ironcurtain_proxy.auto_confirm.notify.notifier import NoticeSender, Notifier, Summaries
 from tests.mailbox.mailbox_fixture import until
 

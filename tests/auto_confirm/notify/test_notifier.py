@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_confirm.engine.settings import (
+from ironcurtain_proxy.auto_confirm.notice_channels import (
     CommandChannel,
     FileChannel,
     NoticeChannel,

@@ -9,7 +9,7 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.settings import FileChannel
+from ironcurtain_proxy.auto_confirm.notice_channels import FileChannel
 from ironcurtain_proxy.auto_confirm.notify.notices import lost_notice
 from ironcurtain_proxy.auto_confirm.notify.notifier import NoticeSender, Notifier
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import (

@@ -26,8 +26,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.model import (
     read_answer,
     review_prompt,
 )
-from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, parse_model_id
-from ironcurtain_proxy.llm.log import LlmLog
+from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, LlmLog, parse_model_id
 from ironcurtain_proxy.model.decider import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
 from ironcurtain_proxy.model.json import Arguments

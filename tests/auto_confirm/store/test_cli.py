@@ -12,7 +12,7 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.cli.stored import add_since
+from ironcurtain_proxy.cli.metrics import add_since
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed
 
