@@ -1,7 +1,7 @@
 """The auto-confirm engine, off by default: approves routine calls, and chooses reviewers.
 
-- `reviewer`: the engine as a reviewer. `engine`: its decision, pure. `running_engine`: its tasks,
-  and what the timeline can take back.
+- `reviewer`: the engine as a reviewer. `engine`: its decision, pure. `engine_tables`: what it
+  knows. `running_engine`: its tasks, and what the timeline can take back.
 - `reviewer_chain`, `reviewers`, `briefing`: the target and the fallback of a question, and how
   each kind of reviewer is asked.
 - `engine_memory`, `engine_knowledge`, `store`: the memory of the engine, in SQL.

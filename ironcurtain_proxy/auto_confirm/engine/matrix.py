@@ -1,7 +1,7 @@
 """The safety rule matrix: fifteen operations, four kinds of sessions.
 
-In rows of low and medium risk, a cell decides on the call. Rows of high and critical risk always go
-to a reviewer, and a cell says who may review.
+The table stands in `engine_tables.toml`. In rows of low and medium risk, a cell decides on the call.
+Rows of high and critical risk always go to a reviewer, and a cell says who may review.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
+from msgspec import Struct, convert
+
 from ironcurtain_proxy.auto_confirm.engine.extraction import (
     CallSubject,
     Touch,
     are_feature_branches,
 )
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import Party, SessionPlaces, SessionType
+from ironcurtain_proxy.auto_confirm.engine_tables import TABLES
 
 Cell: TypeAlias = Literal["✓", "~", "✗"]
 RowLevel: TypeAlias = Literal["LOW", "MED", "HIGH", "CRITICAL"]
@@ -70,38 +74,21 @@ class Row:
         return "approve"
 
 
-_ALL: Final[tuple[Cell, Cell, Cell, Cell]] = ("✓", "✓", "✓", "✓")
-_SENIOR: Final[tuple[Cell, Cell, Cell, Cell]] = ("✗", "~", "✓", "✓")
-_ARCHITECTS: Final[tuple[Cell, Cell, Cell, Cell]] = ("✗", "✗", "✓", "✓")
+def _row(fields: dict[str, object]) -> Row:
+    return convert({**fields, "cells": tuple(str(fields["cells"]))}, Row)
 
-_ITS_OWN: Final = "removing it: the session made it itself"
-_POINT: Final = "the timeline of the workspace; without one, the version control of the project"
-_SHOWN: Final = "nothing is to be taken back: no secret, nothing hidden, no directory outside"
-_REFLOG: Final = "git, which keeps the earlier commit (`git reflog`)"
 
-MATRIX: Final[tuple[Row, ...]] = (
-    Row("file_edit_in_tmp", "File edit in /tmp/", _ALL, "LOW", "Auto-approve", _ITS_OWN),
-    Row("file_edit_in_project", "File edit in project dir", _ALL, "LOW", "Auto-approve", _POINT),
-    Row("file_delete", "File delete", _SENIOR, "HIGH", "Escalate"),
-    Row("file_read_public", "File read (public)", _ALL, "LOW", "Auto-approve", _SHOWN),
-    Row("git_pull_fetch", "Git pull/fetch", _ALL, "LOW", "Auto-approve", _REFLOG),
-    Row("git_commit_feature", "Git commit to feature/*", _ALL, "LOW", "Auto-approve", _REFLOG),
-    Row(
-        *("git_push_feature", "Git push to feature/*", ("~", "✓", "✓", "✓"), "MED", "Conditional"),
-        "a push of the earlier commit",
-    ),
-    Row("git_commit_main", "Git commit to main", _SENIOR, "HIGH", "Escalate"),
-    Row("git_push_force", "Git push --force", _ARCHITECTS, "CRITICAL", "Escalate + Alert"),
-    Row("shell_safe", "Shell exec (safe)", _ALL, "LOW", "Auto-approve", "it changes nothing"),
-    Row("shell_rm", "Shell exec (rm)", _SENIOR, "HIGH", "Escalate"),
-    Row("shell_dd_mount", "Shell exec (dd, mount)", _ARCHITECTS, "CRITICAL", "Escalate + Alert"),
-    Row("install_dependencies", "Install dependencies", _ALL, "MED", "Auto-approve", _POINT),
-    Row("test_execution", "Test execution", _ALL, "LOW", "Auto-approve", _POINT),
-    Row("deploy_prod", "Deploy to prod", _SENIOR, "CRITICAL", "Escalate + Alert"),
-)
+class _Matrix(Struct, frozen=True):
+    rows: dict[OperationKind, RowKey]
+    matrix: list[dict[str, object]]
+    push_to_main: dict[str, object]
+
+
+_TABLE: Final = convert(TABLES, _Matrix)
+MATRIX: Final[tuple[Row, ...]] = tuple(map(_row, _TABLE.matrix))
 """The fifteen rows of the table."""
 
-GIT_PUSH_MAIN: Final = Row("git_push_main", "Git push to main", _SENIOR, "HIGH", "Escalate")
+GIT_PUSH_MAIN: Final = _row(_TABLE.push_to_main)
 """A row beside the table: a push to main is judged as a commit to main is."""
 
 ROWS: Final[Mapping[RowKey, Row]] = MappingProxyType(
@@ -130,7 +117,7 @@ def key_of(
             "deploy" | "git-force-push" | "shell-dd-mount" | "delete" | "shell-rm" | "install"
             | "shell-safe" | "test" | "git-pull" | "git-fetch"
         ):  # fmt: skip
-            return _PLAIN_ROWS[touch.operation]
+            return _TABLE.rows[touch.operation]
         case _:
             assert_never(touch.operation)
 
@@ -141,20 +128,6 @@ _BRANCH_ROWS: Final[Mapping[tuple[str, bool], RowKey]] = MappingProxyType(
         ("git-commit", False): "git_commit_main",
         ("git-push", True): "git_push_feature",
         ("git-push", False): "git_push_main",
-    }
-)
-_PLAIN_ROWS: Final[Mapping[str, RowKey]] = MappingProxyType(
-    {
-        "deploy": "deploy_prod",
-        "git-force-push": "git_push_force",
-        "shell-dd-mount": "shell_dd_mount",
-        "delete": "file_delete",
-        "shell-rm": "shell_rm",
-        "install": "install_dependencies",
-        "shell-safe": "shell_safe",
-        "test": "test_execution",
-        "git-pull": "git_pull_fetch",
-        "git-fetch": "git_pull_fetch",
     }
 )
 
