@@ -1,6 +1,6 @@
 """The safety rule matrix: fifteen operations, four kinds of sessions.
 
-The table stands in `engine_tables.toml`. In rows of low and medium risk, a cell decides on the call.
+The table stands in `engine_tables.toml`. In rows of low and medium risk, a cell decides on a call.
 Rows of high and critical risk always go to a reviewer, and a cell says who may review.
 """
 

@@ -9,9 +9,10 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias, assert_never
 
 import sqlalchemy as sa
+from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, SAFE_BANDS
@@ -32,6 +33,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     TASKS,
 )
 from ironcurtain_proxy.model.decider import in_record, of_record
+from ironcurtain_proxy.model.json import Json
 
 LATENCY_TARGET_MS: Final = 100.0
 RESPONSE_TARGET_SECONDS: Final = 300.0
@@ -52,6 +54,17 @@ class Ratio:
         """The share from 0 to 1, or None if the whole is empty."""
         return self.part / self.whole if self.whole else None
 
+    def as_json(self) -> dict[str, Json]:
+        """Return the share as JSON."""
+        return {"count": self.part, "of": self.whole, "rate": self.value}
+
+    def shown(self) -> str:
+        """Return the share for people, rounded down: 99.96% is not shown as reached."""
+        told = f"{self.part} of {self.whole}"
+        if self.value is not None:
+            told += f" ({int(self.value * 1000 + 1e-9) / 10:.1f}%)"
+        return f"{told} {self.of}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
@@ -62,6 +75,17 @@ class Distribution:
     p99: float | None = None
     within_target: int = 0
     """The number below the target."""
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the distribution as JSON."""
+        points = {"p50": self.p50, "p99": self.p99}
+        return {"count": self.count, **points, "withinTarget": self.within_target}
+
+    def shown(self, unit: str) -> str:
+        """Return the percentiles for people."""
+        if self.p50 is None or self.p99 is None:
+            return "n/a"
+        return f"{self.p50:.3g} / {self.p99:.3g} {unit} of {self.count}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,6 +372,148 @@ def is_without_people(metrics: Metrics) -> bool | None:
     return None
 
 
+# --- the figures, each once for people, programs and Prometheus -----------------------------------
+
+Value: TypeAlias = Ratio | Distribution | int
+
+
+class Figure(Struct, frozen=True):
+    """One of the metrics."""
+
+    field: str
+    """Of `Metrics`."""
+    title: str
+    """The line for people."""
+    gauge: str = ""
+    """The name for Prometheus, without `ironcurtain_`. Empty: counted there by status."""
+    help: str = ""
+    target: str = ""
+    met: Callable[[Metrics], bool | None] = lambda _: None
+    """Returns whether the value meets the target, or None if it cannot be said."""
+    unit: Literal["", "ms", "s"] = ""
+
+    def value(self, metrics: Metrics) -> Value:
+        """Return the value of the figure."""
+        found: Value = getattr(metrics, self.field)
+        return found
+
+
+FIGURES: Final = (
+    Figure("interactions", "interactions"),
+    Figure(
+        *("missing", "missing from the store", "missing_interactions"),
+        "Interactions of this machine that are not in the store. Target: 0.",
+        target="target: 0",
+        met=lambda m: False if m.missing else None,
+    ),
+    Figure(
+        *("safe_auto_approved", "safe operations auto-approved", "safe_auto_approved_ratio"),
+        "Share of SAFE and LOW operations approved without a reviewer. Target: 0.95 or more.",
+        target="target: 95% or more",
+        met=lambda m: is_share_met(m, m.safe_auto_approved, SAFE_TARGET),
+    ),
+    Figure(
+        *("decision_ms", "time to decide, p50 / p99", "decision_seconds"),
+        "Time to decide, without models and reviewers.",
+        target="target: below 100 ms",
+        met=lambda m: is_quick(m.decision_ms, LATENCY_TARGET_MS),
+        unit="ms",
+    ),
+    Figure(
+        *("manual_interventions", "manual interventions", "manual_interventions"),
+        "Decisions that a person had to make. Target: 0.",
+        target="target: 0",
+        met=is_without_people,
+    ),
+    Figure(
+        *("high_risk_escalated", "high risk sent to a reviewer", "high_risk_escalated_ratio"),
+        "Share of HIGH and CRITICAL operations that a reviewer was asked about. Target: 1.",
+        target="target: 100%",
+        met=lambda m: is_share_met(m, m.high_risk_escalated, 1.0),
+    ),
+    Figure(
+        *("response_seconds", "reviewers' response, p50 / p99", "review_response_seconds"),
+        "Time from holding a call to a reviewer's decision.",
+        target="target: below 300 s",
+        met=lambda m: is_quick(m.response_seconds, RESPONSE_TARGET_SECONDS, m.answered.whole),
+        unit="s",
+    ),
+    Figure(
+        *("answered", "questions that reviewers answered", "answered_ratio"),
+        "Share of ended calls that a reviewer was asked about and decided.",
+    ),
+    Figure(
+        *("unasked", "refused, no reviewer was asked", "unasked_ratio"),
+        "Share of held calls that ended without any reviewer being asked. Target: 0.",
+        target="target: 0",
+        met=lambda m: is_none(m, m.unasked.part),
+    ),
+    Figure(
+        *("stuck_sessions", "stuck sessions", "stuck_sessions"),
+        "Sessions with a call that should long have been decided. Target: 0.",
+        target="target: 0",
+        met=lambda m: is_none(m, m.stuck_sessions),
+    ),
+    Figure(
+        *("audited", "interactions with a decision", "audited_ratio"),
+        "Share of all interactions, with the missing ones, with a complete trail. Target: 1.",
+        target="target: 100%",
+        met=lambda m: is_share_met(m, m.audited, 1.0),
+    ),
+    Figure(
+        *("auto_approved", "auto-approved", "auto_approved_ratio"),
+        "Share of all interactions approved without a reviewer.",
+        target="expected: 99%",
+    ),
+    Figure(
+        *("escalated", "sent to a reviewer", "escalated_ratio"),
+        "Share of all interactions that a reviewer was asked about.",
+        target="expected: 1%",
+    ),
+    Figure(
+        *("passed_on", "passed on to another reviewer", "passed_on"),
+        "How often a question that reviewers saw went on to the next of them.",
+    ),
+)
+"""In the order of the lines."""
+
+
+def as_lines(metrics: Metrics) -> Iterator[str]:
+    """Yield the figures for people, beside their targets."""
+    for one in FIGURES:
+        judged = {None: "", True: "✓ ", False: "✗ missed, "}[one.met(metrics)]
+        match one.value(metrics):
+            case Ratio() as ratio:
+                shown = ratio.shown()
+            case Distribution() as spread:
+                shown = spread.shown(one.unit)
+            case count:
+                shown = str(count)
+        yield f"{one.title:<34} {shown:<42} {judged}{one.target}".rstrip()
+
+
+def as_json(metrics: Metrics) -> dict[str, Json]:
+    """Return the figures for programs."""
+    values = {_camel_case(one.field): one.value(metrics) for one in FIGURES}
+    decisions: list[Json] = [
+        {"decision": decision, "decidedBy": who, "count": count}
+        for (decision, who), count in metrics.decisions.items()
+    ]
+    return {
+        "at": metrics.at.isoformat(),
+        **{name: one if isinstance(one, int) else one.as_json() for name, one in values.items()},
+        "denominators": {name: one.of for name, one in values.items() if isinstance(one, Ratio)},
+        "decisions": decisions,
+        "statuses": dict(metrics.statuses),
+        "bands": dict(metrics.bands),
+    }
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
 # --- Prometheus ----------------------------------------------------------------------------------
 
 
@@ -381,76 +547,21 @@ def _families(metrics: Metrics) -> Iterator[tuple[str, str, list[_Sample]]]:
         for (decision, who), count in metrics.decisions.items()
     ]
     yield "decisions", "Decisions by word and by who decided.", decisions
-    for name, words, value in _SINGLES:
-        found = value(metrics)
-        yield name, words, [({}, found.value if isinstance(found, Ratio) else found)]
-    for name, words, spread, unit in (
-        ("decision_seconds", _DECIDING, metrics.decision_ms, 1000.0),
-        ("review_response_seconds", _ANSWERING, metrics.response_seconds, 1.0),
-    ):
-        points = (("0.5", spread.p50), ("0.99", spread.p99))
-        yield name, words, [({"quantile": q}, v and v / unit) for q, v in points]
-
-
-_DECIDING: Final = "Time to decide, without models and reviewers."
-_ANSWERING: Final = "Time from holding a call to a reviewer's decision."
-_SINGLES: Final[tuple[tuple[str, str, Callable[[Metrics], Ratio | int]], ...]] = (
-    (
-        "safe_auto_approved_ratio",
-        "Share of SAFE and LOW operations approved without a reviewer. Target: 0.95 or more.",
-        lambda m: m.safe_auto_approved,
-    ),
-    (
-        "high_risk_escalated_ratio",
-        "Share of HIGH and CRITICAL operations that a reviewer was asked about. Target: 1.",
-        lambda m: m.high_risk_escalated,
-    ),
-    (
-        "unasked_ratio",
-        "Share of held calls that ended without any reviewer being asked. Target: 0.",
-        lambda m: m.unasked,
-    ),
-    (
-        "answered_ratio",
-        "Share of ended calls that a reviewer was asked about and decided.",
-        lambda m: m.answered,
-    ),
-    (
-        "missing_interactions",
-        "Interactions of this machine that are not in the store. Target: 0.",
-        lambda m: m.missing,
-    ),
-    (
-        "manual_interventions",
-        "Decisions that a person had to make. Target: 0.",
-        lambda m: m.manual_interventions,
-    ),
-    (
-        "stuck_sessions",
-        "Sessions with a call that should long have been decided. Target: 0.",
-        lambda m: m.stuck_sessions,
-    ),
-    (
-        "audited_ratio",
-        "Share of all interactions, with the missing ones, with a complete trail. Target: 1.",
-        lambda m: m.audited,
-    ),
-    (
-        "auto_approved_ratio",
-        "Share of all interactions approved without a reviewer.",
-        lambda m: m.auto_approved,
-    ),
-    (
-        "escalated_ratio",
-        "Share of all interactions that a reviewer was asked about.",
-        lambda m: m.escalated,
-    ),
-    (
-        "passed_on",
-        "How often a question that reviewers saw went on to the next of them.",
-        lambda m: m.passed_on,
-    ),
-)
+    for figure in FIGURES:
+        match figure.value(metrics):
+            case Ratio() as ratio:
+                yield figure.gauge, figure.help, [({}, ratio.value)]
+            case Distribution() as spread:
+                unit = 1000.0 if figure.unit == "ms" else 1.0
+                points = (("0.5", spread.p50), ("0.99", spread.p99))
+                found: list[_Sample] = [({"quantile": q}, v and v / unit) for q, v in points]
+                yield figure.gauge, figure.help, found
+            case int() as count if figure.gauge:
+                yield figure.gauge, figure.help, [({}, count)]
+            case int():
+                continue
+            case _ as never:
+                assert_never(never)
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -165,7 +165,7 @@ def test_a_span_that_is_none_is_refused(span: str, capsys: pytest.CaptureFixture
     assert "30m, 24h or 7d" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", ["metrics", "report", "patterns", "stored"])
+@pytest.mark.parametrize("module", ["metrics", "report", "patterns"])
 def test_help_does_not_wait_for_the_database_library(module: str) -> None:
     code = f"import sys, ironcurtain_proxy.cli.{module}; sys.exit('sqlalchemy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0
