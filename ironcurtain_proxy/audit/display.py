@@ -342,7 +342,7 @@ class CallTable:
     """The layout of the lines."""
 
     width: int | None
-    """The columns of the terminal; None: no limit, and each text stands whole."""
+    """The columns of the terminal, or None if there is none, and each text stands whole."""
     when: Callable[[str], str]
     """A record's time as it is shown, 19 characters: `2026-11-21 13:00:00`."""
     zone: str = ""

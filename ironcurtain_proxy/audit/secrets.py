@@ -51,7 +51,7 @@ class SecretFormat(Struct, frozen=True):
     kind: str
     """The kind of secret, in words for people."""
     hints: tuple[str, ...]
-    """Texts of which a match needs one; empty: the pattern is always tried."""
+    """Texts of which a match needs one. Without any, the pattern is always tried."""
     pattern: Expression
     replacement: Replacement
     folded: bool = False

@@ -43,7 +43,7 @@ class LogVerdict:
     """The result of a check."""
 
     problems: tuple[LogProblem, ...]
-    """The first hundred problems; empty: the log is intact."""
+    """The first hundred problems, or empty if the log is intact."""
     more_problems: int
     notes: tuple[str, ...]
     """Remarks that are no faults."""

@@ -39,7 +39,7 @@ class LogSettings(Struct, frozen=True, kw_only=True):
     write_deadline: float = 2.0
     """Seconds until a write counts as failed."""
     max_bytes: int | None = None
-    """The size at which a new file is begun; None: never."""
+    """The size at which a new file is begun. `None` means never."""
 
 
 Write: TypeAlias = Callable[[int, bytes], int]
@@ -60,7 +60,7 @@ class Group:
         self.last = last
         """The position of the last of them."""
         self.error: str | None = None
-        """The error, once finished; None: the operating system has every byte."""
+        """The error, once finished, or None if the operating system has every byte."""
         self.finished = threading.Lock()
         """Locked until the group is finished."""
         self.finished.acquire()

@@ -284,9 +284,9 @@ class ScenarioResult:
 
     scenario: Scenario
     objection: str | None
-    """The target check's objection; None: it has none."""
+    """The target check's objection, or None if it has none."""
     model_approves: bool | None = None
-    """The model's answer; None: no model was asked."""
+    """The model's answer, or None if no model was asked."""
     outage: str | None = None
     seconds: float = 0.0
 

@@ -116,7 +116,7 @@ class AutoApproveResult:
     reasoning: str
     """The model's reasoning, for the record and for diagnosis; no decision depends on it."""
     confidence: float | None = None
-    """The model's confidence from 0 to 1; None: the model named none."""
+    """The model's confidence from 0 to 1. `None` means the model named none."""
 
 
 def user_prompt(context: AutoApproveContext) -> str:

@@ -168,10 +168,10 @@ class AutoApproverConfig:
     approvals_per_minute: int = 20
     target_check: bool = True
     only: tuple[str, ...] = ()
-    """Tools that it may approve, as `SERVER/TOOL` with `*`; none: every one."""
+    """Tools that it may approve, as `SERVER/TOOL` with `*`; without any, every one."""
     never: tuple[str, ...] = ()
     confidence: float | None = None
-    """The least that counts; None: the model is not asked how sure it is."""
+    """The least that counts, or None if the model is not asked how sure it is."""
     messages: int = 1
     """The number of the user's last messages that the model sees."""
     shadow: bool = False
@@ -207,7 +207,7 @@ class Consultation:
     result: AutoApproveResult
     completion: Completion | None = None
     outage: str | None = None
-    """The reason why the model could not be asked; None: it answered."""
+    """The reason why the model could not be asked, or None if it answered."""
 
 
 async def consult(

@@ -33,12 +33,12 @@ class GitCall:
 
     operation: GitOperation
     remote: str | None = None
-    """The name in the call; None: the call leaves it to git."""
+    """The name in the call, or None if the call leaves it to git."""
     branch: str | None = None
     current: str | None = None
-    """The branch that is checked out; None: none, or not known."""
+    """The branch that is checked out. `None` means none, or not known."""
     upstream: tuple[str, str] | None = None
-    """Remote and branch that git itself would push to; None: not known."""
+    """Remote and branch that git itself would push to. `None` means not known."""
     text: str | None = None
     """The commit message."""
 

@@ -99,12 +99,12 @@ class StoreLedger:
     windows: Windows
     timeout_minutes: float
     session: str = ""
-    """The session whose first question finds its knowledge read; empty: unknown."""
+    """The session whose first question finds its knowledge read. Empty means unknown."""
     keep: timedelta | None = None
-    """The time for which the store keeps ended interactions; None: for ever."""
+    """The time for which the store keeps ended interactions. `None` means for ever."""
     quiet: float = QUIET
     state_dir: Path | None = None
-    """Where the ids of questions without a row are kept for `metrics`; None: nowhere."""
+    """Where the ids of questions without a row are kept for `metrics`. `None` means nowhere."""
     _owner: str | None = field(init=False)
     _rows: dict[EscalationId, _Row] = field(default_factory=dict)
     _seen: set[EscalationId] = field(default_factory=set)

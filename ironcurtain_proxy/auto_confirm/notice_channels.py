@@ -38,7 +38,7 @@ class TmuxChannel:
     target: str
     """The pane, by its name in tmux."""
     socket: Path | None = None
-    """The socket of the tmux server; None: its default."""
+    """The socket of the tmux server. `None` means its default."""
 
 
 NoticeChannel: TypeAlias = CommandChannel | WebhookChannel | FileChannel | TmuxChannel

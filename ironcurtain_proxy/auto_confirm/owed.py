@@ -101,7 +101,7 @@ class UnwrittenQuestions:
     """The questions of this session that have no row, in a file that outlives a killed proxy."""
 
     path: Path | None
-    """The file; None: none is kept."""
+    """The file, or None if none is kept."""
     _open: set[EscalationId] = field(default_factory=set)
 
     def add(self, identifier: EscalationId, at: datetime) -> None:

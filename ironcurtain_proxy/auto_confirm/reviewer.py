@@ -168,7 +168,7 @@ class Findings:
     pattern: str | None
     """The pattern that approved it."""
     elapsed: float | None
-    """The seconds that the decision took; None: the engine decided nothing."""
+    """The seconds that the decision took, or None if the engine decided nothing."""
 
 
 class Ledger(Protocol):
@@ -204,7 +204,7 @@ class Ledger(Protocol):
         """Note that another reviewer is asked. Never fails."""
 
     async def settled(self, escalation: Escalation, ruling: Ruling) -> bool:
-        """Note how it ended. False: it could not be written; never raises."""
+        """Note how it ended. Return False if it could not be written. Never raises."""
 
     async def ended(self, identifier: EscalationId, *, succeeded: bool | None) -> None:
         """Note how a call that was approved ended, or None if it was not made. Never fails."""

@@ -68,7 +68,7 @@ class Seat:
     is_reachable: Callable[[], bool] = _always
     """Whether the reviewer seems reachable."""
     session: str | None = None
-    """The session it reviews from; None: a person does."""
+    """The session it reviews from, or None if a person does."""
     may_deny: bool = True
 
 

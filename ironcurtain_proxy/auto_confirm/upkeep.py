@@ -102,7 +102,7 @@ class Upkeep:
     store: LazyStore
     in_thread: InThread
     keep: timedelta | None = None
-    """The time for which the store keeps ended interactions; None: for ever."""
+    """The time for which the store keeps ended interactions. `None` means for ever."""
     quiet: float = QUIET
     used: anyio.Event = field(default_factory=anyio.Event)
     """Set with the first question."""

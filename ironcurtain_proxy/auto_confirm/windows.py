@@ -64,7 +64,7 @@ class Windows:
         write_whole(self.directory / name, until.isoformat().encode("ascii"))
 
     def close(self, name: WindowName) -> bool:
-        """End a window. False: it was not open."""
+        """End a window. Return False if it was not open."""
         try:
             (self.directory / name).unlink()
         except FileNotFoundError:

@@ -55,7 +55,7 @@ class Kernel:
     """The reader for all other operations, as in `serve`."""
     remotes: GitRemotes
     schemas: SchemaChecker | None
-    """The checker of arguments against annotated schemas; None: they are not checked."""
+    """The checker of arguments against annotated schemas, or None if they are not checked."""
 
     @classmethod
     def of(cls, engine: LoadedEngine, *, check_schemas: bool) -> "Kernel":

@@ -80,7 +80,7 @@ class CheckResult:
     state: CheckState
     found: str
     remedy: str = ""
-    """The command that mends the failure; empty: nothing has to be done."""
+    """The command that mends the failure, or empty if nothing has to be done."""
 
 
 def without_sandbox(settings: Settings) -> CheckState:

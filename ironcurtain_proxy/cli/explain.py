@@ -116,13 +116,13 @@ class _Explained:
     name: str
     gathered: Gathered
     explanation: Explanation | None
-    """The policy's explanation; None: the policy was not asked."""
+    """The policy's explanation, or None if the policy was not asked."""
     offer: str = ""
-    """The command that adds a rule which allows such calls; empty: no rule is offered."""
+    """The command that adds a rule which allows such calls, or empty if no rule is offered."""
     notes: Sequence[str] = ()
     found: ExplainedCall | None = None
     asked: NamedCall | None = None
-    """The tool, for the decisions besides the policy's; None: no configuration was read."""
+    """The tool, for the decisions besides the policy's, or None if no configuration was read."""
 
     @property
     def decision(self) -> Decision:

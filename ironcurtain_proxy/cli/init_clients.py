@@ -111,7 +111,7 @@ class SetupOptions:
 
     preset: PresetName
     own_shell: OwnShellWish | None
-    """Where our own shell goes; None: the person is asked."""
+    """Where our own shell goes, or None if the person is asked."""
     home: Path
     workspace: Path
     why_workspace: str

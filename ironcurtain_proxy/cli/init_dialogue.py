@@ -186,7 +186,7 @@ def write_files(
     force: bool,
     own: Mapping[str, str] | None = None,
 ) -> bool:
-    """Write the files. False: an existing file has other content, and nothing was written.
+    """Write the files. Return False if an existing file has other content, and nothing was written.
 
     Args:
         files: to be written.

@@ -92,7 +92,7 @@ class InitEnding:
     unconfined: Mapping[str, str] = field(default_factory=dict)
     """Why a server runs in no sandbox."""
     own_shell: str = ""
-    """The name of our own shell; empty: there is none."""
+    """The name of our own shell, or empty if there is none."""
     replaced: Collection[str] = ()
     """The servers in whose place it stands."""
 
@@ -238,7 +238,7 @@ def look_after(
     secrets: Mapping[str, Mapping[str, str]] | None = None,
     installs: Collection[str] = (),
 ) -> bool:
-    """Run `doctor` and `check --live`, and print a summary. False: there are errors.
+    """Run `doctor` and `check --live`, and print a summary. Return False if there are errors.
 
     Both read the configuration from the files, as a client's proxy will.
 

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _revoke(found: RemoteServer, login: "Login") -> bool:
-    """Revoke the login at the authorization server. False: the server could not be told."""
+    """Revoke the login at the authorization server. Return False if that was impossible."""
     # Slow to import, and needed only where there was a login.
     from ironcurtain_proxy.downstream.remote.network import (  # noqa: PLC0415
         GuardedTransport,

@@ -282,7 +282,7 @@ class _Row:
     times: int
     last: str
     why_not: str
-    """Why it is not offered; empty: it is."""
+    """Why it is not offered, or empty if it is."""
 
     @property
     def shown(self) -> str:
@@ -423,7 +423,7 @@ class _Written(NamedTuple):
     """The result of writing the entry."""
 
     backup: Path | None
-    """The copy of the file as it was; None: it is as it was."""
+    """The copy of the file as it was, or None if the file has not changed."""
     why_not: str = ""
 
 

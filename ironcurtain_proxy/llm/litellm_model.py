@@ -162,7 +162,7 @@ class LitellmModel:
 
     model_id: ModelId
     api_key: str = field(default="", repr=False)
-    """The API key; empty: the provider's default."""
+    """The API key. Empty means the provider's default."""
     api_base: str | None = None
     answer_schema: Mapping[str, Json] = field(repr=False)
     """The JSON schema of an answer, for providers that support one."""

@@ -48,7 +48,7 @@ class PinnedPart(Struct, frozen=True, forbid_unknown_fields=True):
     digest: str
     """SHA-256 of its JSON, whatever the order of keys."""
     value: Any
-    """The part; None: it is too large to be kept."""
+    """The part, or None if it is too large to be kept."""
 
     @staticmethod
     def of(value: Json) -> "PinnedPart":

@@ -79,7 +79,7 @@ class Assumed:
     home: str
     """The home directory of this user."""
     workspace: str | None = None
-    """The workspace of every session; None: the first directory in each transcript."""
+    """The workspace of every session. `None` means the first directory in each transcript."""
     kept: Sequence[KeptGrant] = ()
 
 

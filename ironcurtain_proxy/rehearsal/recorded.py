@@ -16,12 +16,12 @@ class TranscriptCall:
 
     session: str
     directory: str
-    """Absolute: the session's directory at that moment; empty: unknown."""
+    """Absolute: the session's directory at that moment. Empty means unknown."""
     tool: str
     """The client's name of the tool."""
     arguments: Arguments
     branch: str = ""
-    """The current branch; empty: the transcript names none."""
+    """The current branch, or empty if the transcript names none."""
     refused: bool = False
     """Whether the user refused it."""
 

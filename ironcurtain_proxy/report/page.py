@@ -30,7 +30,7 @@ class Tile:
     aim: str
     """The target of the figure, or the whole that it is a part of."""
     met: bool | None = None
-    """Whether the figure meets its target; None: it has none."""
+    """Whether the figure meets its target, or None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)

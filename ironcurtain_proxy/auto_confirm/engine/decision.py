@@ -46,9 +46,9 @@ class EngineDecision:
     check: EngineCheck
     reason: str
     target: str | None = None
-    """The reviewer; None: none is needed."""
+    """The reviewer, or None if none is needed."""
     fallback: str | None = None
-    """The reviewer if the target does not answer; None: no other."""
+    """The reviewer if the target does not answer. `None` means no other."""
     priority: Priority | None = None
     alert: bool = False
     operation: OperationKind

@@ -134,7 +134,7 @@ class Touch:
 
     operation: OperationKind
     path: RealPath | None = None
-    """The path; None: it has none."""
+    """The path, or None if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class CallSubject:
     operation: OperationKind
     """The most dangerous of them."""
     branches: tuple[str, ...]
-    """Every branch that it changes, in short names; empty: not known."""
+    """Every branch that it changes, in short names. Empty means not known."""
     scopes: tuple[str, ...]
     """Every path, address and name in the call, in the judged spelling."""
     scope: str

@@ -109,7 +109,7 @@ class Interaction:
     arguments: Arguments
     """The arguments to send. Untrusted: their words can only raise the risk."""
     command_operation: str | None = None
-    """The operation of a shell command, as parsed; None: the tool takes no command."""
+    """The operation of a shell command, as parsed, or None if the tool takes no command."""
     command_branches: tuple[str, ...] | None = None
     """The refspecs that this command commits and pushes to, `HEAD` for the current branch; None:
     not known."""
@@ -126,7 +126,7 @@ class Interaction:
     found: FilesFound = NOTHING_FOUND
     """What the paths are on the disk. Nothing known: no path outside the workspace is approved."""
     branch: str | None = None
-    """The current branch of the repository that the call works in; None: not known."""
+    """The current branch of the repository that the call works in. `None` means not known."""
     context: ContextScore = NO_CONTEXT
     """The score of the session's place against the requirements of its task."""
     provider_mismatch: bool = False

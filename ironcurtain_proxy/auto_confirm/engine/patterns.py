@@ -64,7 +64,7 @@ class SessionPlaces:
     """The workspace and home of a session, and what a call's paths are. Real paths."""
 
     workspace: RealPath | None = None
-    """The workspace; None: every path lies outside."""
+    """The workspace, or None if every path lies outside."""
     home: RealPath | None = None
     found: FilesFound = NOTHING_FOUND
 
@@ -128,7 +128,7 @@ class SafePath:
     path: str
     """`project_root/` is the workspace; a relative path lies in the workspace."""
     operation: str | None = None
-    """The kind of operation; None: every operation."""
+    """The kind of operation. `None` means every operation."""
 
     def contains(self, path: RealPath, operation: str, places: SessionPlaces) -> bool:
         """Return whether the safe path covers a real path for an operation, by whole components."""
@@ -250,9 +250,9 @@ class ApprovalPattern:
     name: str
     operation: OperationKind
     scope: PathRegex | None = None
-    """The scope as a path pattern; None: any scope, which is never an exact match."""
+    """The scope as a path pattern. `None` means any scope, which is never an exact match."""
     session_type: SessionType | None = None
-    """The type of session; None: every known type."""
+    """The type of session. `None` means every known type."""
     risk_level: RiskBand | None = None
     """The operator's estimate; the computed risk of the call counts as well."""
     auto_approve: bool = False

@@ -33,7 +33,7 @@ class RuleVerdict:
 
     word: MatrixWord
     name: str = ""
-    """The deciding rule; empty: none covers the call."""
+    """The deciding rule, or empty if none covers the call."""
     target: str | None = None
     """The reviewer that the operator's rule names."""
 

@@ -81,7 +81,7 @@ class SafetyRule:
     pattern: RowKey | Literal["git_delete_force", "database", "network", "unknown"]
     action: RuleAction
     target: str | None = None
-    """The reviewer, for `escalate`; None: the reviewer of high risk."""
+    """The reviewer, for `escalate`. `None` means the reviewer of high risk."""
 
     def __post_init__(self) -> None:
         row = next((row for row in ROWS.values() if row.key == self.pattern), None)
@@ -114,7 +114,7 @@ class ReviewerSetting:
     name: str
     kind: Literal["human", "process"] = "process"
     session: str | None = None
-    """The session that a process reviews from; None: its name."""
+    """The session that a process reviews from. `None` means its name."""
     session_type: SessionType = "unknown"
     may_deny: bool = True
 
@@ -142,7 +142,7 @@ class AutoConfirmSettings:
     feature_branches: tuple[str, ...] = ("feature/",)
     """Prefixes of branches that are nobody else's."""
     reviewers: tuple[ReviewerSetting, ...] = ()
-    """The reviewers; empty: a person reviews everything."""
+    """The reviewers. Empty means a person reviews everything."""
 
     def __post_init__(self) -> None:
         if not all(prefix.strip("/") for prefix in self.feature_branches):

@@ -195,10 +195,10 @@ class Notifier:
     """Sends notices in the background, while `run` runs."""
 
     channels: Sequence[NoticeChannel]
-    """The channels; empty: nobody is told."""
+    """The channels, or empty if nobody is told."""
     transport: NoticeSender
     summaries: Summaries | None = None
-    """The summaries of approvals; None: no summaries are sent."""
+    """The summaries of approvals, or None if no summaries are sent."""
     deadline: float = DEADLINE
     at_most: int = QUEUE
     dropped: int = field(default=0, init=False)

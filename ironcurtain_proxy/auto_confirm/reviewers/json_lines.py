@@ -60,7 +60,7 @@ class ParsedOutput:
     """The result of one line of the process."""
 
     answer: ProcessAnswer | NoAnswer | None = None
-    """The answer in the line; None: the line is part of the protocol, and no answer."""
+    """The answer in the line, or None if the line is part of the protocol, and no answer."""
     over: str = ""
     """The question, by id, that can no longer be answered after this line."""
     reply: bytes = b""

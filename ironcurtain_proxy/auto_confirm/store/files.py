@@ -52,7 +52,7 @@ class OpenFile:
     path: Path
     main: Identity
     log: Identity | None = None
-    """The last used write-ahead log; None: none yet."""
+    """The last used write-ahead log. `None` means none yet."""
     _seen: tuple[tuple[int, int], _Copied] | None = None
     """The file's size and time at the last check, and the part of the log copied into it."""
     _descriptor: int = -1

@@ -154,7 +154,7 @@ def settle(
 ) -> bool:
     """End an interaction and its open tasks. False if it is not where it could end so.
 
-    `request`: whose it must be; None: anybody's.
+    `request`: the request that it must belong to. `None` means any.
     """
     values = {
         "which": interaction_id,
@@ -230,7 +230,7 @@ def pass_on(
     *,
     silent: bool,
 ) -> bool:
-    """Note that one reviewer was replaced by another. False: nobody is being asked about it.
+    """Note that one reviewer was replaced by another. Return False if nobody is being asked.
 
     Args:
         connection: the store's.
@@ -386,7 +386,7 @@ def end_abandoned(connection: Connection, gone: Collection[str], now: datetime) 
 
 
 def claim(connection: Connection, now: datetime) -> bool:
-    """Claim a due purge. True: this process is the only one to purge until tomorrow.
+    """Claim a due purge. Return True if this process is the only one to purge until tomorrow.
 
     A time in the future comes from a wrong clock, and does not delay the purge.
     """
@@ -410,7 +410,7 @@ def purge(connection: Connection, keep: timedelta, now: datetime) -> int:
 
 
 def remove(connection: Connection, request: str) -> bool:
-    """Delete the interaction of a request, with its trail. False: there is none."""
+    """Delete the interaction of a request, with its trail. Return False if there is none."""
     found = sa.select(INTERACTIONS.c.id).where(INTERACTIONS.c.request_id == request)
     doomed = list(connection.execute(found).scalars())
     _remove(connection, doomed)

@@ -68,7 +68,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """The distribution of a quantity. Percentiles by nearest rank; None: no values."""
+    """The distribution of a quantity. Percentiles by nearest rank. `None` means no values."""
 
     count: int = 0
     p50: float | None = None

@@ -83,7 +83,7 @@ class InteractionRow:
     decision_ms: float | None = None
     """Milliseconds of the decision, without models and reviewers."""
     owner: str | None = None
-    """The asking process, as `upkeep.this_owner` names it; None: unknown."""
+    """The asking process, as `upkeep.this_owner` names it. `None` means unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +147,9 @@ class PatternRow:
     name: str
     operation: str
     scope_regex: str | None
-    """Must match the whole canonical real path; None: any scope."""
+    """Must match the whole canonical real path. `None` means any scope."""
     session_type: str | None
-    """The type of session; None: any."""
+    """The type of session. `None` means any."""
     risk_level: str | None
     auto_approve: bool
     """Whether the pattern approves; False: it is disabled, or was never promoted."""

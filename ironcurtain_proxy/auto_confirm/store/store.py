@@ -125,7 +125,7 @@ class Store:
         return self._database.write(work)
 
     def forget_request(self, request: str) -> bool:
-        """Remove an interaction with its trail. False: there is none.
+        """Remove an interaction with its trail. Return False if there is none.
 
         For an interaction that was perhaps written too late: no call waits for its answer.
         """

@@ -221,7 +221,7 @@ def lines_of(rule: OfferedRule) -> list[Text]:
 
 
 CallScreen: TypeAlias = Callable[[ScreenSources, PendingRequest], ModalScreen[str] | None]
-"""Makes a screen about a call; None: there is nothing to show. Blocks, and may raise
+"""Makes a screen about a call, or returns None if there is nothing to show. Blocks, and may raise
 `ConfigurationError`."""
 
 

@@ -37,7 +37,7 @@ class PlainReview:
     all_of: Callable[[Sequence[PendingRequest], bool], list[PendingRequest]]
     """Gives the open requests that `all` stands for, when approving (True) or denying."""
     width: int | None = None
-    """The columns of the terminal; None: there is no terminal."""
+    """The columns of the terminal, or None if there is no terminal."""
     _numbers: dict[str, int] = field(default_factory=dict)
     _open: dict[int, PendingRequest] = field(default_factory=dict)
 

@@ -90,7 +90,7 @@ class ReviewScreen(App[None]):
         self._listen_at = 0.0
         self._title = ""
         self._note: PendingRequest | None = None
-        """The request for which a note is being typed; None: no note is being typed."""
+        """The request for which a note is being typed, or None if no note is being typed."""
         self._together: tuple[str, ...] = ()
         """The requests that the key "together" approves when it is pressed again."""
 

@@ -22,7 +22,7 @@ class OfferedRule:
 
 
 RuleOffer: TypeAlias = Callable[[PendingRequest], OfferedRule | None]
-"""The rule for a call; None: there is none to offer. Blocks, and may raise `ConfigurationError`."""
+"""Returns the rule for a call, or None. Blocks, and may raise `ConfigurationError`."""
 
 
 def _no_rule(_one: PendingRequest) -> OfferedRule | None:
