@@ -138,7 +138,7 @@ class AutoConfirmSettings:
     on_timeout: Mapping[OperationKind, TimeoutAction] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """The action by operation, by default `deny`. `final_table.check_on_timeout` checks it."""
+    """The action by operation, by default `deny`. `decision.check_on_timeout` checks it."""
     feature_branches: tuple[str, ...] = ("feature/",)
     """Prefixes of branches that are nobody else's."""
     reviewers: tuple[ReviewerSetting, ...] = ()
