@@ -241,7 +241,7 @@ def _named(error: Exception) -> str:
 
 
 def _passed_on(said: str, reasoning: str, objection: str = "") -> Unreachable:
-    """Return the next one is asked; what was thought here is recorded all the same.
+    """Pass the question on, and keep what was thought for the record.
 
     Args:
         said: `approve`, `escalate` or `not asked`.

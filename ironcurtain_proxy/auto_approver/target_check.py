@@ -277,7 +277,7 @@ def _install(manager: str, reading: ParsedOptions, place: Place) -> Action | Not
 
 
 def _install_named(manager: str, reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
-    """Return an installation with names: without, the program installs from a file, or nothing."""
+    """Read an installation that names packages. Without a name it would install from a file."""
     if not reading.operands:
         return NotUnderstood("the command names no package")
     return _install(manager, reading, place)

@@ -184,7 +184,7 @@ class CachedKnowledge:
         self._lately.clear()
 
     async def keep_fresh(self, first: str) -> None:
-        """Refresh it while it is used, until cancelled.
+        """Refresh the cache while it is used, until cancelled.
 
         Args:
             first: the session whose first question finds all read, the library loaded, and its

@@ -235,7 +235,7 @@ class StoreLedger:
         )
 
     async def settled(self, escalation: Escalation, ruling: Ruling) -> bool:
-        """Note how it ended."""
+        """Note how the question ended."""
         approved = isinstance(ruling, Approved)
         # An unreachable reviewer says nothing about the session, and nobody decided.
         by: Decider = Engine("unreachable")
@@ -274,7 +274,7 @@ class StoreLedger:
         return written
 
     async def ended(self, identifier: EscalationId, *, succeeded: bool | None) -> None:
-        """Note how a call that was approved ended; one that was not made says nothing."""
+        """Note how an approved call ended. A call that was not made says nothing."""
         if succeeded is not None:
             await self._noted(
                 identifier,

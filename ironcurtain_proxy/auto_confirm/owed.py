@@ -41,7 +41,7 @@ class OwedLines:
     """Lines that wait for the store: those of one question in their order."""
 
     in_thread: Callable[[OwedLine], Awaitable[object]]
-    """Raises `LedgerError` where it fails."""
+    """Runs work in a thread. Raises `LedgerError` where it fails."""
     wait: Callable[[float], Awaitable[None]] = anyio.sleep
     most: int = MOST
     _questions: dict[EscalationId, deque[OwedLine]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class OwedLines:
                 turn = 0 if await self.pay() else turn + 1
 
     async def pay(self) -> bool:
-        """Try each question, up to the first failure. Returns whether any line was written."""
+        """Try each question up to the first failure. Return whether any line was written."""
         paid = False
         for identifier in list(self._questions):
             lines = self._questions.get(identifier)

@@ -86,7 +86,7 @@ class SessionFiles:
             self._awaited[question] = new
 
     def ended(self, question: EscalationId, *, succeeded: bool | None) -> None:
-        """Note what a call made; one that failed made nothing that is known."""
+        """Note what a call made. Nothing is known of a call that failed."""
         new = self._awaited.pop(question, frozenset())
         if succeeded and len(self._own) < _MOST:
             self._own |= new
@@ -204,7 +204,7 @@ class Ledger(Protocol):
         """Note that another reviewer is asked. Never fails."""
 
     async def settled(self, escalation: Escalation, ruling: Ruling) -> bool:
-        """Note how it ended. Return False if it could not be written. Never raises."""
+        """Note how the question ended. Return False if that could not be written. Never raises."""
 
     async def ended(self, identifier: EscalationId, *, succeeded: bool | None) -> None:
         """Note how a call that was approved ended, or None if it was not made. Never fails."""
@@ -263,9 +263,9 @@ class AutoConfirm:
     first: FirstReviewer | None = None
     """The auto-approver, if it is on."""
     on_asked: Callable[[], None] | None = None
-    """Called when the engine is asked, because a reviewer may be next. Returns at once."""
+    """Called when the engine is asked, because a reviewer may be next. Must return at once."""
     on_approved: Callable[[EngineDecision], None] | None = None
-    """Called for each approval of the engine. Returns at once; never raises."""
+    """Called for each approval of the engine. Must return at once, and never raises."""
     files: SessionFiles = field(default_factory=SessionFiles)
     _held: dict[EscalationId, int] = field(default_factory=dict)
     """The risk of each call of this session that waits for a reviewer."""

@@ -98,7 +98,7 @@ class ReviewerChain:
     notify: Notify | None = None
     """Notifies the asked reviewer."""
     on_seen: Callable[[EscalationId], None] | None = None
-    """Called for each reviewer that saw a question. Returns at once; never raises."""
+    """Called for each reviewer that saw a question. Must return at once, and never raises."""
 
     def is_reachable(self) -> bool:
         """Return whether any reviewer seems reachable."""

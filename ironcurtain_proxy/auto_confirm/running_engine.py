@@ -145,7 +145,7 @@ class EngineParts:
     mailboxes: tuple[Mailbox, ...]
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own their tasks until cancelled."""
+        """Run the engine's tasks until cancelled."""
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.notifier.run)

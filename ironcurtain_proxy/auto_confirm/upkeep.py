@@ -60,7 +60,7 @@ class LazyStore:
         self._is_lost = True
 
     def close(self) -> None:
-        """Close it for good: a late thread does not open it again."""
+        """Close the store for good: a late thread does not open it again."""
         with self._lock:
             self._is_closed = True
             if self._store is not None:

@@ -76,7 +76,7 @@ def _of_command(interaction: Interaction) -> Iterator[str]:
 
 
 def are_feature_branches(branches: tuple[str, ...], prefixes: tuple[str, ...]) -> bool:
-    """Return whether all of them are. None at all is not."""
+    """Return whether all branches are feature branches, False if there are none."""
     return bool(branches) and all(
         branch.startswith(prefixes) and branch not in prefixes for branch in branches
     )

@@ -69,7 +69,7 @@ NO_CONTEXT: Final = ContextScore()
 
 
 def context_score(*, required: WorkContext, actual: WorkContext) -> ContextScore:
-    """Return an exact directory 100, above it 50, below it 25; each variable 20; the branch 30."""
+    """Score the place: directory 100 if exact, 50 above, 25 below, each variable 20, branch 30."""
     earned = possible = 0
     if required.directory is not None:
         possible += _DIRECTORY

@@ -69,7 +69,7 @@ class SessionPlaces:
     found: FilesFound = NOTHING_FOUND
 
     def in_workspace(self, path: RealPath) -> bool:
-        """Return whether it is the workspace or lies in it."""
+        """Return whether a path is the workspace or lies in it."""
         return self.workspace is not None and path.is_within(self.workspace)
 
     def is_secret(self, path: RealPath) -> bool:
@@ -103,7 +103,7 @@ class SessionPlaces:
         return in_temporary(path) and not self.in_own_temporary(path)
 
     def in_own_temporary(self, path: RealPath) -> bool:
-        """Return True if it lies in what this session made below /tmp, and is not hidden there."""
+        """Return whether this session made the path below /tmp, and it is not hidden there."""
         return (
             in_temporary(path)
             and any(path.is_within(one) for one in self.found.own)
@@ -117,7 +117,7 @@ def _is_hidden(path: RealPath, base: RealPath | None) -> bool:
 
 
 def in_temporary(path: RealPath) -> bool:
-    """Return whether it lies below /tmp. The directory itself does not."""
+    """Return whether a path lies below /tmp. The directory itself does not."""
     return any(path != base and path.is_within(base) for base in TEMPORARY)
 
 

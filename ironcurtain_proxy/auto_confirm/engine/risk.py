@@ -129,7 +129,7 @@ def _is_safe_read(interaction: Interaction, subject: CallSubject, knowledge: Kno
 def lies_in_safe_paths(
     interaction: Interaction, subject: CallSubject, knowledge: Knowledge
 ) -> bool:
-    """Return whether it is about paths alone, and each lies in a safe path for what is done.
+    """Return whether a call names only paths, and each lies in a safe path for what is done.
 
     INVARIANT: a harmless path beside a URL or a command says nothing for the call.
     """

@@ -122,7 +122,7 @@ def _of_matrix(row: Row | None, interaction: Interaction) -> RuleVerdict:
 
 
 def _is_open(row: Row, interaction: Interaction) -> bool:
-    """Return whether the operator may approve it: not what installs outside a sandbox."""
+    """Return whether the operator's rule may approve such a call, unless it installs unconfined."""
     return row.word(interaction.session_type, sandboxed=interaction.sandboxed) == "approve" or (
         row.cell(interaction.session_type) == "~"
     )

@@ -32,7 +32,7 @@ class NightMode:
     action: NightAction = "escalate"
 
     def is_on(self, moment: datetime) -> bool:
-        """Return whether it is night.
+        """Return whether this time is at night.
 
         Args:
             moment: aware, in the operator's own time zone.
@@ -154,5 +154,5 @@ class AutoConfirmSettings:
             raise ConfigurationError("auto_confirm.reviewers: two have one name")
 
     def reviewer(self, name: str) -> ReviewerSetting | None:
-        """Return the reviewer of a name, or None if a person stands in."""
+        """Return the reviewer with this name, or None if a person stands in."""
         return next((found for found in self.reviewers if found.name == name), None)

@@ -209,7 +209,7 @@ class Notifier:
     _queue: MemoryObjectSendStream[EngineNotice] | None = field(default=None, init=False)
 
     def notify(self, notice: EngineNotice) -> None:
-        """Queue a notice. Returns at once; never raises."""
+        """Queue a notice and return at once. Never raises."""
         if self.channels and not self._put(notice):
             self.dropped += 1
             _log.debug("a notification is dropped: too many wait")

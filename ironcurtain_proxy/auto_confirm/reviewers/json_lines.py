@@ -87,7 +87,7 @@ class Dialect(Protocol):
         """Return a question as a line. The deadline in it is the escalation's."""
 
     def release(self, identifier: str) -> bytes:
-        """Forget a question. Returns the lines that cancel it, if it has no answer."""
+        """Forget a question. Return the lines that cancel it, if it has no answer."""
 
     def hear(self, line: bytes | Oversize) -> ParsedOutput:
         """Read one line of the process."""

@@ -211,7 +211,7 @@ def _notification(method: str, params: Mapping[str, object] | None = None) -> by
 
 
 def _result(message: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Return the answer in a result, or None if an error, or unreadable."""
+    """Return the answer in a result, or None for an error or an unreadable one."""
     result = message.get("result")
     return result if isinstance(result, dict) and message.get("error") is None else None
 
@@ -224,7 +224,7 @@ def _has_tool(page: Mapping[str, object], name: str) -> bool:
 
 
 def _fields(result: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Return the object in a result, or None if there is none, or more than one."""
+    """Return the object in a result, or None if there is not exactly one."""
     structured = result.get("structuredContent")
     if isinstance(structured, dict) and structured.keys() != _WRAPPED:
         return structured

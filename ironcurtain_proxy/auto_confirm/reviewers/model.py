@@ -162,7 +162,7 @@ class ModelReviewer:
         await self.model.aclose()
 
     async def ask(self, escalation: Escalation, decision: EngineDecision = UNDECIDED) -> Ruling:
-        """Ask, and wait at most until the escalation's deadline."""
+        """Ask the reviewer, and wait at most until the escalation's deadline."""
         try:
             view = view_of(escalation, decision, self.redact)
             prompt = review_prompt(escalation, decision, view)

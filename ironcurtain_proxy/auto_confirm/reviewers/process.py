@@ -72,7 +72,7 @@ class ProcessStarts:
     _well_since: float | None = None
 
     def may_start(self, now: float) -> bool:
-        """Return whether it may be started now."""
+        """Return whether the process may be started now."""
         return not self.is_given_up and now >= self._not_before
 
     @property
@@ -182,19 +182,19 @@ class ProcessReviewer:
         self._was_given_up = False
 
     def is_reachable(self) -> bool:
-        """Return whether it runs, is being started, or may be started now."""
+        """Return whether the process runs, is being started, or may be started now."""
         there = self._running is not None or self._starting.locked()
         return self._tasks is not None and (there or self._may_start())
 
     def warm(self) -> None:
-        """Start it, or restart it, ahead of a question. Returns at once."""
+        """Start or restart the process ahead of a question, and return at once."""
         if self._tasks is None or self._running is not None or self._starting.locked():
             return
         if self._may_start():
             self._tasks.start_soon(self._started)
 
     async def ask(self, escalation: Escalation, decision: EngineDecision = UNDECIDED) -> Ruling:
-        """Ask, and wait at most until the escalation's deadline."""
+        """Ask the reviewer, and wait at most until the escalation's deadline."""
         seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         ruling: Ruling = _EXPIRED
         with anyio.move_on_after(max(seconds, 0.0)):
@@ -203,7 +203,7 @@ class ProcessReviewer:
         return ruling
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own the process until cancelled; then it is ended, and open questions are passed on."""
+        """Run the process until cancelled, then end it and pass open questions on."""
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -371,7 +371,7 @@ class ProcessReviewer:
             await self._end(running)
 
     async def _hear_out(self, running: _Running, getting_ready: anyio.CancelScope) -> str:
-        """Handle all lines; the scope ends this if it is late. Returns why it is over."""
+        """Handle all lines, until the scope ends this. Return why it is over."""
         self._reply(running, running.dialect.hello())
         failed = ""
         while not failed:

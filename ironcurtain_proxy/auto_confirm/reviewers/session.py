@@ -29,7 +29,7 @@ class SessionReviewer:
     redact: Redact
 
     async def ask(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
-        """Ask, and wait at most until the escalation's deadline.
+        """Ask the reviewer, and wait at most until the escalation's deadline.
 
         Raises:
             Exception: what `redact` raises: the call cannot be shown, and so not be reviewed.

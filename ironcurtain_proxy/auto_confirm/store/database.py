@@ -155,7 +155,7 @@ class Database:
             raise self._lost(f"the file is damaged: {said}")
 
     def close(self) -> None:
-        """Close all connections; harmless if repeated. Those in use are closed after their use."""
+        """Close all connections, those in use after their use. Repeating it is harmless."""
         self._is_closed = True
         self._engine.dispose()
 

@@ -149,7 +149,7 @@ def _is_open_as(descriptor: int, wanted: Identity) -> bool:
 
 
 def _found_open(wanted: Identity) -> int:
-    """Return the descriptor of a file in this process; -1: there is none, or no list."""
+    """Return the descriptor of a file in this process, or -1 if there is none or no list."""
     with suppress(OSError):
         for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208  names are numbers
             if _is_open_as(int(name), wanted):

@@ -45,7 +45,7 @@ _ASKED: Final[tuple[Status, ...]] = ("held", "escalated")
 
 
 def _before(settlement: Ending) -> tuple[Status, ...]:
-    """Return the states from which an interaction may end so."""
+    """Return the states from which an interaction may end in this way."""
     match settlement.status:
         case "auto_approved" if settlement.decided_by in (TIMEOUT, MODEL):
             # Approvals of the final table, and of a model before a reviewer.
@@ -80,7 +80,7 @@ def record_call(
     then: PermissionDecision | EscalationTask,
     now: datetime,
 ) -> int:
-    """Write a new interaction with its decision, or with a reviewer's task; its id.
+    """Write a new interaction with its decision or a reviewer's task. Return its id.
 
     Nobody else sees the interaction before the end of the transaction, so it needs no lock.
 
@@ -99,7 +99,7 @@ def record_call(
 def insert_interaction(
     connection: Connection, row: InteractionRow, now: datetime, decided_by: str | None = None
 ) -> int:
-    """Write a new interaction; its id."""
+    """Write a new interaction, and return its id."""
     values = {
         **_shallow(row),
         "decided_by": decided_by,
@@ -152,7 +152,7 @@ def settle(
     now: datetime,
     request: str | None = None,
 ) -> bool:
-    """End an interaction and its open tasks. False if it is not where it could end so.
+    """End an interaction and its open tasks. Return False if its state cannot end this way.
 
     `request`: the request that it must belong to. `None` means any.
     """
@@ -272,7 +272,7 @@ def pass_on(
 
 
 def set_outcome(connection: Connection, interaction_id: int, *, succeeded: bool) -> int | None:
-    """Note whether the call succeeded. Returns the pattern that approved it, the first time."""
+    """Note whether the call succeeded. The first time, return the pattern that approved it."""
     noted = {"which": interaction_id, "succeeded": succeeded}
     if connection.execute(_NO_OUTCOME, noted).rowcount != 1:
         return None
@@ -377,7 +377,7 @@ def owners(connection: Connection) -> frozenset[str]:
 
 
 def end_abandoned(connection: Connection, gone: Collection[str], now: datetime) -> int:
-    """End the open questions of these owners, at most a batch. Returns the number."""
+    """End the open questions of these owners, at most a batch, and return how many."""
     found = sa.select(INTERACTIONS.c.id).where(_WAITS & INTERACTIONS.c.owner.in_(gone))
     waiting = list(connection.execute(found.order_by(INTERACTIONS.c.id).limit(BATCH)).scalars())
     for identifier in waiting:
@@ -400,7 +400,7 @@ def claim(connection: Connection, now: datetime) -> bool:
 
 
 def purge(connection: Connection, keep: timedelta, now: datetime) -> int:
-    """Delete the oldest due interactions, at most a batch. Returns the number."""
+    """Delete the oldest due interactions, at most a batch, and return how many."""
     found = connection.execute(due(keep, now))
     doomed = list(found.scalars())
     if not doomed:

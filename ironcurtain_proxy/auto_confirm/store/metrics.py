@@ -242,7 +242,7 @@ def _has_task(status: TaskStatus | None = None) -> "sa.ColumnElement[bool]":
 
 
 def _was_withdrawn() -> "sa.ColumnElement[bool]":
-    """Return the agent, or its proxy, was gone before an answer could come."""
+    """Select calls whose agent or proxy was gone before an answer could come."""
     return INTERACTIONS.c.decided_by.in_((in_record(WITHDRAWN_BY), ABANDONED_BY))
 
 
@@ -364,7 +364,7 @@ def is_none(metrics: Metrics, count: int) -> bool | None:
 def is_without_people(metrics: Metrics) -> bool | None:
     """Return whether no person had to decide.
 
-    None: it cannot be said, because held calls ended without a person or reviewer deciding them.
+    Return None if held calls ended without a person or a reviewer deciding them.
     """
     decided = metrics.unasked.part == 0 and metrics.answered.part == metrics.answered.whole
     if metrics.manual_interventions or decided:

@@ -58,7 +58,7 @@ def read_patterns(connection: Connection) -> tuple[PatternRow, ...]:
 
 
 def insert_pattern(connection: Connection, pattern: NewPattern, now: datetime) -> int:
-    """Add one; its id.
+    """Add a pattern and return its id.
 
     Raises:
         StoreError: there is one of that name.
@@ -71,7 +71,7 @@ def insert_pattern(connection: Connection, pattern: NewPattern, now: datetime) -
 
 
 def switch_pattern(connection: Connection, name: str, *, on: bool) -> bool:
-    """Enable or disable a pattern. False if there is none that may approve.
+    """Enable or disable a pattern. Return False if there is none that may approve.
 
     A pattern of high risk is never switched on.
     """
@@ -83,7 +83,7 @@ def switch_pattern(connection: Connection, name: str, *, on: bool) -> bool:
 
 
 def count_use(connection: Connection, pattern_id: int) -> bool:
-    """Count an approval of the pattern. False if there is no such pattern."""
+    """Count an approval of the pattern. Return False if there is no such pattern."""
     return connection.execute(_USED, {"which": pattern_id}).rowcount == 1
 
 
@@ -277,7 +277,7 @@ _LATELY: Final = (
 
 
 def read_learned(connection: Connection, before: Learned | None = None) -> Learned:
-    """Read it.
+    """Read the lasting knowledge.
 
     Args:
         connection: the store's.
@@ -316,7 +316,7 @@ def _rates(
 
 
 def _history(connection: Connection) -> InteractionHistory:
-    """Return a scope that is no path, such as a branch, gives no directory."""
+    """Read what was approved lately. A scope such as a branch gives no directory."""
     rows = connection.execute(_LATELY).all()
     paths = {line for _, scope in rows for line in (scope or "").split("\n") if line[:1] == "/"}
     # Most paths share their directory with another one.

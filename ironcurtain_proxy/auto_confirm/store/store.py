@@ -69,11 +69,11 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Give all connections back; harmless if repeated."""
+        """Close all connections. Repeating it is harmless."""
         self._database.close()
 
     def reopened(self) -> "Store":
-        """Return a new store on the same database, after `StoreLostError`; this one is closed.
+        """Return a new store on the same database, after `StoreLostError`. This one is closed.
 
         Raises:
             StoreError: it cannot be used yet.
@@ -114,7 +114,7 @@ class Store:
         return self._database.write(work)
 
     def record_late(self, interaction: InteractionRow, task: EscalationTask, at: datetime) -> int:
-        """Write an interaction that began when the store failed, once; its id."""
+        """Write an interaction that began when the store failed, once. Return its id."""
 
         def work(connection: Connection) -> int:
             found = interactions.find_request(connection, interaction.request_id)
@@ -168,7 +168,7 @@ class Store:
         *,
         silent: bool = True,
     ) -> bool:
-        """Note that one reviewer did not answer and another is asked; ends the first one's task.
+        """Note that one reviewer did not answer and another is asked, and end the first one's task.
 
         `request` and `at` are as for `settle`; `silent`: the first one saw the question.
 
@@ -221,7 +221,7 @@ class Store:
         return self.read(patterns.read_patterns)
 
     def add_pattern(self, pattern: NewPattern) -> int:
-        """Add one; its id.
+        """Add a pattern and return its id.
 
         Raises:
             StoreError: also if there is one of that name.
@@ -230,11 +230,11 @@ class Store:
         return self._database.write(lambda c: patterns.insert_pattern(c, pattern, now))
 
     def enable_pattern(self, name: str) -> bool:
-        """Let a pattern approve. False if there is none, or its risk is HIGH or CRITICAL."""
+        """Let a pattern approve. Return False if there is none, or its risk is HIGH or CRITICAL."""
         return self._database.write(lambda c: patterns.switch_pattern(c, name, on=True))
 
     def disable_pattern(self, name: str) -> bool:
-        """Disable a pattern. False if there is none."""
+        """Disable a pattern. Return False if there is none."""
         return self._database.write(lambda c: patterns.switch_pattern(c, name, on=False))
 
     def propose_patterns(self, min_evidence: int) -> list[PatternProposal]:
@@ -242,7 +242,7 @@ class Store:
         return self.read(lambda connection: patterns.propose(connection, min_evidence))
 
     def promote(self, proposal: PatternProposal, created_by: str) -> int:
-        """Make a proposal a pattern that approves; its id. Only an operator asks for this."""
+        """Make a proposal an approving pattern, and return its id. Only an operator asks for this."""
         return self.add_pattern(
             NewPattern(
                 name=proposal.name,
@@ -293,7 +293,7 @@ class Store:
         return self._database.write(work)
 
     def go_on_purging(self, keep: timedelta) -> int:
-        """Delete a further batch of old interactions; how many."""
+        """Delete a further batch of old interactions, and return how many."""
         now = self._clock.now()
         return self._database.write(lambda connection: interactions.purge(connection, keep, now))
 
