@@ -374,7 +374,7 @@ def is_without_people(metrics: Metrics) -> bool | None:
 
 # --- the figures, each once for people, programs and Prometheus -----------------------------------
 
-Value: TypeAlias = Ratio | Distribution | int
+FigureValue: TypeAlias = Ratio | Distribution | int
 
 
 class Figure(Struct, frozen=True):
@@ -392,9 +392,9 @@ class Figure(Struct, frozen=True):
     """Returns whether the value meets the target, or None if it cannot be said."""
     unit: Literal["", "ms", "s"] = ""
 
-    def value(self, metrics: Metrics) -> Value:
+    def value(self, metrics: Metrics) -> FigureValue:
         """Return the value of the figure."""
-        found: Value = getattr(metrics, self.field)
+        found: FigureValue = getattr(metrics, self.field)
         return found
 
 

@@ -242,7 +242,7 @@ class Store:
         return self.read(lambda connection: patterns.propose(connection, min_evidence))
 
     def promote(self, proposal: PatternProposal, created_by: str) -> int:
-        """Make a proposal an approving pattern, and return its id. Only an operator asks for this."""
+        """Make a proposal an approving pattern, and return its id. Only operators ask for this."""
         return self.add_pattern(
             NewPattern(
                 name=proposal.name,
