@@ -13,6 +13,7 @@ from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.caller import Caller
+from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Escalation,
@@ -203,7 +204,7 @@ class Reviewer(Protocol):
 class Questioner(Protocol):
     """Asks reviewers about escalated calls."""
 
-    async def settle(
+    async def ask(
         self,
         escalation: Escalation,
         on_wait: Callable[[float], Awaitable[None]] | None = None,
@@ -443,6 +444,15 @@ class World:
     pins: Pins = field(default_factory=NothingPinned)
     client: OperationTarget | None = None
     """The agent's client, which servers' questions are put to; None: there is none to ask."""
+
+    def fingerprint(self, case: Case) -> str:
+        """Return the digest that identifies calls equal to a judged one, and keep it in the case.
+
+        Equal calls have the same server, tool and arguments as they would be sent.
+        """
+        if not case.fingerprint:
+            case.identify(self.facts.fingerprint(case.call, case.arguments))
+        return case.fingerprint
 
     def end_of(self, method: Method) -> OperationTarget:
         """The receiver of an operation of this method.

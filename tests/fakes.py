@@ -123,7 +123,7 @@ class FakeDesk:
     on_ask: Callable[[], object] = lambda: None
     asked: list[Escalation] = field(default_factory=list)
 
-    async def settle(
+    async def ask(
         self,
         escalation: Escalation,
         on_wait: Callable[[float], Awaitable[None]] | None = None,

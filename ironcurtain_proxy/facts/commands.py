@@ -30,6 +30,9 @@ from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, 
 _PROSE: Final = frozenset({"description", "explanation", "purpose", "reason", "title"})
 """Arguments with text for people, which change nothing."""
 
+_BRANCH_PROGRAMS: Final = frozenset({"git", "gh"})
+"""Programs whose commands are read by the current branch."""
+
 
 def _no_directory(_server: str) -> str | None:
     return None
@@ -111,7 +114,8 @@ def _is_path(fact: ArgumentFact) -> bool:
 def observed(command: ParsedCommand, place: Place, grounds: CommandContext, server: str) -> Place:
     """A place, completed by what the disk shows about a command there."""
     remotes = grounds.remotes(server)
-    if place.has_repository and place.directory is not None and place.branch is None:
+    is_unknown = place.has_repository and place.directory is not None and place.branch is None
+    if is_unknown and place.directory is not None and _asks_for_branch(command):
         place = replace(place, branch=branch_of(place.directory))
     if place.branch is not None and place.directory and remotes and _may_push(command):
         place = replace(place, push_to=remotes.push_target(place.directory, place.branch))
@@ -123,6 +127,18 @@ def observed(command: ParsedCommand, place: Place, grounds: CommandContext, serv
         place = replace(place, strays=strays)
     # Sought again with the strays: a path that a link leads out of the workspace has no family.
     return settled(place, grounds.sought(command, place), remotes)
+
+
+def _asks_for_branch(command: ParsedCommand) -> bool:
+    """Return whether the current branch may matter; to any other command it is left out.
+
+    A question about `npm test` must not end because somebody changes the branch meanwhile.
+    """
+    return command.unreadable is not None or any(
+        word.text is None or word.text.rpartition("/")[2] in _BRANCH_PROGRAMS
+        for one in command.every_command()
+        for word in one.words
+    )
 
 
 def _may_push(command: ParsedCommand) -> bool:

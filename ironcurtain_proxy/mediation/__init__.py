@@ -2,7 +2,6 @@
 
 - `calls`: the entry for the agent's calls. `mediator`: all steps of a call; begin to read here.
 - `judge`: the decision of policy and overlay together. `in_force`: the current policy;
-  `policy_changes`: calls in progress are judged again when the policy changes.
 - `journal`: the records.
 - `server_questions`: questions of servers to the user, and requests that are not served.
 - `operations`: resources, prompts, completions and subscriptions.

@@ -6,11 +6,11 @@ what it changes.
     escalated ── consent: why not contained? ── a reason ──▶ reviewer
                     │ none
                     ▼
-                 before: point ──▶ watch: forward, look what was left ──▶ settle: close the point
-                                                │
-                                                └─ steering file restored ──▶ containment ends
+                 prepare: point ──▶ forward, look what was left ──▶ close_point
+                                              │
+                                              └─ steering file restored ──▶ containment ends
 
-`before` repeats the check when the call's turn comes, because sandbox and session may have changed
+`prepare` repeats the check when the call's turn comes, because sandbox and session may have changed
 while it waited. Hosts that a call tried to reach are remembered by its fingerprint, so that the
 identical call is asked about with the host shown. Containment of the session ends once a file was
 restored that could act outside the sandbox, until a person has looked.
@@ -122,9 +122,9 @@ class Containing:
         roots = self.world.facts.roots(facts.request, directories)
         return Consent(reasons=case.judged.reasons, roots=roots)
 
-    def tried(self, case: Case) -> str:
+    def blocked_host(self, case: Case) -> str:
         """Return the host that the sandbox kept an identical call from; empty if none."""
-        return self.attempts.tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
+        return self.attempts.tried.get(self.world.fingerprint(case), "")
 
     def opening(self, case: Case, facts: Facts, tried: str) -> SandboxOpening | str | None:
         """Return the access that a call needs beyond its sandbox; a text: no approval grants it.
@@ -139,7 +139,7 @@ class Containing:
         found = found or SandboxOpening()
         return replace(found, paths=(*found.paths, *kept))
 
-    def is_still(
+    def needs_the_same(
         self, case: Case, facts: Facts, tried: str, opening: SandboxOpening | None
     ) -> bool:
         """Return whether a call still needs what its question showed.
@@ -152,7 +152,7 @@ class Containing:
             now = now if now.words() else None
         return now == opening
 
-    def seen(
+    def opening_seen(
         self, case: Case, facts: Facts, opening: SandboxOpening | None, by: Decider
     ) -> SandboxOpening | None:
         """Return the part of an opening that the party that approved has looked at."""
@@ -170,7 +170,7 @@ class Containing:
             case _:
                 assert_never(by.sight)
 
-    def opened(
+    def record_opening(
         self, case: Case, facts: Facts, opening: SandboxOpening | None
     ) -> SandboxOpening | None:
         """Record the access beyond the sandbox of a call about to be forwarded, and return it."""
@@ -179,7 +179,7 @@ class Containing:
             return self._opened_before(case, facts)
         if opening is None:
             return None
-        host = self.tried(case)
+        host = self.blocked_host(case)
         is_shown = case.question is not None and host in opening.hosts
         is_blocked = case.judged.decision.ground.rule == BLOCKED
         if is_shown and is_blocked and not settlement.decided_by.is_automatic:
@@ -208,7 +208,7 @@ class Containing:
         case.note_instead("opened", list(only.words()))
         return only
 
-    def told(
+    def explanation(
         self, case: Case, facts: Facts, opening: SandboxOpening | None, tried: str
     ) -> tuple[tuple[str, str], ...]:
         """Return the explanation for the reviewer of why a call is asked, and what would open."""
@@ -226,13 +226,13 @@ class Containing:
         return tuple(said)
 
     def _kept_places(self, case: Case) -> tuple[str, ...]:
-        return self._kept_back.get(self.world.facts.fingerprint(case.call, case.arguments), ())
+        return self._kept_back.get(self.world.fingerprint(case), ())
 
     def _has_view(self, case: Case) -> bool:
         """Return whether the call changes nothing until its changes are committed."""
         return self.world.views is not None and self.world.views.serves(case.call.server)
 
-    async def before(self, case: Case, facts: Facts, *, must_have_point: bool) -> bool:
+    async def prepare(self, case: Case, facts: Facts, *, must_have_point: bool) -> bool:
         """Make the point of a call about to be forwarded. False: its consent no longer holds."""
         on = self.world.containment
         if case.settlement is not None and case.settlement.decided_by == CONTAINMENT:
@@ -250,14 +250,16 @@ class Containing:
         must_have_point = must_have_point or (case.held and case.question is None)
         return not must_have_point or case.call.request_id in self._points
 
-    def watch(self, case: Case, facts: Facts, sent: Awaitable[ToolResult]) -> Awaitable[ToolResult]:
+    def forward(
+        self, case: Case, facts: Facts, sent: Awaitable[ToolResult]
+    ) -> Awaitable[ToolResult]:
         """Forward a call, then inspect what it left behind, even if it failed or was withdrawn."""
         is_watched = self.world.lookout is not None or self._has_view(case)
         if not is_watched and case.call.request_id not in self._points:
             return sent
-        return self._watch(case, facts, sent)
+        return self._forward(case, facts, sent)
 
-    async def _watch(self, case: Case, facts: Facts, sent: Awaitable[ToolResult]) -> ToolResult:
+    async def _forward(self, case: Case, facts: Facts, sent: Awaitable[ToolResult]) -> ToolResult:
         with self._allowing(case, facts):
             try:
                 result = await sent
@@ -266,7 +268,7 @@ class Containing:
                 with anyio.CancelScope(shield=True):
                     await self._stand_still(case, facts)
                     await self._look(case)
-                    await self.settle(case)
+                    await self.close_point(case)
 
     async def _stand_still(self, case: Case, facts: Facts) -> None:
         """Let nothing that a contained call left running act before the next call.
@@ -306,7 +308,7 @@ class Containing:
     async def _commit(self, case: Case, result: ToolResult) -> ToolResult:
         """Bring what a command changed in its view into the workspace."""
         done = await commit(self.world, case, result)
-        fingerprint = self.world.facts.fingerprint(case.call, case.arguments)
+        fingerprint = self.world.fingerprint(case)
         self._kept_back.pop(fingerprint, None)
         if done.kept_back and len(self._kept_back) < _MOST_TRIED:
             self._kept_back[fingerprint] = done.kept_back
@@ -320,7 +322,7 @@ class Containing:
         """Note the host that the sandbox kept a call from."""
         case.note_instead("blocked", f"host {host}")
         if len(self.attempts.tried) < _MOST_TRIED:
-            self.attempts.tried[self.world.facts.fingerprint(case.call, case.arguments)] = host
+            self.attempts.tried[self.world.fingerprint(case)] = host
 
     def can_be_repeated(self, case: Case, facts: Facts, result: ToolResult) -> bool:
         """Whether a call was done, stayed on this machine, and has its point."""
@@ -335,7 +337,7 @@ class Containing:
         """Whether no call in progress has a point or an opening."""
         return not (self._points or self._opened)
 
-    async def settle(self, case: Case) -> None:
+    async def close_point(self, case: Case) -> None:
         """Close the point of a call, whether or not it was forwarded. Never fails."""
         self._opened.pop(case.call.request_id, None)
         timeline, marked = self.world.timeline, self._points.pop(case.call.request_id, None)
@@ -373,7 +375,7 @@ class Containing:
             walls=walls,
             for_reviewers=rule_for_reviewers(facts.request, self.policy),
             asked_to_read=is_asked_to_read(facts.request, self.policy),
-            tried=self.tried(case),
+            tried=self.blocked_host(case),
         )
         if workspace is None or why_not_held(about) is not None:
             return why_asked(about)
@@ -390,7 +392,7 @@ class Containing:
             return "too many calls have tried to leave the sandbox"
         if places := self._kept_places(case):
             return f"the same call was kept from changing {_listed(places)}"
-        return self._discarded.get(self.world.facts.fingerprint(case.call, case.arguments))
+        return self._discarded.get(self.world.fingerprint(case))
 
     async def _why_unheld(
         self, case: Case, facts: Facts, workspace: RealPath, walls: Walls | None

@@ -4,10 +4,11 @@ A `Consent` is valid from the question until the call is forwarded. Meanwhile gr
 the tool may change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
 from ironcurtain_proxy.decision.prior_consent import goes_by_name
@@ -17,20 +18,29 @@ from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_about
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Escalate
-from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
+from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
+    Approved,
+    Escalation,
+    Held,
+    OriginReason,
+    Ruling,
+    Superseded,
+)
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.ports import Clock, FactGatherer, IdSource, Servers, ToolFinder
+from ironcurtain_proxy.model.request import Facts, lasting
+from ironcurtain_proxy.ports import ProgressListener, World
 
 
 class Consent(Struct, frozen=True, kw_only=True):
     """The consent behind an escalated call: a reviewer's approval, earlier approvals, or both."""
 
+    claim: Claim | None = None
+    """The call as it was approved; None if containment settled it, which asks nobody."""
     reasons: tuple[OriginReason, ...] = ()
     """The reasons that a reviewer approved; earlier approvals must cover the rest."""
-    definition: str | None = None
-    """SHA-256 of the tool's definition that the reviewer approved; None: no reviewer was asked."""
     roots: tuple[str, ...] = ()
     """Directories that the server must be told about for this call."""
     opening: SandboxOpening | None = None
@@ -39,41 +49,34 @@ class Consent(Struct, frozen=True, kw_only=True):
     """The consent holds only if the call can be undone."""
 
 
+class Lapsed(Struct, frozen=True):
+    """An approval that the call rests on ended, or was used up, before the call was sent."""
+
+
 class EscalatedCalls(Struct, frozen=True, kw_only=True):
     """The escalated calls of one session, with the approvals they can use."""
 
-    tools: ToolFinder
-    facts: FactGatherer
-    servers: Servers
-    clock: Clock
-    ids: IdSource
+    world: World
     approvals: Approvals
     frame: Frame
     grant_ttl: timedelta | None = None
     """The time for which a remembered approval holds; None: as long as the session."""
 
-    def claim(
-        self,
-        case: Case,
-        facts: Facts,
-        opening: SandboxOpening | None,
-        approved: Sequence[OriginReason] = (),
-    ) -> Claim:
-        """Return the reasons of a call that are not approved yet, of the tool as defined now.
+    def claim(self, case: Case, facts: Facts, opening: SandboxOpening | None) -> Claim:
+        """Return a call with all that an approval of it has to cover, made once for each attempt.
 
         Args:
             case: the call.
             facts: of the call.
-            opening: the access that earlier approvals have to name; None if a reviewer approved it.
-            approved: the reasons that a reviewer approved.
+            opening: the access beyond the sandbox that an approval has to name.
         """
         call, decision = case.call, case.decision
         return Claim(
             call=EscalatedCall(
                 server=call.server,
                 tool=call.tool,
-                definition=self.tools.definition(call.server, call.tool),
-                request=facts.request,
+                definition=self.world.tools.definition(call.server, call.tool),
+                request=lasting(facts).request,
                 arguments=facts.arguments,
                 roles=decision.roles if isinstance(decision, Escalate) else (),
                 command=facts.command,
@@ -82,22 +85,21 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
                 opening=opening,
                 goes_by_name=goes_by_name(facts.request, self.frame.in_force.policy),
             ),
-            reasons=reasons_left(case.judged.reasons, approved),
+            reasons=case.judged.reasons,
             run=case.arrival.run,
         )
 
-    def rest(self, case: Case, facts: Facts, consent: Consent) -> Claim:
-        """Return what a consent leaves to earlier approvals, of the tool as defined now."""
-        # What a reviewer was shown, earlier approvals need not name as well.
-        opening = None if consent.reasons else consent.opening
-        return self.claim(case, facts, opening, consent.reasons)
+    def is_as_defined(self, claim: Claim) -> bool:
+        """Return whether the tool has the definition that a claim was made for."""
+        call = claim.call
+        return self.world.tools.definition(call.server, call.tool) == call.definition
 
     def left(self, claim: Claim) -> tuple[OriginReason, ...]:
-        """The reasons that no earlier approval covers now and a reviewer must see.
+        """Return the reasons that no earlier approval covers now and a reviewer must see.
 
         Uses no budget.
         """
-        return self.approvals.look(claim, self.clock.steady()).open
+        return self.approvals.look(claim, self.world.clock.steady()).open
 
     def question(
         self,
@@ -109,32 +111,53 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
         besides: tuple[tuple[str, str], ...] = (),
     ) -> Escalation:
         """Return the question for a reviewer, with `besides` as additional explanation."""
+        world = self.world
         return question_about(
             QuestionInput(
-                id=self.ids.new_escalation(),
-                now=self.clock.steady(),
+                id=world.ids.new_escalation(),
+                now=world.clock.steady(),
                 call=case.call,
-                facts=facts,
+                facts=lasting(facts),
                 asked=claim.call,
                 reasons=left,
-                fingerprint=self.facts.fingerprint(case.call, facts.arguments),
+                fingerprint=world.fingerprint(case),
                 directories=directories,
-                sandboxed=self.servers.is_sandboxed(case.call.server),
+                sandboxed=world.servers.is_sandboxed(case.call.server),
                 besides=besides,
             ),
             self.frame,
         )
 
+    async def ask(
+        self, case: Case, question: Escalation, on_progress: ProgressListener | None
+    ) -> Ruling | Held | AlreadyUsed | Superseded:
+        """Return the answer to a question; the case gets the time that it took."""
+        asked = self.world.clock.monotonic()
+        ruling = await self.world.questions.ask(question, pulse(case.call.params, on_progress))
+        case.wait(self.world.clock.monotonic() - asked)
+        return ruling
+
     def accept(self, case: Case, question: Escalation, approved: Approved, claim: Claim) -> None:
         """Accept an approval; the grants that it creates hold from now on."""
-        now = self.clock.steady()
-        how = NewGrantTerms(new_id=self.ids.new, now=now, ttl=self.grant_ttl)
+        now = self.world.clock.steady()
+        how = NewGrantTerms(new_id=self.world.ids.new, now=now, ttl=self.grant_ttl)
         self.approvals.remember(question, approved, claim.call, how)
         case.settle(by_reviewer(approved, question.id))
 
-    def use(self, case: Case, claim: Claim) -> bool:
-        """Use earlier approvals. False: they no longer cover all that the reviewer left to them."""
-        cover = self.approvals.use(claim, self.clock.steady())
+    def use(self, case: Case, facts: Facts, consent: Consent) -> bool:
+        """Use earlier approvals for what a consent leaves to them.
+
+        Return False, and use nothing, if they no longer cover all of it.
+        """
+        claim = consent.claim or self.claim(case, facts, None)
+        if not self.is_as_defined(claim):
+            return False
+        # What a reviewer was shown, earlier approvals need not name as well.
+        call = replace(claim.call, opening=None) if consent.reasons else claim.call
+        left = reasons_left(claim.reasons, consent.reasons)
+        cover = self.approvals.use(
+            structs.replace(claim, call=call, reasons=left), self.world.clock.steady()
+        )
         if cover.open:
             return False
         if case.settlement is None:
@@ -142,3 +165,32 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
         else:
             case.settle(besides(case.settlement, cover.grants, cover.run))
         return True
+
+
+def sign_of_life(token: Json, seconds: float) -> Mapping[str, Json]:
+    """Return the `params` of a progress notification of a call that waits for its approval.
+
+    Progress values must grow, and those of the server begin at 0 or 1, so that these stay close
+    to zero.
+    """
+    return {
+        "progressToken": token,
+        "progress": seconds / 1e9,
+        "message": f"waiting for approval ({seconds:.0f} s)",
+    }
+
+
+def pulse(
+    params: Mapping[str, Json], tell: Callable[[Mapping[str, Json]], Awaitable[None]] | None
+) -> Callable[[float], Awaitable[None]] | None:
+    """Return a function that reports a call's waiting seconds; None if the client asked for none.
+
+    Args:
+        params: the call's, with the client's token in `_meta`.
+        tell: sends a progress notification.
+    """
+    meta = params.get("_meta")
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    if tell is None or token is None:
+        return None
+    return lambda seconds: tell(sign_of_life(token, seconds))

@@ -24,7 +24,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, Operation
 from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable, lasting
 from ironcurtain_proxy.ports import FactGatherer, ToolFinder
 
 BLOCKED: Final = "sandbox-host"
@@ -146,6 +146,17 @@ class Judge(Struct, frozen=True, kw_only=True):
         return {"policy": candidate.version, "decision": effect_of(other), "rule": rule}
 
     async def examine(self, call: Operation) -> tuple[Gathered, Judgement]:
-        """The current facts of a call, and the judgement. Nothing is recorded."""
+        """Return the current facts of a call, and the judgement. Nothing is recorded."""
         gathered = await self.facts.gather(call)
         return gathered, self.judge(call, gathered)
+
+    async def is_still(self, call: Operation, gathered: Gathered, judged: Judgement) -> bool:
+        """Return whether the answer to a call rests on what is still so.
+
+        What the call names must be the same, and the policy must answer the same by the facts of
+        this moment. A fact that changed by itself and that no rule asked for changes nothing.
+        """
+        now, again = await self.examine(call)
+        if isinstance(now, Facts) and isinstance(gathered, Facts):
+            return again == judged and lasting(now) == lasting(gathered)
+        return again == judged and now == gathered

@@ -2,10 +2,15 @@
 
 This module knows the order of the steps, and other modules carry them out. It is the only place
 that asks the policy and that makes an `AuthorizedCall` (the policy enforcement point of XACML).
+
+Each attempt to carry a call to its reply belongs to one policy, the one that was in force when its
+facts were gathered. An attempt ends with `Superseded` where another policy came into force before
+the call was sent: the call is judged again, by the new policy. A reviewer's answer to the question
+of the old policy is not used. An attempt whose earlier approval ended before the call was sent
+(`Lapsed`) asks a reviewer once, or is refused.
 """
 
 from collections.abc import Awaitable, Mapping
-from functools import partial
 from typing import Final, assert_never
 
 import anyio
@@ -13,18 +18,26 @@ from msgspec import Struct
 
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
+from ironcurtain_proxy.grants.claims import Claim
 from ironcurtain_proxy.mediation.containing import Containing
-from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls
+from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls, Lapsed
 from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.outcome import Outcomes
-from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
-from ironcurtain_proxy.mediation.refusals import unanswered
+from ironcurtain_proxy.mediation.refusals import turn_down, unanswered
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
-from ironcurtain_proxy.model.escalation import AlreadyUsed, Approved
+from ironcurtain_proxy.model.escalation import (
+    AlreadyUsed,
+    Approved,
+    Declined,
+    Escalation,
+    Held,
+    Ruling,
+    Superseded,
+)
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED, ENDED, NOT_RECORDED
 from ironcurtain_proxy.model.json import Json
@@ -33,6 +46,9 @@ from ironcurtain_proxy.model.request import Facts, Unresolvable
 from ironcurtain_proxy.ports import ProgressListener, World
 
 _GONE: Final = "withdrawn before the server answered"
+
+_MOST_AGAIN: Final = 16
+"""The number of times that a call is judged again before it is refused."""
 
 
 class Mediator(Struct, frozen=True, kw_only=True):
@@ -44,7 +60,6 @@ class Mediator(Struct, frozen=True, kw_only=True):
     breaker: Breaker
     escalated: EscalatedCalls
     containing: Containing
-    changes: PolicyChanges
     outcomes: Outcomes
 
     def handle(
@@ -78,22 +93,31 @@ class Mediator(Struct, frozen=True, kw_only=True):
         case.locate(*found)
         return await self._decide(case, on_progress)
 
-    def _decide(self, case: Case, on_progress: ProgressListener | None) -> Awaitable[Reply]:
-        return self.changes.settle(case, partial(self._attempt, case, on_progress))
+    async def _decide(self, case: Case, on_progress: ProgressListener | None) -> Reply:
+        """Carry a call to its reply by the first policy that stays in force until it is sent."""
+        reply = await self._attempt(case, on_progress)
+        for _ in range(_MOST_AGAIN):
+            if not isinstance(reply, Superseded):
+                return reply
+            if case.question is not None:
+                await self.journal.unused(case.question)
+            case.start_over()
+            reply = await self._attempt(case, on_progress, is_first=False)
+        if isinstance(reply, Superseded):
+            case.overrule(CHANGED)
+            return await self.journal.refuse(case, "policy", CHANGED)
+        return reply
 
     async def _attempt(
-        self,
-        case: Case,
-        on_progress: ProgressListener | None,
-        is_again: bool,  # noqa: FBT001
-    ) -> Reply | None:
-        """Carry a call to its reply by one policy. None: another one came into force."""
+        self, case: Case, on_progress: ProgressListener | None, *, is_first: bool = True
+    ) -> Reply | Superseded:
+        """Carry a call to its reply by one policy."""
         # (1) Facts: the arguments are validated against the schema and resolved. All access to
         # disk, git and parsers that a decision needs happens here.
         call, version = case.call, self.judge.in_force.version
         facts = await self.world.facts.gather(call)
         if self.judge.has_changed(version):
-            return None
+            return Superseded()
         # (2) Decision: the policy and the overlay are asked. Their answer is never edited.
         judged = self.judge.judge(call, facts)
         arguments = facts.arguments if isinstance(facts, Facts) else None
@@ -103,7 +127,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         # (3) Repetition: a call repeated too often ends here, whatever the policy decided, so that
         # no reviewer is worn down.
         key = self.world.facts.canonical(call, case.arguments)
-        if not is_again and self.breaker.trips(key, self.world.clock.monotonic()):
+        if is_first and self.breaker.trips(key, self.world.clock.monotonic()):
             ground = self.breaker.ground(call.server, call.tool)
             return await self.journal.refuse(case, "breaker", ground)
         if isinstance(facts, Unresolvable):
@@ -116,75 +140,94 @@ class Mediator(Struct, frozen=True, kw_only=True):
                     return await self._carry_out(case, facts, on_progress)
                 finally:
                     if not self.containing.is_idle:
-                        await self.containing.settle(case)
+                        await self.containing.close_point(case)
             case _:
                 assert_never(judged.decision)
 
     async def _carry_out(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
-    ) -> Reply | None:
+    ) -> Reply | Superseded:
         if isinstance(case.decision, Allow):
             reply = await self._enforce(case, facts, None, on_progress)
         else:
             reply = await self._escalate(case, facts, on_progress)
-            if reply is None and case.question is None and not self.changes.affect(case):
+            if (
+                isinstance(reply, Lapsed)
+                and case.question is None
+                and not self._is_superseded(case)
+            ):
                 # No reviewer was asked, because of earlier approvals or containment. While the call
                 # waited for its turn these ended or were used up, so a reviewer is asked now.
                 reply = await self._escalate(case, facts, on_progress)
-        if reply is None and self.changes.affect(case):
-            return None
-        return reply or await self.journal.refuse(case, "lapsed", ENDED)
+        if not isinstance(reply, Lapsed):
+            return reply
+        if self._is_superseded(case):
+            return Superseded()
+        return await self.journal.refuse(case, "lapsed", ENDED)
 
     async def _escalate(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
-    ) -> Reply | None:
-        """Get a call approved, and forward it. None: an earlier approval ended, or the policy."""
+    ) -> Reply | Superseded | Lapsed:
+        """Get a call approved, and forward it."""
+        if not case.judged.reasons:
+            raise KernelError("a call that nothing asks about came to be reviewed")
         contained = await self.containing.consent(case, facts)
         consent = contained or await self._review(case, facts, on_progress)
-        if consent is None or isinstance(consent, Refused):
+        if not isinstance(consent, Consent):
             return consent
         return await self._enforce(case, facts, consent, on_progress)
 
     async def _review(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
-    ) -> Consent | Refused | None:
-        """Get a reviewer's consent. None: another policy came into force."""
-        if not case.judged.reasons:
-            raise KernelError("a call that nothing asks about came to be reviewed")
+    ) -> Consent | Refused | Superseded:
+        """Get the consent of a reviewer, or of earlier approvals."""
         # (4) Question: a reviewer is asked, unless containment or earlier approvals settle the
         # call. A call that no approval can let through its sandbox is refused without a question.
-        tried = self.containing.tried(case)
-        opening = self.containing.opening(case, facts, tried)
+        host = self.containing.blocked_host(case)
+        opening = self.containing.opening(case, facts, host)
         if isinstance(opening, str):
             return await self.journal.refuse(case, "policy", Ground("sandbox", opening))
         directories = await self.world.facts.directories(facts.request)
         roots = self.world.facts.roots(facts.request, directories)
         claim = self.escalated.claim(case, facts, opening)
         while left := self.escalated.left(claim):
-            told = self.containing.told(case, facts, opening, tried)
-            question = self.escalated.question(case, facts, claim, left, directories, told)
-            ruling = await self.changes.answer(case, question, on_progress)
+            explanation = self.containing.explanation(case, facts, opening, host)
+            question = self.escalated.question(case, facts, claim, left, directories, explanation)
+            ruling = await self._ask(case, question, on_progress)
+            if isinstance(ruling, Superseded):
+                return ruling
             if not isinstance(ruling, Approved | AlreadyUsed):
-                return await self.changes.turn_down(case, question, ruling)
+                return await turn_down(self.journal, case, question, ruling)
             if isinstance(ruling, Approved):
                 case.approve(ruling.question or question.id)
             # (5) Second look: time has passed; call and tool must still be what was approved.
-            same = await self.judge.examine(case.call) == (facts, case.judged)
-            same = same and self.containing.is_still(case, facts, tried, opening)
-            same = same and not self.changes.affect(case)
-            if not same or self.escalated.claim(case, facts, opening) != claim:
-                return await self.changes.refuse(case)
+            same = await self._is_still(case, facts, claim)
+            if not same or not self.containing.needs_the_same(case, facts, host, opening):
+                return await self._refuse_changed(case)
             if isinstance(ruling, Approved):
                 self.escalated.accept(case, question, ruling, claim)
                 return Consent(
+                    claim=claim,
                     reasons=left,
-                    definition=claim.call.definition,
                     roots=roots,
-                    opening=self.containing.seen(case, facts, opening, ruling.by),
+                    opening=self.containing.opening_seen(case, facts, opening, ruling.by),
                     revocable=ruling.revocable,
                 )
             # An identical call used the approval. What that call remembered may cover this one.
-        return Consent(roots=roots, opening=opening)
+        return Consent(claim=claim, roots=roots, opening=opening)
+
+    async def _ask(
+        self, case: Case, question: Escalation, on_progress: ProgressListener | None
+    ) -> Ruling | Held | AlreadyUsed | Superseded:
+        """Return a reviewer's answer, unless another policy came into force and nobody refused."""
+        if self._is_superseded(case):
+            return Superseded()
+        ruling = await self.escalated.ask(case, question, on_progress)
+        if self._is_superseded(case) and not isinstance(ruling, Declined | Superseded):
+            if isinstance(ruling, Approved):
+                await self.journal.unused(ruling.question or question.id)
+            return Superseded()
+        return ruling
 
     async def _enforce(
         self,
@@ -192,30 +235,52 @@ class Mediator(Struct, frozen=True, kw_only=True):
         facts: Facts,
         consent: Consent | None,
         on_progress: ProgressListener | None,
-    ) -> Reply | None:
-        """Forward the call when its turn comes. None: its consent no longer holds."""
+    ) -> Reply | Superseded | Lapsed:
+        """Forward the call when its turn comes, if what allowed it still holds."""
         try:
             async with self.world.facts.undisturbed(facts) as waited:
                 # (6) Turn: the target of a push depends on the repository's configuration at this
                 # moment, so the call waits until no other call works there. The resources that it
                 # names may have changed while it waited.
-                stale = facts.pushes or waited
-                is_other = stale and await self.world.facts.gather(case.call) != facts
-                if is_other or self.changes.affect(case):
-                    return await self.changes.refuse(case)
-                if consent is not None:
-                    claim = self.escalated.rest(case, facts, consent)
-                    if consent.definition not in {None, claim.call.definition}:
-                        return await self.journal.refuse(case, "policy", CHANGED)
-                    # Grants and budgets are evaluated at this moment, after every wait.
-                    if not self.escalated.use(case, claim):
-                        return None
+                claim = consent.claim if consent is not None and consent.reasons else None
+                is_stale = facts.pushes or waited
+                if not await self._is_still(case, facts, claim, is_stale=is_stale):
+                    return await self._refuse_changed(case)
+                # Grants and budgets are evaluated at this moment, after every wait.
+                if consent is not None and not self.escalated.use(case, facts, consent):
+                    return Lapsed()
                 must_have_point = consent is not None and consent.revocable
-                if not await self.containing.before(case, facts, must_have_point=must_have_point):
-                    return None
+                if not await self.containing.prepare(case, facts, must_have_point=must_have_point):
+                    return Lapsed()
                 return await self._forward(case, facts, consent or Consent(), on_progress)
         except BusyError as error:
             return await self.journal.refuse(case, "busy", Ground("repository-busy", str(error)))
+
+    async def _is_still(
+        self, case: Case, facts: Facts, claim: Claim | None, *, is_stale: bool = True
+    ) -> bool:
+        """Return whether a call, its tool and the policy are still what the answer was about.
+
+        Args:
+            case: the call.
+            facts: those that it was judged by.
+            claim: what a reviewer approved; None if nobody was asked.
+            is_stale: whether what the call names may have changed since.
+        """
+        if is_stale and not await self.judge.is_still(case.call, facts, case.judged):
+            return False
+        is_defined = claim is None or self.escalated.is_as_defined(claim)
+        return is_defined and not self._is_superseded(case)
+
+    def _is_superseded(self, case: Case) -> bool:
+        """Return whether another policy came into force since the call was judged."""
+        return self.judge.has_changed(case.policy_version)
+
+    async def _refuse_changed(self, case: Case) -> Refused | Superseded:
+        """Refuse a call that differs from the judged call, unless another policy is in force."""
+        if self._is_superseded(case):
+            return Superseded()
+        return await self.journal.refuse(case, "policy", CHANGED)
 
     async def _forward(
         self,
@@ -228,7 +293,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         settled = settlement is not None and settlement.effect == "allow"
         if isinstance(decision, Deny) or (isinstance(decision, Escalate) and not settled):
             raise KernelError("a call that was not allowed came to be forwarded")
-        opening = self.containing.opened(case, facts, consent.opening)
+        opening = self.containing.record_opening(case, facts, consent.opening)
         # (7) Intent: without an intent record, nothing is forwarded.
         try:
             await self.journal.intend(case)
@@ -241,7 +306,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         try:
             end = self.world.end_of(authorized.method)
             sent = end.forward(authorized, on_progress, roots=consent.roots, opening=opening)
-            result = await self.containing.watch(case, facts, sent)
+            result = await self.containing.forward(case, facts, sent)
         except DownstreamError as error:
             return await unanswered(self.journal, case, error)
         except BaseException as error:

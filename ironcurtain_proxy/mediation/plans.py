@@ -39,7 +39,7 @@ from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.opening import OPENS, SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Refused
-from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable, lasting
 from ironcurtain_proxy.model.sentence import and_more
 from ironcurtain_proxy.ports import World
 
@@ -66,6 +66,10 @@ class _Step(Struct, frozen=True):
     call: Operation
     gathered: Gathered
     judged: Judgement
+
+
+def _lasting(gathered: Gathered) -> Gathered:
+    return lasting(gathered) if isinstance(gathered, Facts) else gathered
 
 
 class Opened(Struct, frozen=True):
@@ -178,14 +182,13 @@ class Planner(Struct, frozen=True, kw_only=True):
         while True:
             question = self._question(case, steps, asking)
             case.judge(Judgement(decision=Escalate(question.ground), reasons=question.reasons))
-            ruling = await self.world.questions.settle(question)
+            ruling = await self.world.questions.ask(question)
             if isinstance(ruling, Superseded):
                 return await self.journal.refuse(case, "policy", CHANGED)
             if not isinstance(ruling, Approved | AlreadyUsed):
                 return await turn_down(self.journal, case, question, ruling)
             for step in steps:
-                again = await self.judge.examine(step.call)
-                if again != (step.gathered, step.judged):
+                if not await self.judge.is_still(step.call, step.gathered, step.judged):
                     return await self.journal.refuse(case, "policy", CHANGED)
             if isinstance(ruling, Approved):
                 case.settle(by_reviewer(ruling, question.id))
@@ -224,11 +227,11 @@ class Planner(Struct, frozen=True, kw_only=True):
             context=_context(steps, self._opened(steps)),
             opening=self._opened(steps),
             for_people=True,
-            fingerprint=world.facts.fingerprint(case.call, case.call.arguments),
+            fingerprint=world.fingerprint(case),
             # The resources that the calls name are part of the question: see
             # `review.open_questions`.
             definition=world.facts.fingerprint(
-                case.call, {"steps": [repr((s.gathered, s.judged)) for s in steps]}
+                case.call, {"steps": [repr((_lasting(s.gathered), s.judged)) for s in steps]}
             ),
             policy_version=frame.policy.version,
             created=now,

@@ -18,7 +18,6 @@ from ironcurtain_proxy.mediation.judge import Attempts, Judge
 from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.mediation.outcome import Outcomes
 from ironcurtain_proxy.mediation.plans import Planner
-from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
 from ironcurtain_proxy.mediation.question import Frame
 from ironcurtain_proxy.mediation.results import Results
 from ironcurtain_proxy.model.path import RealPath
@@ -107,11 +106,7 @@ class Session(Struct, frozen=True, kw_only=True):
             ending=terms.grant_ending if terms.grant_ttl is None else "",
         )
         escalated = EscalatedCalls(
-            tools=world.tools,
-            facts=world.facts,
-            servers=world.servers,
-            clock=world.clock,
-            ids=world.ids,
+            world=world,
             approvals=approvals,
             frame=frame,
             grant_ttl=terms.grant_ttl,
@@ -128,7 +123,6 @@ class Session(Struct, frozen=True, kw_only=True):
                 breaker=breaker,
                 escalated=escalated,
                 containing=Containing(world=world, in_force=in_force, attempts=attempts),
-                changes=PolicyChanges(world=world, journal=journal, judge=judge),
                 outcomes=Outcomes(world=world, journal=journal, results=terms.results),
             ),
             planner=Planner(

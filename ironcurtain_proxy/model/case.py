@@ -72,6 +72,9 @@ class Case(Struct, kw_only=True, eq=False):
     """The judgement; before there is one, the default decision."""
     arguments: Arguments
     """The arguments as they arrived; once facts were gathered, as they would be sent."""
+    fingerprint: str = ""
+    """SHA-256 over server, tool and arguments; empty until it is needed. See `World.fingerprint`.
+    """
     settlement: Settlement | None = None
     """The settlement of the escalation."""
     policy_version: str = ""
@@ -119,7 +122,11 @@ class Case(Struct, kw_only=True, eq=False):
         """Note the judgement, and the arguments in the spelling that was judged."""
         self.judged, self.policy_version = judged, policy_version
         if arguments is not None:
-            self.arguments = arguments
+            self.arguments, self.fingerprint = arguments, ""
+
+    def identify(self, fingerprint: str) -> None:
+        """Note the digest that identifies equal calls."""
+        self.fingerprint = fingerprint
 
     def approve(self, question: EscalationId) -> None:
         """Note that a reviewer approved the call; the reviewer is told how it ends."""

@@ -167,7 +167,7 @@ class AlreadyUsed(Struct, frozen=True):
 
 
 class Superseded(Struct, frozen=True):
-    """The policy changed while the question was open: the call has to be judged again."""
+    """Another policy came into force while the call waited: it has to be judged again."""
 
 
 Ruling: TypeAlias = Approved | Declined | Unreachable

@@ -6,9 +6,9 @@ All access to disk, git and parsers happens before one of these values exists.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.command import ParsedCommand
@@ -113,6 +113,9 @@ class ServerQuestion(Struct, frozen=True, kw_only=True):
 class AccessRequest(Struct, frozen=True, kw_only=True):
     """The request to the policy: one operation, and the resources that its arguments name."""
 
+    passing: ClassVar[frozenset[str]] = frozenset()
+    """The fields that change by themselves, such as a day of the week; see `lasting`."""
+
     server: str
     """The server's name in policy and annotations."""
     tool: str
@@ -160,6 +163,9 @@ class FoundSecret(Struct, frozen=True):
 class Facts(Struct, frozen=True, kw_only=True):
     """All facts about a call before it is judged."""
 
+    passing: ClassVar[frozenset[str]] = frozenset({"hints"})
+    """As in `AccessRequest`. An approval is bound to the tool's definition, which has the hints."""
+
     request: AccessRequest
     arguments: Arguments
     """The arguments as they would be sent: paths normalised and absolute, all others as they came.
@@ -190,3 +196,23 @@ class Unresolvable(Struct, frozen=True, kw_only=True):
 
 Gathered: TypeAlias = Facts | Unresolvable
 """The result of gathering facts."""
+
+_Marked = TypeVar("_Marked", AccessRequest, Facts)
+
+
+def lasting(facts: Facts) -> Facts:
+    """Return facts without those that change by themselves while a call waits for its answer.
+
+    A question is made of these, so no reviewer's answer rests on the others. The policy's answer
+    may: it is asked again with the facts of the moment, and has to answer the same.
+
+        lasting(Facts(hints={"readOnlyHint": True}, …)) == Facts(hints=None, …)
+    """
+    return structs.replace(_without_passing(facts), request=_without_passing(facts.request))
+
+
+def _without_passing(value: _Marked) -> _Marked:
+    if not value.passing:
+        return value
+    defaults = {one.name: one.default for one in structs.fields(value)}
+    return structs.replace(value, **{name: defaults[name] for name in value.passing})

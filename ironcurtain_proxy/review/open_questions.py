@@ -124,7 +124,7 @@ class OpenQuestions:
             finally:
                 self._tasks = None
 
-    async def settle(
+    async def ask(
         self, escalation: Escalation, on_wait: OnWait | None = None
     ) -> Ruling | Held | AlreadyUsed | Superseded:
         """Get a ruling on a call, or hold the call.

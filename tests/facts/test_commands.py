@@ -69,6 +69,28 @@ def test_a_directory_that_the_call_leaves_out_is_the_servers_for_the_rules_too(
     assert facts_of(project, said=(left_out,), workdir=7).request.arguments == (left_out,)
 
 
+@pytest.mark.parametrize(
+    ("command", "is_known"),
+    [
+        ("npm test", False),
+        ("ls -l src && python -m pytest 'a b'", False),
+        ("git push origin HEAD", True),
+        ("cd src && /usr/bin/git commit -m x", True),
+        ("sh -c 'gh pr create --fill'", True),
+        ("$tool push", True),
+        ("git push (", True),
+    ],
+)
+def test_a_branch_that_changes_ends_only_questions_about_commands_that_it_matters_to(
+    project: Path, command: str, is_known: bool
+) -> None:
+    seen = []
+    for branch in ("one", "two"):
+        (project / ".git/HEAD").write_text(f"ref: refs/heads/{branch}\n")
+        seen.append(facts_of(project, command=command))
+    assert (seen[0] != seen[1]) is is_known
+
+
 def test_two_directories_are_none(project: Path) -> None:
     assert facts_of(project, cwd=str(project), workdir="/tmp").place.directory is None
 

@@ -245,4 +245,4 @@ async def test_a_call_that_nothing_asks_about_is_never_reviewed() -> None:
     case = made.arrived()
     case.judge(Judgement(decision=Allow(GROUND)))
     with pytest.raises(KernelError):
-        await made.mediator._review(case, no_roles(case.call), None)
+        await made.mediator._escalate(case, no_roles(case.call), None)

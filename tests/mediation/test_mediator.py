@@ -354,8 +354,8 @@ async def test_an_approval_of_what_is_no_longer_there_forwards_nothing() -> None
 async def test_an_approval_under_a_policy_that_denies_by_now_forwards_nothing() -> None:
     harness = Harness(policy("escalate"))
     harness.questions.ruling = Approved(by=HUMAN)
-    judge = harness.mediator.judge
-    harness.questions.on_ask = lambda: object.__setattr__(judge, "policy", policy("deny"))
+    denying = policy("deny")
+    harness.questions.on_ask = lambda: setattr(harness.in_force, "policy", denying)
     await harness.mediator.handle("read", {})
     assert harness.servers.forwarded == []
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ironcurtain_proxy.mediation.policy_changes import pulse
+from ironcurtain_proxy.mediation.escalated import pulse
 from ironcurtain_proxy.model.json import Json
 
 pytestmark = pytest.mark.anyio

@@ -1,6 +1,6 @@
 """Composites, and the words about calls that wait."""
 
-from ironcurtain_proxy.mediation.policy_changes import sign_of_life
+from ironcurtain_proxy.mediation.escalated import sign_of_life
 from ironcurtain_proxy.model.composite import CompositeSpec, CompositeStep
 
 

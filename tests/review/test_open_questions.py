@@ -36,7 +36,7 @@ async def test_a_ruling_comes_back_as_it_was_given(ruling: Ruling) -> None:
     person = Person()
     person.answers[question().id] = ruling
     async with at_work(person) as (desk, _):
-        assert await desk.settle(question()) == ruling
+        assert await desk.ask(question()) == ruling
         assert desk.open() == ()
 
 
@@ -44,8 +44,8 @@ async def test_an_approval_is_used_once_and_the_next_identical_call_is_asked_abo
     person = Person()
     person.answers = {question(1).id: YES, question(2).id: NO}
     async with at_work(person) as (desk, _):
-        assert await desk.settle(question(1)) == YES
-        assert await desk.settle(question(2)) == NO
+        assert await desk.ask(question(1)) == YES
+        assert await desk.ask(question(2)) == NO
         assert len(person.asked) == 2
 
 
@@ -54,7 +54,7 @@ async def test_two_identical_calls_at_once_ask_once_and_only_one_runs() -> None:
     rulings: list[Ruling | Held | AlreadyUsed | Superseded] = []
 
     async def call(desk: OpenQuestions, number: int) -> None:
-        rulings.append(await desk.settle(question(number)))
+        rulings.append(await desk.ask(question(number)))
 
     async with at_work(person) as (desk, _):
         async with anyio.create_task_group() as calls:
@@ -73,29 +73,29 @@ async def test_a_held_call_joins_its_question_and_runs_once_when_it_was_approved
     person = Person()
     async with at_work(person, hold_after=0.01) as (desk, clock):
         clock.tick = 0.02
-        assert await desk.settle(question(1)) == Held(question(1).id)
-        assert await desk.settle(question(2)) == Held(question(1).id)
+        assert await desk.ask(question(1)) == Held(question(1).id)
+        assert await desk.ask(question(2)) == Held(question(1).id)
         await person.until_asked(1)
         assert person.asked == [question(1).id]
         person.answer(question(1), YES)
         while desk.state_of(question(1).id) != "approved":
             await anyio.lowlevel.checkpoint()
-        assert await desk.settle(question(3)) == replace(YES, question=question(1).id)
+        assert await desk.ask(question(3)) == replace(YES, question=question(1).id)
         assert desk.state_of(question(1).id) is None
-        assert await desk.settle(question(4)) == Held(question(4).id)
+        assert await desk.ask(question(4)) == Held(question(4).id)
 
 
 async def test_an_approval_that_nobody_comes_back_for_lapses() -> None:
     person = Person()
     async with at_work(person, hold_after=0.01) as (desk, clock):
         clock.tick = 0.02
-        await desk.settle(question(1))
+        await desk.ask(question(1))
         person.answer(question(1), YES)
         while desk.state_of(question(1).id) != "approved":
             await anyio.lowlevel.checkpoint()
         clock.seconds += 301
         assert desk.state_of(question(1).id) is None
-        assert await desk.settle(question(2)) == Held(question(2).id)
+        assert await desk.ask(question(2)) == Held(question(2).id)
 
 
 @pytest.mark.parametrize(("call", "policy"), [("other", "p"), ("same", "another version")])
@@ -105,18 +105,18 @@ async def test_an_approval_is_for_the_same_call_under_the_same_policy(
     person = Person()
     async with at_work(person, hold_after=0.01) as (desk, clock):
         clock.tick = 0.02
-        await desk.settle(question(1))
+        await desk.ask(question(1))
         person.answer(question(1), YES)
         while desk.state_of(question(1).id) != "approved":
             await anyio.lowlevel.checkpoint()
-        assert isinstance(await desk.settle(question(2, call, policy)), Held)
+        assert isinstance(await desk.ask(question(2, call, policy)), Held)
 
 
 async def test_a_cancelled_call_withdraws_its_question() -> None:
     person = Person()
     async with at_work(person) as (desk, _):
         async with anyio.create_task_group() as calls:
-            calls.start_soon(desk.settle, question(1))
+            calls.start_soon(desk.ask, question(1))
             await person.until_asked(1)
             calls.cancel_scope.cancel()
         await person.until_withdrawn(1)
@@ -128,13 +128,13 @@ async def test_a_question_that_others_wait_for_is_not_withdrawn() -> None:
     rulings: list[Ruling | Held | AlreadyUsed | Superseded] = []
 
     async def patient(desk: OpenQuestions) -> None:
-        rulings.append(await desk.settle(question(2)))
+        rulings.append(await desk.ask(question(2)))
 
     async with at_work(person) as (desk, _), anyio.create_task_group() as calls:
         calls.start_soon(patient, desk)
         await person.until_asked(1)
         async with anyio.create_task_group() as impatient:
-            impatient.start_soon(desk.settle, question(1))
+            impatient.start_soon(desk.ask, question(1))
             await anyio.lowlevel.checkpoint()
             impatient.cancel_scope.cancel()
         person.answer(question(2), YES)
@@ -149,7 +149,7 @@ async def test_a_reviewer_that_breaks_refuses_that_call_and_no_other() -> None:
 
     async with at_work(Broken()) as (desk, _):
         for number in (1, 2):
-            ruling = await desk.settle(question(number))
+            ruling = await desk.ask(question(number))
             assert isinstance(ruling, Declined)
             assert ruling.kind == "invalid"
 
@@ -162,8 +162,8 @@ async def test_more_questions_than_anyone_can_answer_are_not_asked(
     async with at_work(person, hold_after=0.01) as (desk, clock):
         clock.tick = 0.02
         for number in (1, 2):
-            await desk.settle(question(number, call=str(number)))
-        refused = await desk.settle(question(3, call="3"))
+            await desk.ask(question(number, call=str(number)))
+        refused = await desk.ask(question(3, call="3"))
         assert isinstance(refused, Declined)
         assert (refused.by, refused.kind) == (KERNEL, "limit")
         await person.until_asked(2)
@@ -181,7 +181,7 @@ async def test_while_a_call_waits_there_are_signs_of_life(monkeypatch: pytest.Mo
             person.answer(question(1), YES)
 
     async with at_work(person) as (desk, _):
-        assert await desk.settle(question(1), sign) == YES
+        assert await desk.ask(question(1), sign) == YES
     assert len(signs) == 3
 
 
@@ -239,12 +239,12 @@ async def test_an_answer_is_not_used_for_the_same_arguments_when_they_lead_elsew
     person = Person()
     async with at_work(person, hold_after=0.01) as (desk, clock):
         clock.tick = 0.02
-        assert await desk.settle(question(1)) == Held(question(1).id)
+        assert await desk.ask(question(1)) == Held(question(1).id)
         await person.until_asked(1)
         person.answer(question(1), YES)
         while desk.state_of(question(1).id) != "approved":
             await anyio.lowlevel.checkpoint()
-        assert await desk.settle(CHANGES[what](question(2))) == Held(question(2).id)
+        assert await desk.ask(CHANGES[what](question(2))) == Held(question(2).id)
         await person.until_asked(2)
         assert person.asked == [question(1).id, question(2).id]
 
@@ -254,7 +254,7 @@ async def test_a_question_of_another_policy_is_withdrawn_and_its_calls_are_told(
     rulings: list[Ruling | Held | AlreadyUsed | Superseded] = []
 
     async def call(desk: OpenQuestions, number: int, policy: str) -> None:
-        rulings.append(await desk.settle(question(number, f"call {number}", policy)))
+        rulings.append(await desk.ask(question(number, f"call {number}", policy)))
 
     async with at_work(person) as (desk, _):
         async with anyio.create_task_group() as calls:
@@ -281,11 +281,11 @@ async def test_the_refusal_of_a_held_call_that_nobody_waits_for_is_told_once(
     async with at_work(person, hold_after=0.01) as (desk, clock):
         desk.on_refused_later = tell
         clock.tick = 0.02
-        assert await desk.settle(question(1)) == Held(question(1).id)
+        assert await desk.ask(question(1)) == Held(question(1).id)
         person.answer(question(1), refusal)
         while not told:
             await anyio.lowlevel.checkpoint()
-        assert await desk.settle(question(2)) == replace(refusal, question=question(1).id)
+        assert await desk.ask(question(2)) == replace(refusal, question=question(1).id)
     assert told == [(question(1), refusal)]
 
 
@@ -299,11 +299,11 @@ async def test_the_refusal_of_a_call_that_waits_or_of_a_withdrawn_question_is_no
     async with at_work(person) as (desk, _):
         desk.on_refused_later = tell
         person.answer(question(1), Declined())
-        assert await desk.settle(question(1)) == Declined()
+        assert await desk.ask(question(1)) == Declined()
     async with at_work(person, hold_after=0.01) as (desk, clock):
         desk.on_refused_later = tell
         clock.tick = 0.02
-        assert await desk.settle(question(2)) == Held(question(2).id)
+        assert await desk.ask(question(2)) == Held(question(2).id)
         assert desk.supersede("new") == 1
         await person.until_withdrawn(1)
         await anyio.wait_all_tasks_blocked()

@@ -38,14 +38,14 @@ async def test_an_approval_of_more_capabilities_than_are_missing_by_now_is_used(
     person = Person()
     async with at_work(person, hold_after=0.01) as (desk, clock):
         clock.tick = 0.02
-        await desk.settle(lacking(question(1), "fs.delete", "fs.write"))
+        await desk.ask(lacking(question(1), "fs.delete", "fs.write"))
         await person.until_asked(1)
         person.answer(question(1), YES)
         while desk.state_of(question(1).id) != "approved":
             await anyio.lowlevel.checkpoint()
         other = lacking(question(2), "net.egress")
-        assert await desk.settle(other) == Held(question(2).id)
-        ruling = await desk.settle(lacking(question(3), "fs.write"))
+        assert await desk.ask(other) == Held(question(2).id)
+        ruling = await desk.ask(lacking(question(3), "fs.write"))
         assert ruling == replace(YES, question=question(1).id)
 
 
@@ -54,13 +54,13 @@ async def test_an_approval_of_fewer_capabilities_than_are_missing_by_now_is_not_
     person = Person()
     async with at_work(person, hold_after=0.01) as (desk, clock):
         clock.tick = 0.02
-        await desk.settle(lacking(question(1), "fs.write"))
+        await desk.ask(lacking(question(1), "fs.write"))
         await person.until_asked(1)
         person.answer(question(1), YES)
         while desk.state_of(question(1).id) != "approved":
             await anyio.lowlevel.checkpoint()
         both = lacking(question(2), "fs.delete", "fs.write")
-        assert await desk.settle(both) == Held(question(2).id)
+        assert await desk.ask(both) == Held(question(2).id)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -68,7 +68,7 @@ async def test_who_approved_is_told_that_nobody_came_back(*, fails: bool) -> Non
     person, aftermath = Person(), Aftermath(fails=fails)
     async with at_work(person, hold_after=0.01, aftermath=aftermath) as (desk, clock):
         clock.tick = 0.02
-        await desk.settle(question(1))
+        await desk.ask(question(1))
         person.answer(question(1), YES)
         while desk.state_of(question(1).id) != "approved":
             await anyio.lowlevel.checkpoint()
@@ -77,7 +77,7 @@ async def test_who_approved_is_told_that_nobody_came_back(*, fails: bool) -> Non
         assert desk.open() == ()
         await anyio.wait_all_tasks_blocked()
         assert aftermath.told == [question(1).id]
-        assert await desk.settle(question(2)) == Held(question(2).id)
+        assert await desk.ask(question(2)) == Held(question(2).id)
 
 
 async def test_who_approved_is_told_that_the_agent_gave_up_at_that_moment(
@@ -95,7 +95,7 @@ async def test_who_approved_is_told_that_the_agent_gave_up_at_that_moment(
             await anyio.sleep_forever()
 
         async with anyio.create_task_group() as calls:
-            calls.start_soon(desk.settle, question(1), busy)
+            calls.start_soon(desk.ask, question(1), busy)
             await approved.wait()
             calls.cancel_scope.cancel()
         await anyio.wait_all_tasks_blocked()
@@ -120,7 +120,7 @@ async def test_who_approved_is_told_that_the_agent_gave_up_while_the_approval_wa
     aftermath = Aftermath()
     async with at_work(Slow(), aftermath=aftermath) as (desk, _):
         async with anyio.create_task_group() as calls:
-            calls.start_soon(desk.settle, question(1))
+            calls.start_soon(desk.ask, question(1))
             await asked.wait()
             calls.cancel_scope.cancel()
         assert desk.open() == ()
@@ -139,7 +139,7 @@ async def test_no_question_is_asked_again_under_a_number_that_was_answered(
     waiting = anyio.Event()
 
     async def call(desk: OpenQuestions, number: int) -> None:
-        rulings[number] = await desk.settle(question(number))
+        rulings[number] = await desk.ask(question(number))
 
     async def answered(_: float) -> None:
         # The second call waits by now, and comes before the first, which has just looked.
@@ -153,7 +153,7 @@ async def test_no_question_is_asked_again_under_a_number_that_was_answered(
     async with at_work(person) as (desk, _), anyio.create_task_group() as calls:
 
         async def first() -> None:
-            rulings[1] = await desk.settle(question(1), answered)
+            rulings[1] = await desk.ask(question(1), answered)
 
         calls.start_soon(first)
         await person.until_asked(1)
@@ -173,7 +173,7 @@ async def test_an_approval_does_not_last_longer_because_the_clock_was_set_back()
     async with anyio.create_task_group() as tasks:
         desk = OpenQuestions(person, clock, hold_after=0.01)
         await tasks.start(desk.run)
-        await desk.settle(question(1))
+        await desk.ask(question(1))
         person.answer(question(1), YES)
         while desk.state_of(question(1).id) != "approved":
             await anyio.lowlevel.checkpoint()
@@ -186,7 +186,7 @@ async def test_who_approved_a_call_that_was_taken_is_told_nothing_by_the_desk() 
     person, aftermath = Person(), Aftermath()
     person.answers[question(1).id] = YES
     async with at_work(person, aftermath=aftermath) as (desk, clock):
-        assert await desk.settle(question(1)) == YES
+        assert await desk.ask(question(1)) == YES
         clock.seconds += 301
         assert desk.open() == ()
         await anyio.wait_all_tasks_blocked()
@@ -197,4 +197,4 @@ async def test_a_desk_that_has_closed_reaches_nobody() -> None:
     person = Person()
     async with at_work(person) as (desk, _):
         pass
-    assert await desk.settle(question(1)) == Unreachable()
+    assert await desk.ask(question(1)) == Unreachable()

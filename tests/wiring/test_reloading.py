@@ -233,7 +233,7 @@ async def test_questions_and_the_grants_whose_rules_changed_end(place: Place) ->
 
         async def ask() -> None:
             old = question(1, policy=reloading.in_force.version)
-            asked.append(await place.questions.settle(old))
+            asked.append(await place.questions.ask(old))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
