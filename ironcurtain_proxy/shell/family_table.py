@@ -16,7 +16,9 @@ from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.places import is_inside, path_of
 from ironcurtain_proxy.shell.programs import expanded, paths
 
-OperandKind: TypeAlias = Literal["stay", "paths", "text", "names", "first", "refs", "api", "bucket"]
+OperandKind: TypeAlias = Literal[
+    "stay", "paths", "files", "text", "names", "first", "refs", "api", "bucket"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +31,6 @@ class Task:
     files: tuple[str, ...] = ()
     after: "Task | None" = None
     """The rule for the words behind `--`; None: the rule of test runners."""
-    has_modes: bool = False
-    """Whether the first operand may be a sub-command or a mode."""
     only_reads: bool = False
     """Whether this sub-command is of one kind with the others of its program that only read."""
 
@@ -43,8 +43,8 @@ class Task:
 _OPERAND: Final = re.compile(r"\((\w+)\)")
 _FILES: Final = re.compile(r"<([^>]*)>")
 _OPERANDS: Final[Mapping[str, OperandKind]] = {
-    "paths": "paths", "text": "text", "names": "names", "first": "first", "refs": "refs",
-    "api": "api", "bucket": "bucket",
+    "paths": "paths", "files": "files", "text": "text", "names": "names", "first": "first",
+    "refs": "refs", "api": "api", "bucket": "bucket",
 }  # fmt: skip
 
 
@@ -58,7 +58,6 @@ def _task(path: tuple[str, ...], text: str) -> Task:
         options=grammar_of(text).options,
         operands=next((_OPERANDS[one] for one in marks if one in _OPERANDS), "stay"),
         files=() if files is None else tuple(files[1].split(",")),
-        has_modes="modes" in marks,
         only_reads="reads" in marks,
     )
 

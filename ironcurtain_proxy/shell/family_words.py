@@ -53,11 +53,12 @@ def is_free_value(  # noqa: PLR0911  one answer for each kind
 
 def is_free(task: Task, word: Word, index: int, place: Place) -> bool:
     """Return whether an operand may be left out."""
-    if task.has_modes and not _PLAINLY_A_FILE.search(spelled(word)):
-        return False
     match task.operands:
-        case "paths" | "first":
-            return (index > 0 or task.operands == "paths") and is_free_path(word, place)
+        case "paths" | "files" as kind:
+            is_plain = kind == "files" or _PLAINLY_A_FILE.search(spelled(word)) is not None
+            return is_plain and is_free_path(word, place)
+        case "first":
+            return index > 0 and is_free_path(word, place)
         case "text":
             return word.text is not None and not _LEADS_OUT.search(word.text)
         case "names":
@@ -88,6 +89,8 @@ _PLAINLY_A_FILE: Final = re.compile(r"[./]")
 """A sign that no sub-command or mode has: `tar xIf` is one, though a file may be called so."""
 _HOST: Final = re.compile(r"[\w-]+(?:\.[\w-]+)+/")
 """A name that looks like a path of the project, such as `github.com/other/package`."""
+_ASSIGNS: Final = re.compile(r"[\w.-]+=")
+"""A variable that programs such as `cucumber` and `rake` take among their operands."""
 _REF: Final = re.compile(r"\w+(?:[./-]\w+)*")
 """The name of a branch, without a target or a sign that forces the push."""
 _TEST_PART: Final = re.compile(r"(?:::|#|:\d|\[).*$", re.DOTALL)
@@ -100,7 +103,7 @@ def is_free_path(word: Word, place: Place) -> bool:
         return False
     if ".." in re.split(r"[/\\]", text.replace("...", "")) or text.startswith(("~", "@", "+", "-")):
         return False
-    if is_protected_name(text) or _HOST.match(text):
+    if is_protected_name(text) or _HOST.match(text) or _ASSIGNS.match(text):
         return False
     plain = _TEST_PART.sub("", text) if not text.startswith("//") else text.removeprefix("//")
     path = path_of(Word(plain or "."), place)
