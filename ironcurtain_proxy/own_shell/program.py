@@ -62,6 +62,8 @@ class Shell:
         """Answer until the input ends."""
         if self._walls.gate is not None:
             self._tasks.start_soon(self._walls.gate.run)
+        if self._setup.views.directory:
+            self._tasks.start_soon(self._runner.keep_leads)
         if self._setup.views.directory and not self._setup.profile.allowed_domains:
             holder = ShellCommand(
                 words=_HOLDER, directory=self._setup.views.workspace, reads_ours=True

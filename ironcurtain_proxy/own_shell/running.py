@@ -15,9 +15,11 @@ import anyio.to_thread
 from msgspec import Struct, field
 
 from ironcurtain_proxy.own_shell.walls import CommandWalls, Walled
+from ironcurtain_proxy.sandbox.lookout import ControlLookout
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 from ironcurtain_proxy.sandbox.shell_setup import ShellSetup
 from ironcurtain_proxy.transactions.changes import Changes, RefusedChangesError
-from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.control import Control, LedPlaces
 from ironcurtain_proxy.transactions.transaction import CommandView, discard
 
 MOST_OUTPUT: Final = 128 << 10
@@ -25,6 +27,10 @@ MOST_OUTPUT: Final = 128 << 10
 _PART: Final = 65536
 _STATUS: Final = 16
 _NOTHING: Final = "nothing that it changed was kept"
+_LOOK: Final = 2.0
+"""Seconds between two looks at where settings lead to."""
+_SHARE: Final = 20
+"""Times as long as a look takes is waited until the next one: it may take a twentieth."""
 _GRACE: Final = 10.0
 """Seconds for the processes of a view to end after they were killed."""
 
@@ -110,6 +116,31 @@ class Runner:
     def __init__(self, setup: ShellSetup, walls: CommandWalls) -> None:
         self._setup = setup
         self._walls = walls
+        self._looking = anyio.Lock()
+        self._is_kept = False
+        self._led: LedPlaces | None = None
+        self._lookout = ControlLookout(
+            (setup.views.workspace,), RemovedFiles(Path(setup.views.directory))
+        )
+
+    async def keep_leads(self) -> None:
+        """Look at the workspace from time to time until cancelled, so that no command waits."""
+        self._is_kept = True
+        try:
+            while True:
+                began = anyio.current_time()
+                await self._look_for_leads()
+                await anyio.sleep(max(_LOOK, _SHARE * (anyio.current_time() - began)))
+        finally:
+            self._is_kept = False
+
+    async def _look_for_leads(self) -> LedPlaces:
+        """Look where settings and links of the whole workspace lead to."""
+        async with self._looking:
+            await anyio.to_thread.run_sync(self._lookout.begin)
+            leads = self._lookout.leads
+            self._led = LedPlaces(leads.paths, leads.in_each)
+            return self._led
 
     async def run(self, command: ShellCommand) -> None:
         """Run a command to its end, and prepare what it changed. `command.ended` is set then."""
@@ -147,7 +178,10 @@ class Runner:
             return Ended(status=None, why=command.why or "it could not be started")
         if view is None:
             return Ended(status=status, why=command.why)
-        control = Control(self._setup.views.approved)
+        led = self._led
+        if led is None or not self._is_kept:
+            led = await self._look_for_leads()
+        control = Control(self._setup.views.approved, led, self._setup.profile.deny_read)
         changes = await anyio.to_thread.run_sync(view.prepare, control)
         has_any = not changes.is_nothing
         name = view.directory.name if has_any else ""

@@ -39,6 +39,16 @@ class Leads:
     def __len__(self) -> int:
         return len(self._paths)
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """The paths that settings lead to, absolute."""
+        return frozenset(self._paths)
+
+    @property
+    def in_each(self) -> tuple[str, ...]:
+        """Where the user's own settings say that every repository has its hooks."""
+        return tuple(sorted(self._in_each))
+
     def names_in(self, directory: str) -> set[str]:
         """Return the names in a directory that settings lead to."""
         return self._names.get(directory, set())

@@ -130,6 +130,11 @@ class ControlLookout:
         self._begun()
         self._bounded(begun=False)
 
+    @property
+    def leads(self) -> Leads:
+        """What settings and links lead to."""
+        return self._survey.leads
+
     def resume(self) -> None:
         """Begin with the earlier state that was given, in place of `begin`."""
         self._survey.leads.of_user()

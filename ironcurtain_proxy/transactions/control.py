@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.control_places.git_index import UnreadableIndexError, gitlinks
 from ironcurtain_proxy.control_places.git_settings import is_harmless, keeps_worktree, named_files
+from ironcurtain_proxy.control_places.links import leads_into, stays_below
 from ironcurtain_proxy.control_places.rules import (
     ControlKind,
     RelativeParts,
@@ -47,6 +48,7 @@ _SAID: Final[dict[ControlKind, str]] = {
     "hidden": "a new hidden name, of which nobody knows what acts on it",
 }
 _LED: Final = "git, or a link that a program of this machine follows, leads there"
+_AWAY: Final = "a link to where no command may look"
 _LINKED: Final = "an index that leads git into another repository"
 _BECOMES: Final = "it would make a repository of what is there"
 
@@ -65,17 +67,44 @@ class Judged(Struct, frozen=True):
     """Reads what is in the workspace. None: it is no file, or there is none."""
     settings: Callable[[], bytes | None]
     """Reads git's configuration beside it in the workspace."""
+    target: Callable[[], str]
+    """Reads the link in the view; empty: it is none."""
+
+
+class LedPlaces(Struct, frozen=True):
+    """What settings and links lead to, also those that a command has not come near."""
+
+    paths: frozenset[str] = frozenset()
+    """In the workspace, absolute."""
+    hooks_in_each: tuple[str, ...] = ()
+    """Where the user's own settings say that every repository has its hooks, relative to it."""
 
 
 class Control:
     """The control places of one transaction."""
 
-    def __init__(self, approved: Collection[str] = ()) -> None:
-        """Begin with the paths that a person approved, relative to the workspace."""
+    def __init__(
+        self,
+        approved: Collection[str] = (),
+        led: LedPlaces = LedPlaces(),  # noqa: B008  frozen
+        closed: Collection[str] = (),
+    ) -> None:
+        """Begin with what is known of the whole workspace.
+
+        Args:
+            approved: the paths that a person approved, relative to the workspace.
+            led: what settings and links lead to.
+            closed: where no command may look, absolute and real: no link may lead there either.
+        """
         self._approved = frozenset([tuple(path.split("/")) for path in approved])
+        self._known = led
+        self._closed = closed
+        self._workspace = ""
         self._repositories: set[RelativeParts] = set()
         self._led: set[RelativeParts] = set()
         """Where the user's own settings of git, and links of control places, lead to."""
+        self._ways: set[RelativeParts] = set()
+        """The directories on the way there."""
 
     def enter(self, parts: RelativeParts, view: Collection[str], host: Collection[str]) -> bool:
         """Learn what a directory holds now, and held before.
@@ -91,6 +120,7 @@ class Control:
         if not looks_like_repository(view):
             return False
         self._repositories.add(parts)
+        self.begins(parts)
         # Not what lies in one: its directories of data may hold any file.
         was_one = looks_like_repository(host) or [one.lower() for one in parts[-1:]] == [".git"]
         return not was_one and not _CONTROL_PARTS.isdisjoint([one.lower() for one in host])
@@ -99,6 +129,8 @@ class Control:
         """Return why a change does not come into the workspace, or None if it does."""
         if self._is_led_to(entry):
             return _LED
+        if entry.is_link and self._leads_away(entry):
+            return _AWAY
         found = control_of(
             entry.parts,
             is_directory=entry.is_directory,
@@ -123,16 +155,41 @@ class Control:
         at = f"/proc/self/fd/{host}"
         here = str(Path(at).readlink())
         beginning = here.removesuffix("/".join(("", *parts))) + "/"
+        if not parts:
+            self._workspace = here
+            for path in self._known.paths:
+                self._lead(path, beginning)
         is_repository = files.look(host, b".git") is not None
         for target in (
             _targets(here, is_repository=is_repository) if is_repository or not parts else ()
         ):
             # Both the place that is named, and what links on the way make of it.
             for path in {os.path.normpath(target), os.path.realpath(target)}:
-                if path.startswith(beginning):
-                    led = tuple(path.removeprefix(beginning).split("/"))
-                    # The hooks of husky's directory `_` run the scripts that lie beside it.
-                    self._led.add(led[:-1] if led[-1] == "_" and led[1:] else led)
+                self._lead(path, beginning)
+
+    def begins(self, parts: RelativeParts) -> None:
+        """Learn that a directory holds a repository, which has hooks by the user's settings."""
+        for hooks in self._known.hooks_in_each:
+            path = os.path.normpath("/".join(["", *parts, hooks]))
+            self._lead(path, "/")
+
+    def _lead(self, path: str, beginning: str) -> None:
+        if path.startswith(beginning) and path != beginning:
+            led = tuple(path.removeprefix(beginning).split("/"))
+            # The hooks of husky's directory `_` run the scripts that lie beside it.
+            led = led[:-1] if led[-1] == "_" and led[1:] else led
+            self._led.add(led)
+            self._ways.update([led[:end] for end in range(1, len(led))])
+
+    def _leads_away(self, entry: Judged) -> bool:
+        """Return whether a new link leads to where no command may look."""
+        if self._is_approved(entry.parts):
+            return False
+        target, beginning = entry.target(), f"{self._workspace}/"
+        is_apart = not any(one.startswith(beginning) for one in self._closed)
+        if is_apart and stays_below(len(entry.parts) - 1, target):
+            return False
+        return leads_into("/".join([self._workspace, *entry.parts]), target, self._closed)
 
     def _is_led_to(self, entry: Judged) -> bool:
         """Return whether a path is led to, or takes the place of a directory on the way there."""
@@ -140,8 +197,7 @@ class Control:
             return False
         if any(entry.parts[:end] in self._led for end in range(1, len(entry.parts) + 1)):
             return True
-        is_way = not entry.is_directory
-        return is_way and any(led[: len(entry.parts)] == entry.parts for led in self._led)
+        return not entry.is_directory and entry.parts in self._ways
 
     def _is_approved(self, parts: RelativeParts) -> bool:
         return any(parts[:end] in self._approved for end in range(1, len(parts) + 1))

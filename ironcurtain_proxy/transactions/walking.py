@@ -166,6 +166,8 @@ class Walk:
     def _enter(self, place: _Place, names: list[str]) -> bool:
         """Tell the rules what the directory holds."""
         counted = names_that_count()
+        if ".git" in names:
+            self._control.begins(place.parts)
         if place.host is not None:
             self._control.follow(place.parts, place.host)
         if place.host is not None and not place.is_new:
@@ -400,6 +402,7 @@ class Walk:
             partial(_read, place.upper, name),
             partial(_read, place.host, name) if place.host is not None else _nothing,
             partial(_read, place.host, b"config") if place.host is not None else _nothing,
+            partial(_target, place.upper, name),
         )
 
     def _keep_back(self, place: _Place, name: bytes, why: str | None) -> None:
@@ -529,6 +532,12 @@ def _read(directory: int, name: bytes) -> bytes | None:
             return file.read()
     finally:
         os.close(opened)
+
+
+def _target(directory: int, name: bytes) -> str:
+    with suppress(OSError):
+        return os.fsdecode(os.readlink(name, dir_fd=directory))
+    return ""
 
 
 def _nothing() -> bytes | None:

@@ -64,7 +64,12 @@ def views_of(installation: Installation) -> list[Path]:
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Installation, RawClient]]:
     installation = Installation(tmp_path_factory.mktemp("own-shell"))
-    subprocess.run(["git", "init", "-q", str(installation.workspace)], check=True)
+    sub = installation.workspace / "sub"
+    for place in (installation.workspace, sub):
+        subprocess.run(["git", "init", "-q", str(place)], check=True)
+    subprocess.run(["git", "-C", str(sub), "config", "core.hooksPath", "../shared"], check=True)
+    (sub / ".vscode").symlink_to("../editor")
+    (installation.home / ".gitconfig").write_text("[core]\n\thooksPath = everywhere\n")
     (installation.home / ".ssh").mkdir()
     (installation.home / ".ssh/id").write_text("a key")
     yield installation, shelled(installation)
@@ -160,6 +165,25 @@ def test_control_places_are_kept_back_told_recorded_and_asked_about(
     # Only these: another control place of the same command would have been kept back again.
     (here / "more.sh").write_text("echo x > .envrc")
     assert "KEPT BACK" in done(run(agent, "sh more.sh"))
+
+
+def test_what_settings_elsewhere_lead_to_and_links_out_of_sight_are_kept_back(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    here = installation.workspace
+    (here / "leave.sh").write_text(
+        "mkdir shared editor; echo id > shared/pre-commit; echo x > editor/tasks.json\n"
+        "git init -q new; mkdir new/everywhere; echo id > new/everywhere/pre-commit\n"
+        "git init -q /tmp/r\n"
+        "ln -s $(grep ' /tmp ' /proc/self/mountinfo | tail -n 1 | cut -d ' ' -f 4)/r link\n"
+        "ln -s /dev/fd/../../1/root/tmp/r magic; ln -s sub plain; echo x > data\n"
+    )
+    assert "KEPT BACK" in done(run(agent, "sh leave.sh"))
+    kept = [str(one).partition(" (")[0] for one in last(installation)["keptBack"]]  # type: ignore[union-attr]
+    assert kept == ["editor", "link", "magic", "new/everywhere", "shared"]
+    assert not any(os.path.lexists(here / one) for one in kept)
+    assert ((here / "data").exists(), (here / "plain").is_symlink()) == (True, True)
 
 
 def test_what_is_denied_or_withdrawn_leaves_nothing(installation: Installation) -> None:
