@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.decision.prior_consent import goes_by_name
+from ironcurtain_proxy.facts.client_tools import ServerCall
 from ironcurtain_proxy.facts.fingerprint import fingerprint
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
@@ -33,7 +34,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, PathValue
-from ironcurtain_proxy.rehearsal.recorded import ServerCall, as_tool_call
+from ironcurtain_proxy.rehearsal.recorded import as_tool_call
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import covers, families_of
 

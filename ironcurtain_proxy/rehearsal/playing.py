@@ -14,6 +14,7 @@ from msgspec import structs
 from ironcurtain_proxy.approval.containment import ContainmentInput, why_asked, why_not_held
 from ironcurtain_proxy.config.presets.preset import preset
 from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
+from ironcurtain_proxy.facts.client_tools import TOOLS, ServerCall, as_server_call
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.model.decision import Deny, Escalate
 from ironcurtain_proxy.model.judgement import Judgement
@@ -30,30 +31,13 @@ from ironcurtain_proxy.rehearsal.memory import (
     given,
     per_100,
 )
-from ironcurtain_proxy.rehearsal.recorded import (
-    FETCH,
-    FILES,
-    SHELL,
-    Recording,
-    ServerCall,
-    TranscriptCall,
-    as_server_call,
-)
+from ironcurtain_proxy.rehearsal.recorded import Recording, TranscriptCall
 from ironcurtain_proxy.rehearsal.scene import RULES, Scene, SceneRules, Scenes
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 
 _HOME: Final = re.compile(r"(/home/[^/]+|/Users/[^/]+|/root)(?=/|\Z)")
 _TOOLS: Final = tuple(
-    [
-        ServerCall(server, tool, {})
-        for server, tools in (
-            (FILES, ("read_text_file", "search_files", "list_directory")),
-            (FILES, ("write_file", "edit_file", "move_file")),
-            (FETCH, ("fetch",)),
-            (SHELL, ("run_command",)),
-        )
-        for tool in tools
-    ]
+    [ServerCall(server, tool, {}) for server, tools in TOOLS.items() for tool in tools]
 )
 
 
@@ -110,7 +94,7 @@ class _Player:
             if workspace is None:
                 self.found.without_place += 1
                 continue
-            found = as_server_call(call, workspace)
+            found = as_server_call(call.tool, call.arguments, call.directory or workspace)
             if found == "none":
                 self.found.passed_over[call.tool[:60]] += 1
             elif found == "broken":

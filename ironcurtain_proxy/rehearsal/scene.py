@@ -23,6 +23,7 @@ from ironcurtain_proxy.config.presets.compose import Documents, compose
 from ironcurtain_proxy.config.presets.preset import PRESETS, PresetName, preset
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL, ServerCall
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.command import ParsedCommand
@@ -32,14 +33,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
-from ironcurtain_proxy.rehearsal.recorded import (
-    FETCH,
-    FILES,
-    SHELL,
-    SHELL_TOOL,
-    ServerCall,
-    as_tool_call,
-)
+from ironcurtain_proxy.rehearsal.recorded import as_tool_call
 from ironcurtain_proxy.shell.families import GIT_CONFIGURATION, OTHER_REPOSITORY, sought
 from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.client_tools import ServerCall, as_server_call
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.rehearsal.recorded import ServerCall, TranscriptCall, as_server_call
+from ironcurtain_proxy.rehearsal.recorded import TranscriptCall
 from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
 from tests.rehearsal.transcripts import (
     CODEX_START,
@@ -24,7 +25,7 @@ from tests.rehearsal.transcripts import (
 
 
 def served(call: TranscriptCall) -> tuple[str, Json]:
-    found = as_server_call(call, HERE)
+    found = as_server_call(call.tool, call.arguments, call.directory or HERE)
     assert isinstance(found, ServerCall)
     first = next(iter(found.arguments.values()))
     return found.tool, first
@@ -89,7 +90,9 @@ def test_gemini_s_chats_are_read(tmp_path: Path) -> None:
         ("save_memory", {"fact": "x"}),
     )
     found = read_transcripts([write(tmp_path / "session-1.json", [chat])])
-    assert [as_server_call(call, HERE) for call in found.calls] == [
+    assert [
+        as_server_call(call.tool, call.arguments, call.directory or HERE) for call in found.calls
+    ] == [
         ServerCall("shell", "run_command", {"command": "make", "cwd": f"{HERE}/sub"}),
         ServerCall("filesystem", "read_text_file", {"path": "/x/y"}),
         ServerCall("fetch", "fetch", {"url": "https://example.com/a"}),
