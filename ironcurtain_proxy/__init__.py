@@ -26,6 +26,7 @@ metrics.
 What people and programs start from: `cli`, `config`, `wiring`, `trusted_process`, `inbox`.
 `rehearsal` reads recorded sessions and counts what would be asked. `report` draws pages. `web` is
 the reviewer's page in a browser, `front` what agents reach over HTTP.
+`hooks` is the door of clients' own tools.
 `sessions`: the directories and the list of running sessions. `own_process`: what the proxy does to
 its own process. `steady_clock`: seconds that no change of the clock moves. `version`: the number
 of this release.

@@ -10,6 +10,7 @@ from typing import Final, assert_never
 
 from ironcurtain_proxy.model.decider import (
     CONTAINMENT,
+    ClientDialog,
     Contained,
     Decider,
     Engine,
@@ -210,7 +211,9 @@ def decider_in_words(decider: Decider) -> str:
             return f"the reviewer {visible(name)}"
         case LlmApprover():
             return "the auto-approver"
-        case Person() | Engine() | Grants() | Contained() | ProxyItself() | Nobody():
+        case (
+            Person() | Engine() | Grants() | Contained() | ClientDialog() | ProxyItself() | Nobody()
+        ):
             # Agents know the words of the original program, which has no other reviewers.
             return "user"
         case _:

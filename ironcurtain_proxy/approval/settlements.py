@@ -14,6 +14,7 @@ from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decider import (
     CONTAINMENT,
     KERNEL,
+    ClientDialog,
     Contained,
     Decider,
     Engine,
@@ -42,6 +43,8 @@ DECLINED: Final[Mapping[_DeclinedKind, str]] = MappingProxyType(
         "limit": "Not asked",
     }
 )
+LEFT_TO_CLIENT: Final = "Left to the client's user: "
+"""The beginning of the reason where the client's own dialog asks."""
 
 
 def by_grants(grants: Sequence[Grant], run: GrantId | None = None) -> Settlement:
@@ -97,7 +100,8 @@ def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
         *approved.details,
     )
     if by.sight != "question":
-        reason = f"Auto-approved: {approved.reasoning}"
+        word = LEFT_TO_CLIENT if isinstance(by, ClientDialog) else "Auto-approved: "
+        reason = f"{word}{approved.reasoning}"
     else:
         reason = f"Approved by {_whom(by)} during escalation"
         if approved.reasoning and approved.reasoning != approved.note:
@@ -145,7 +149,7 @@ def _whom(by: Decider) -> str:
             return "the proxy"
         case Nobody():
             return "nobody"
-        case LlmApprover() | Engine() | Grants() | Contained():
+        case LlmApprover() | Engine() | Grants() | Contained() | ClientDialog():
             return in_record(by)
         case _:
             assert_never(by)

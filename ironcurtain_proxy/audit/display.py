@@ -13,6 +13,7 @@ from typing import Final, Literal, assert_never, get_args
 import orjson
 
 from ironcurtain_proxy.model.decider import (
+    ClientDialog,
     Contained,
     DeciderWord,
     Engine,
@@ -222,7 +223,7 @@ def shown_decider(decided_by: str) -> str:
             return "policy"
         case Nobody():
             return "nobody"
-        case LlmApprover() | Engine() | Grants() | Contained():
+        case LlmApprover() | Engine() | Grants() | Contained() | ClientDialog():
             return decider.word
         case _:
             assert_never(decider)

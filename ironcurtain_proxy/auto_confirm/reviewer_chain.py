@@ -23,6 +23,7 @@ from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notify
 from ironcurtain_proxy.model.decider import (
     TIMEOUT,
+    ClientDialog,
     Contained,
     Engine,
     Grants,
@@ -203,7 +204,7 @@ class ReviewerChain:
         match approval.by:
             case Program(name=name) if is_same_party(name, escalation.session):
                 return REVIEW_BY_REQUESTER
-            case Program() | Person() | LlmApprover() | Engine():
+            case Program() | Person() | LlmApprover() | Engine() | ClientDialog():
                 return None
             case Grants() | Contained() | ProxyItself() | Nobody():
                 return "it answers in the name of the proxy"

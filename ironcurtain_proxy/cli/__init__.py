@@ -30,6 +30,7 @@ GROUPS: Final = MappingProxyType(
             "completion": "print the completion of bash, zsh or fish",
             "login": "log in to a server that is reached over HTTP",
             "logout": "forget the login to a server",
+            "hooks": "put a client's own shell, edits and fetches under the policy",
             "serve": "serve MCP on stdin and stdout (the default), or over HTTP",
         },
         "answer": {

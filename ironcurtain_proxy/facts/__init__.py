@@ -10,6 +10,7 @@
   their remotes.
 - `commands`: the shell command of a call, and where it runs.
 - `meanings`, `entries`, `pushes`: the files and remotes that give a command its meaning.
+- `client_tools`: clients' own tools as calls of servers.
 - `hosts`: the hosts that a command is known to reach.
 - `context`, `fingerprint`, `grant_facts`: facts of a session, and of a call as a whole.
 """

@@ -27,7 +27,15 @@ mailbox under a name; nothing proves that it is a person."""
 
 
 DeciderWord: TypeAlias = Literal[
-    "human", "reviewer", "auto-approver", "engine", "grant", "containment", "kernel", "timeout"
+    "human",
+    "reviewer",
+    "auto-approver",
+    "engine",
+    "grant",
+    "containment",
+    "client",
+    "kernel",
+    "timeout",
 ]
 """The kind in a record, before the colon."""
 
@@ -85,6 +93,17 @@ class Contained(Struct, frozen=True):
     sight: ClassVar[Sight] = "nothing"
 
 
+class ClientDialog(Struct, frozen=True):
+    """The client's own dialog, where nobody else could be asked: its user answers there.
+
+    Nobody has answered yet when the call is let go to the client.
+    """
+
+    word: ClassVar[DeciderWord] = "client"
+    is_automatic: ClassVar[bool] = False
+    sight: ClassVar[Sight] = "nothing"
+
+
 class ProxyItself(Struct, frozen=True):
     """The proxy itself, by its policy or because an answer could not be accepted."""
 
@@ -102,12 +121,21 @@ class Nobody(Struct, frozen=True):
 
 
 Decider: TypeAlias = (
-    Person | Program | LlmApprover | Engine | Grants | Contained | ProxyItself | Nobody
+    Person
+    | Program
+    | LlmApprover
+    | Engine
+    | Grants
+    | Contained
+    | ClientDialog
+    | ProxyItself
+    | Nobody
 )
 """The party that settled an escalation."""
 
 HUMAN: Final = Person()
 CONTAINMENT: Final = Contained()
+IN_CLIENT: Final = ClientDialog()
 KERNEL: Final = ProxyItself()
 TIMEOUT: Final = Nobody()
 AUTO_APPROVER: Final = LlmApprover()
@@ -122,7 +150,7 @@ def name_of(decider: Decider) -> str:
             return check
         case Grants(ids=ids):
             return "+".join(ids)
-        case Person() | LlmApprover() | Contained() | ProxyItself() | Nobody():
+        case Person() | LlmApprover() | Contained() | ClientDialog() | ProxyItself() | Nobody():
             return ""
         case _:
             assert_never(decider)
@@ -157,7 +185,7 @@ def of_record(text: str, kind: object = None) -> Decider | None:
 
 
 _PLAIN: Final[Mapping[str, Decider]] = MappingProxyType(
-    {in_record(one): one for one in (HUMAN, AUTO_APPROVER, CONTAINMENT, KERNEL, TIMEOUT)}
+    {in_record(one): one for one in (HUMAN, AUTO_APPROVER, CONTAINMENT, IN_CLIENT, KERNEL, TIMEOUT)}
 )
 _KINDS: Final[Mapping[object, ProgramKind]] = MappingProxyType(
     {"model": "model", "process": "process", "session": "session"}

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.to_thread
@@ -28,7 +28,7 @@ from ironcurtain_proxy.downstream.greeting import ROOTS
 from ironcurtain_proxy.downstream.options import LOGINS, DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.working_directory import settle
-from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
+from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, ToolLists
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
@@ -44,7 +44,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ResultRules, ServerSpec
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
-from ironcurtain_proxy.ports import World
+from ironcurtain_proxy.ports import FactGatherer, Recorder, Servers, World
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import remove_private
 from ironcurtain_proxy.sandbox.probe import Available
@@ -65,6 +65,16 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
     from ironcurtain_proxy.telemetry.export import Telemetry
     from ironcurtain_proxy.wiring.views import ShellViews
+
+
+class AgentTools(Servers, ToolLists, Protocol):
+    """The tools that an agent's client carries out itself, in place of servers."""
+
+    def telling(self, facts: FactGatherer) -> FactGatherer:
+        """Add to the facts of a call what its client says of it."""
+
+    def noting(self, recorder: Recorder) -> Recorder:
+        """Add the same to its records."""
 
 
 class Proxy(Struct, kw_only=True):
@@ -218,7 +228,7 @@ def _with_views(
     return with_views(confined, specs, settings)
 
 
-def assemble(
+def assemble(  # noqa: PLR0913  the ends of one proxy
     settings: Settings,
     loaded: LoadedPolicy,
     environ: Mapping[str, str],
@@ -226,6 +236,7 @@ def assemble(
     sandbox: Available | None,
     ways: AddedChannels | None = None,
     in_process: bool = False,
+    own: AgentTools | None = None,
 ) -> Proxy:
     """Join the parts. Opens the audit log; starts nothing.
 
@@ -236,6 +247,7 @@ def assemble(
         sandbox: what servers are confined in; see `find_sandbox`.
         ways: the ways to reviewers besides the mailbox.
         in_process: another program's process, which a hanging disk must not end.
+        own: the tools of the agent's client, which are served instead of servers.
     """
     refuse_closed_hosts(settings, loaded.policy)
     # First, before there is anything in the directory that could be removed.
@@ -253,7 +265,7 @@ def assemble(
         batch=batch,
         is_shared=settings.is_session_named,
     )
-    specs = settled(settings, environ)
+    specs = settled(settings, environ) if own is None else ()
     confined = confinements(sandbox, specs, settings, loaded.policy)
     confined, views = _with_views(confined, specs, settings)
     watchman, confined = looked_after(confined, settings.state_dir)
@@ -265,7 +277,7 @@ def assemble(
     catalogue = LiveCatalogue(
         settings.servers,
         loaded.annotations,
-        servers,
+        own or servers,
         lambda server, tools: pins.listed(server, "tools", tools),
         has_prefix=settings.server_in_names,
     )
@@ -279,14 +291,15 @@ def assemble(
     facts = resolver_for(settings, loaded, catalogue.lookup, environ, command, confined)
     client = AskedClient(settings.escalation_timeout_seconds)
     facts.declares_view = catalogue.declares_view
+    recorder: Recorder = audit if telemetry is None else telemetry.observing(audit, clock)
     session = Session.begin(
         World(
             tools=catalogue,
-            facts=facts,
+            facts=facts if own is None else own.telling(facts),
             client=client,
             questions=reviewers.questions,
-            servers=servers,
-            recorder=audit if telemetry is None else telemetry.observing(audit, clock),
+            servers=own or servers,
+            recorder=recorder if own is None else own.noting(recorder),
             clock=clock,
             ids=RandomIds(),
             aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,

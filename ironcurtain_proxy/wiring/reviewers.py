@@ -42,6 +42,8 @@ class AddedChannels:
 
     more: Mapping[ChannelName, Channel] = field(default_factory=dict)
     """The channels besides the mailbox; each is used if the operator named it."""
+    last: Channel | None = None
+    """The channel that is asked after all that the settings name; None: there is none."""
     only: Channel | None = None
     """The only channel, whatever the settings say; None: the settings choose."""
     message: MessageSource | None = None
@@ -187,7 +189,8 @@ def _channels(settings: Settings, mailbox: Mailbox, ways: AddedChannels) -> Sequ
         return (ways.only,)
     known = {**ways.more, "mailbox": Channel(mailbox, mailbox.is_reachable)}
     order = settings.escalation.channels
-    return tuple([replace(known[name], name=name) for name in order if name in known])
+    named = [replace(known[name], name=name) for name in order if name in known]
+    return (*named, *([] if ways.last is None else [ways.last]))
 
 
 def holds(settings: Settings) -> bool:

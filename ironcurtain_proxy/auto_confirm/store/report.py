@@ -26,6 +26,7 @@ from ironcurtain_proxy.auto_confirm.store.metrics import (
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
 from ironcurtain_proxy.model.decider import (
+    ClientDialog,
     Contained,
     Engine,
     Grants,
@@ -381,7 +382,16 @@ def _in_words(reason: str) -> str:
             return f"refused by {name}"
         case Nobody():
             return "no answer in time"
-        case Program() | LlmApprover() | Engine() | Grants() | Contained() | ProxyItself() | None:
+        case (
+            Program()
+            | LlmApprover()
+            | Engine()
+            | Grants()
+            | Contained()
+            | ClientDialog()
+            | ProxyItself()
+            | None
+        ):
             return reason
         case _:
             assert_never(decider)

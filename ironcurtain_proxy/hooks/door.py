@@ -1,0 +1,264 @@
+"""The door of one client's native calls: each event of its hooks, and what is answered.
+
+An event that cannot be read is denied where it may be. Calls under way are kept until the client
+says that they have ended; what it never says is closed when the agent's turn ends.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, assert_never
+
+import anyio
+import orjson
+from anyio.abc import TaskGroup
+from msgspec import Struct
+
+from ironcurtain_proxy.agent.replies import result_of
+from ironcurtain_proxy.facts.client_tools import EquivalentCall, ServerCall, as_server_call
+from ironcurtain_proxy.hooks.client_end import CURRENT, OpenCall
+from ironcurtain_proxy.hooks.events import (
+    AfterCall,
+    AskInClient,
+    BeforeCall,
+    CallingAgent,
+    HookClient,
+    HookEvent,
+    NoObjection,
+    OwnQuestion,
+    Prompt,
+    Refuse,
+    SessionEnded,
+    SessionStarted,
+    TurnEnded,
+    UnreadableEventError,
+    Verdict,
+)
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.reply import Answered, Reply
+from ironcurtain_proxy.ports import CallHandler
+from ironcurtain_proxy.strict_json import strict_json
+
+_log: Final = logging.getLogger(__name__)
+
+_MOST_OPEN: Final = 512
+"""The most calls under way: more are denied."""
+_LOOK: Final = 0.5
+"""Seconds between two looks whether the hook still waits."""
+_OUR_SERVERS: Final = "mcp__ironcurtain"
+"""The beginning of the names of tools that are judged at the other door: those of this proxy."""
+
+PromptListener: TypeAlias = Callable[[str], None]
+
+
+class HookDialect(Struct, frozen=True, kw_only=True):
+    """What is particular to one client."""
+
+    client: HookClient
+    events: Mapping[str, int]
+    """The hooked events, each with the seconds that the client waits."""
+    own_tools: frozenset[str]
+    """Tools without effect outside the client."""
+    asks: bool
+    """Whether the client has a dialog that an answer can open. Where it has none, `ask` may run the
+    call."""
+    seconds: float
+    """The longest wait for a reviewer."""
+    read_event: Callable[[str, Arguments], HookEvent]
+    answer_before: Callable[[Verdict], Json]
+    """The answer before a call; None: nothing is printed."""
+    answer_question: Callable[[Verdict], Json]
+
+
+@dataclass(slots=True, kw_only=True)
+class Door:
+    """The events of one client, and its calls under way."""
+
+    dialect: HookDialect
+    handle: CallHandler
+    """Carries a call through mediation."""
+    tasks: TaskGroup
+    on_prompt: PromptListener
+    """Gets the user's words; empty: there are none that count."""
+    on_end: Callable[[], None]
+    """Called when the client's last session has ended."""
+    _open: list[OpenCall] = field(default_factory=list, init=False)
+
+    async def answer(self, event: str, raw: bytes, is_waiting: Callable[[], bool]) -> bytes:
+        """Return what the hook prints.
+
+        Args:
+            event: the name of the event, as the hook was installed for it.
+            raw: what the client wrote.
+            is_waiting: whether the hook still waits.
+        """
+        try:
+            found = self.dialect.read_event(event, _object(raw))
+        except (UnreadableEventError, ValueError, RecursionError) as error:
+            _log.warning("an event %s cannot be read: %s", event[:40], str(error)[:200])
+            return self._unreadable(event)
+        return _written(await self._answer(found, is_waiting))
+
+    async def _answer(self, event: HookEvent, is_waiting: Callable[[], bool]) -> Json:
+        if isinstance(event, BeforeCall):
+            return self.dialect.answer_before(await self._before(event, is_waiting))
+        if isinstance(event, OwnQuestion):
+            return self.dialect.answer_question(self._known(event))
+        self._note(event)
+        return {}
+
+    def _note(self, event: AfterCall | Prompt | TurnEnded | SessionStarted | SessionEnded) -> None:
+        match event:
+            case AfterCall():
+                self._after(event)
+            case Prompt(text=text):
+                self._prompt(text)
+            case TurnEnded(caller=caller):
+                self._close([one for one in self._open if one.caller.id == caller.id])
+            case SessionStarted():
+                self.on_prompt("")
+            case SessionEnded(is_last=is_last):
+                self._close(self._open)
+                self.on_prompt("")
+                if is_last:
+                    self.on_end()
+            case _:
+                assert_never(event)
+
+    def _unreadable(self, event: str) -> bytes:
+        refusal = Refuse("IronCurtain cannot read the event of this call, so nothing was run.")
+        if event == "PermissionRequest":
+            return _written(self.dialect.answer_question(refusal))
+        return _written(self.dialect.answer_before(refusal))
+
+    # --- before a call
+
+    async def _before(self, event: BeforeCall, is_waiting: Callable[[], bool]) -> Verdict:
+        if event.tool in self.dialect.own_tools or event.tool.startswith(_OUR_SERVERS):
+            return NoObjection()
+        known = next((one for one in self._open if event.id and one.id == event.id), None)
+        if known is not None and (known.caller, known.tool) == (event.caller, event.tool):
+            return Refuse("IronCurtain: this call is under way already, so it was not run again.")
+        # The client's dialog is closed when the same agent goes on: a call left to it that has no
+        # end by now was refused there.
+        self._close([one for one in self._asked() if one.caller.id == event.caller.id])
+        begun: list[OpenCall] = []
+        verdict: Verdict = NoObjection()
+        for tool, arguments in event.calls:
+            meant = as_server_call(tool, arguments, event.directory)
+            one = await self._decide(event, (tool, arguments), meant, begun, is_waiting)
+            if isinstance(one, Refuse):
+                for other in begun:
+                    other.end("another part of the call was denied, so nothing was run")
+                return one
+            verdict = _graver(verdict, one)
+        return verdict
+
+    async def _decide(
+        self,
+        event: BeforeCall,
+        given: tuple[str, Arguments],
+        meant: EquivalentCall,
+        begun: list[OpenCall],
+        is_waiting: Callable[[], bool],
+    ) -> Verdict:
+        if meant == "broken":
+            return Refuse(f"IronCurtain cannot read the arguments of {event.tool[:100]}.")
+        if meant == "none":
+            why = f"IronCurtain does not know what the tool {event.tool[:100]} does."
+            return AskInClient(why) if self.dialect.asks else Refuse(why)
+        if len(self._open) >= _MOST_OPEN:
+            return Refuse("IronCurtain: too many calls are under way. Nothing was run.")
+        call = OpenCall(id=event.id, caller=event.caller, tool=event.tool, given=given)
+        self._open.append(call)
+        begun.append(call)
+        scope = anyio.CancelScope()
+        self.tasks.start_soon(self._carry, call, meant, scope)
+        with anyio.move_on_after(self.dialect.seconds):
+            while call.verdict is None and is_waiting():
+                with anyio.move_on_after(_LOOK):
+                    await call.decided.wait()
+        if call.verdict is None:
+            scope.cancel()
+            call.decide(Refuse("IronCurtain: nobody answered in time. Nothing was run."))
+        return call.verdict or Refuse("")
+
+    async def _carry(self, call: OpenCall, meant: ServerCall, scope: anyio.CancelScope) -> None:
+        """Carry a call through mediation, from its hook to its end."""
+        CURRENT.set(call)
+        name = f"{meant.server}__{meant.tool}"
+        try:
+            with scope:
+                reply = await self.handle(name, {"name": name, "arguments": {**meant.arguments}})
+                call.decide(Refuse(_in_words(reply, call.tool)))
+        finally:
+            call.decide(Refuse("IronCurtain met a defect. Nothing was run."))
+            self._open.remove(call)
+
+    def _asked(self) -> list[OpenCall]:
+        return [one for one in self._open if isinstance(one.verdict, AskInClient)]
+
+    def _known(self, event: OwnQuestion) -> Verdict:
+        """Return what was answered to the call that the client asks its user about."""
+        for call in reversed(self._open):
+            is_same = call.caller.id == event.caller.id and call.tool == event.tool
+            if is_same and call.given in event.calls and call.verdict is not None:
+                return call.verdict
+        return NoObjection()
+
+    # --- after it
+
+    def _after(self, event: AfterCall) -> None:
+        by_id = [one for one in self._open if event.id and one.id == event.id]
+        alike = [
+            one
+            for one in self._open
+            if one.caller.id == event.caller.id
+            and one.tool == event.tool
+            and one.given in event.calls
+        ]
+        for call in by_id if event.id else alike[:1]:
+            error = event.error
+            if event.is_refused:
+                error = f"refused in the client: {error}"
+            call.end(error)
+
+    def _prompt(self, text: str) -> None:
+        """Take the user's words, unless a command is running that could have forged them."""
+        running = [one for one in self._open if one.given[0] == "Bash" and one.verdict is not None]
+        self.on_prompt("" if running else text)
+        self._close([one for one in self._open if one.caller == CallingAgent()])
+
+    def _close(self, calls: list[OpenCall]) -> None:
+        for call in calls:
+            if call.verdict is not None:
+                call.end(None)
+
+
+def _object(raw: bytes) -> Arguments:
+    document = strict_json(raw)
+    if not isinstance(document, dict):
+        raise UnreadableEventError("it is no object")
+    return document
+
+
+def _graver(one: Verdict, other: Verdict) -> Verdict:
+    """Return the answer for a call of two parts, neither of which is refused."""
+    for verdict in (one, other):
+        if isinstance(verdict, AskInClient):
+            return verdict
+    return one if not isinstance(one, NoObjection) else other
+
+
+def _in_words(reply: Reply, tool: str) -> str:
+    """Return the texts of a refusal, which are those of the other door."""
+    if isinstance(reply, Answered):
+        return ""
+    content = result_of(reply, tool).get("content")
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return "\n".join([text for text in texts if isinstance(text, str)])
+
+
+def _written(answer: Json) -> bytes:
+    return b"" if answer is None else orjson.dumps(answer) + b"\n"

@@ -1,0 +1,153 @@
+"""What a client's hook says, and what is answered: the words that all dialects share."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from ironcurtain_proxy.model.json import Arguments
+
+HookClient: TypeAlias = Literal["claude", "codex", "gemini", "cursor"]
+"""The clients whose hooks are known."""
+
+
+class CallingAgent(Struct, frozen=True):
+    """The agent that makes a call: the main agent, or one of its sub-agents."""
+
+    id: str = ""
+    """The client's id of the sub-agent; empty: the main agent."""
+    kind: str = ""
+    """The sub-agent's kind, such as `Explore`."""
+
+    def __str__(self) -> str:
+        """Return the caller in words, for a reviewer and for the record."""
+        return f"sub-agent {self.kind} ({self.id})" if self.id else "main agent"
+
+
+class BeforeCall(Struct, frozen=True, kw_only=True):
+    """The client is about to make a call."""
+
+    id: str
+    """The client's id of the call; empty: the client gives none."""
+    caller: CallingAgent
+    tool: str
+    """The client's own name of the tool."""
+    calls: tuple[tuple[str, Arguments], ...]
+    """The name in the common table, and the arguments: one for each file of a patch."""
+    directory: str
+    """Absolute."""
+
+
+class OwnQuestion(Struct, frozen=True, kw_only=True):
+    """The client is about to ask its user about a call, which has no id here."""
+
+    caller: CallingAgent
+    tool: str
+    calls: tuple[tuple[str, Arguments], ...]
+
+
+class AfterCall(Struct, frozen=True, kw_only=True):
+    """A call has ended, or its user refused it in the client's dialog."""
+
+    id: str
+    caller: CallingAgent
+    tool: str
+    calls: tuple[tuple[str, Arguments], ...]
+    error: str = ""
+    """The error in the client's words; empty: it succeeded."""
+    is_refused: bool = False
+
+
+class Prompt(Struct, frozen=True):
+    """The user's words."""
+
+    text: str
+
+
+class TurnEnded(Struct, frozen=True):
+    """An agent has ended its turn: none of its calls goes on."""
+
+    caller: CallingAgent
+
+
+class SessionStarted(Struct, frozen=True):
+    """A session has begun, or goes on."""
+
+
+class SessionEnded(Struct, frozen=True):
+    """A session has ended."""
+
+    is_last: bool
+    """Whether the client's process ends, too."""
+
+
+HookEvent: TypeAlias = (
+    BeforeCall | OwnQuestion | AfterCall | Prompt | TurnEnded | SessionStarted | SessionEnded
+)
+
+
+class NoObjection(Struct, frozen=True):
+    """The policy allows the call; the client's own rules decide the rest."""
+
+
+class Approve(Struct, frozen=True):
+    """The call was contained, or approved by a reviewer or by an earlier approval."""
+
+    why: str
+
+
+class AskInClient(Struct, frozen=True):
+    """The call needs an approval, and the client's user is the one who can give it."""
+
+    why: str
+
+
+class Refuse(Struct, frozen=True):
+    """The call is denied."""
+
+    why: str
+
+
+Verdict: TypeAlias = NoObjection | Approve | AskInClient | Refuse
+"""The answer before a call."""
+
+
+class UnreadableEventError(Exception):
+    """An event does not have the form that its client documents; the message says what is wrong."""
+
+
+def text_of(payload: Arguments, name: str) -> str:
+    """Return a text of an event, empty if it is not there.
+
+    Raises:
+        UnreadableEventError: it is something else.
+    """
+    found = payload.get(name)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise UnreadableEventError(f"{name} is no text")
+    return found
+
+
+def object_of(payload: Arguments, name: str) -> Arguments:
+    """Return an object of an event.
+
+    Raises:
+        UnreadableEventError: it is something else, or is not there.
+    """
+    found = payload.get(name)
+    if not isinstance(found, dict):
+        raise UnreadableEventError(f"{name} is no object")
+    return found
+
+
+def directory_of(payload: Arguments) -> str:
+    """Return the directory of an event.
+
+    Raises:
+        UnreadableEventError: it is not absolute.
+    """
+    found = text_of(payload, "cwd")
+    if not found.startswith("/") or "\0" in found:
+        raise UnreadableEventError("cwd is no absolute directory")
+    return found

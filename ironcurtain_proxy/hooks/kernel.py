@@ -1,0 +1,326 @@
+"""The kernel of one client: its start, its socket, and its end with the client.
+
+The socket lies in `~/.ironcurtain/doors`, a directory of its user alone, under the client's pid and
+start time. Whoever connects must be of the same user, and the client must be among its ancestors.
+"""
+
+import fcntl
+import logging
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from select import POLLERR, POLLHUP, poll
+from typing import Final
+
+import anyio
+import orjson
+from anyio.abc import SocketAttribute, SocketStream, TaskGroup
+from msgspec import Struct
+
+from ironcurtain_proxy.config.annotating.known import known_servers
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
+from ironcurtain_proxy.downstream.working_directory import tidy
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL, TOOLS
+from ironcurtain_proxy.hooks.client_end import ClientEnd, DialogReviewer
+from ironcurtain_proxy.hooks.dialects import DIALECTS
+from ironcurtain_proxy.hooks.door import Door, HookDialect
+from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.mailbox.messages import Owner
+from ironcurtain_proxy.mailbox.processes import is_alive
+from ironcurtain_proxy.mailbox.user_message import FILE_NAME
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.own_process.operator_log import configure_logging
+from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
+from ironcurtain_proxy.review.channel_order import Channel
+from ironcurtain_proxy.sessions.running import forget_session, note_session, running_sessions
+from ironcurtain_proxy.wiring.proxy import Proxy, assemble
+from ironcurtain_proxy.wiring.reviewers import AddedChannels
+
+DOORS: Final = "doors"
+VARIABLES: Final = "hooks.json"
+"""The file with the variables that a kernel starts with: those of a project must not count."""
+_MOST_BYTES: Final = 16 << 20
+"""The most bytes of one event; more are not read, which denies the call."""
+_MOST_VARIABLES: Final = 1 << 16
+_MOST_HOOKS: Final = 256
+"""The most hooks at once."""
+_SECONDS: Final = 30.0
+"""Seconds for an event to arrive."""
+_LEVELS: Final = 8
+_log: Final = logging.getLogger(__name__)
+
+
+def serve_door(client: HookClient, parent: int, environ: Mapping[str, str]) -> int:
+    """Serve the hooks of a client until it ends.
+
+    Args:
+        client: which one.
+        parent: its process.
+        environ: ours; only the home and the file of variables in it count.
+
+    Raises:
+        ConfigurationError: something cannot be used; every call is denied then.
+    """
+    state = home_directory(environ) / ".ironcurtain"
+    owner = Owner(parent, start_of(parent))
+    if not owner.start_time:
+        raise ConfigurationError(f"there is no process {parent}")
+    place = state / DOORS / f"{owner.pid}-{owner.start_time}"
+    with ExitStack() as exits:
+        if not _hold(place, exits):
+            return 0
+        settings = client_settings({**environ, **variables_in(state)}, parent)
+        dialect = DIALECTS[client]
+        exits.callback(configure_logging(settings.session_log))
+        proxy = client_proxy(settings, dialect)
+        for hold in proxy.holds:
+            exits.callback(hold.release)
+        exits.callback(tidy, settings.session_dir)
+        note_session(settings, client=client, policy=proxy.loaded.version)
+        exits.callback(forget_session, settings)
+        exits.callback(proxy.audit.close)
+        proxy.note_client(client)
+        anyio.run(_Listener(proxy, dialect, owner, place).run)
+    return 0
+
+
+def _hold(place: Path, exits: ExitStack) -> bool:
+    """Hold the door of a client. False: another process does."""
+    make_private_directory(place.parent)
+    found = place.parent.lstat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ConfigurationError(f"{place.parent} must belong to its user alone: chmod 700")
+    lock = place.with_name(f"{place.name}.lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    exits.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    exits.callback(lock.unlink, missing_ok=True)
+    place.unlink(missing_ok=True)
+    exits.callback(place.unlink, missing_ok=True)
+    return True
+
+
+def variables_in(state: Path) -> Mapping[str, str]:
+    """Return the variables that `init` noted for kernels; empty if it noted none.
+
+    Raises:
+        ConfigurationError: the file cannot be believed.
+    """
+    file = state / VARIABLES
+    try:
+        document = orjson.loads(read_private(file, _MOST_VARIABLES, "file of variables"))
+        return {str(name): str(value) for name, value in document["variables"].items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ConfigurationError(f"{file} cannot be used: run init again") from error
+
+
+def client_settings(environ: Mapping[str, str], parent: int | None) -> Settings:
+    """Return the settings with the client's tools as servers, and its directory as workspace."""
+    settings = load_settings(dict(environ))
+    workspace = settings.workspace
+    here = None if parent is None else directory_of(parent)
+    if here is not None and _is_project(here, settings) and not _holds(workspace, here):
+        workspace = here
+    specs = [
+        ServerSpec(
+            name=name,
+            annotations=name,
+            command="true",
+            cwd=None if workspace is None else str(workspace),
+            sandbox=False,
+        )
+        for name in (FILES, FETCH, SHELL)
+    ]
+    return replace(settings, workspace=workspace, servers=tuple(specs), pins="off")
+
+
+def _holds(workspace: RealPath | None, here: RealPath) -> bool:
+    return workspace is not None and here.is_within(workspace)
+
+
+def _is_project(here: RealPath, settings: Settings) -> bool:
+    """Return whether a directory may be a workspace: neither the home nor what holds it."""
+    home = RealPath.from_text(os.path.realpath(settings.home))
+    state = RealPath.from_text(os.path.realpath(settings.state_dir))
+    return not (home.is_within(here) or state.is_within(here) or here.is_within(state))
+
+
+def directory_of(pid: int) -> RealPath | None:
+    """Return the directory of a process; None if it cannot be read or has vanished."""
+    with suppress(OSError):
+        found = Path(f"/proc/{pid}/cwd").readlink()
+        return RealPath.from_text(str(found)) if found.is_dir() else None
+    return None
+
+
+def client_proxy(settings: Settings, dialect: HookDialect) -> Proxy:
+    """Join the kernel of a client. Starts nothing."""
+    loaded = load_policy(settings)
+    known = known_servers()
+    tools = {
+        server: tuple(
+            [
+                ToolDefinition(
+                    server, name, {"name": name, "inputSchema": dict(known[server][name].schema)}
+                )
+                if server != SHELL
+                else ToolDefinition(server, name, SHELL_TOOL)
+                for name in names
+            ]
+        )
+        for server, names in TOOLS.items()
+    }
+    last = Channel(DialogReviewer(), lambda: True, "client") if dialect.asks else None
+    return assemble(
+        settings,
+        loaded,
+        settings.inherited,
+        sandbox=None,
+        ways=AddedChannels(last=last),
+        own=ClientEnd(dialect.client, tools, settings.workspace),
+    )
+
+
+class _Listener(Struct, frozen=True):
+    """The socket of a kernel."""
+
+    proxy: Proxy
+    dialect: HookDialect
+    client: Owner
+    place: Path
+
+    async def run(self) -> None:
+        """Serve until the client ends."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self.proxy.run)
+            await self.proxy.catalogue.listing()
+            door = Door(
+                dialect=self.dialect,
+                handle=self.proxy.calls.handle,
+                tasks=tasks,
+                on_prompt=self._prompt,
+                on_end=tasks.cancel_scope.cancel,
+            )
+            tasks.start_soon(self._end_with_client, tasks)
+            limiter = anyio.CapacityLimiter(_MOST_HOOKS)
+            async with await anyio.create_unix_listener(self.place, mode=0o600) as listener:
+
+                async def serve(stream: SocketStream) -> None:
+                    async with stream, limiter:
+                        await self._serve(door, stream)
+
+                await listener.serve(serve)
+
+    async def _end_with_client(self, tasks: TaskGroup) -> None:
+        with suppress(ProcessLookupError):
+            ended = os.pidfd_open(self.client.pid)
+            try:
+                if is_alive(self.client):
+                    await anyio.wait_readable(ended)
+            finally:
+                os.close(ended)
+        tasks.cancel_scope.cancel()
+
+    async def _serve(self, door: Door, stream: SocketStream) -> None:
+        raw_socket: socket.socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610  not Django
+        if not is_of_client(raw_socket, self.client):
+            _log.warning("a process that is not the client's was turned away at its door")
+            return
+        message = None
+        with anyio.move_on_after(_SECONDS):
+            message = await _received(stream)
+        if message is None:
+            return
+        head, _, raw = message.partition(b"\n")
+        client, _, event = head.decode("ascii", "replace").partition(" ")
+        if client != self.dialect.client or event not in self.dialect.events:
+            _log.warning("a hook that is not of this client was turned away")
+            return
+        answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await stream.send(answer + b"\0")
+
+    def _prompt(self, text: str) -> None:
+        """Write the user's words where the auto-approvers of this client's kernels read them."""
+        for directory in self._mailboxes():
+            with suppress(OSError):
+                if text.strip():
+                    context: Json = {"userMessage": text, "source": "hook"}
+                    write_whole(directory / FILE_NAME, orjson.dumps(context))
+                else:
+                    (directory / FILE_NAME).unlink(missing_ok=True)
+
+    def _mailboxes(self) -> list[Path]:
+        settings = self.proxy.settings
+        found = [settings.mailbox_dir]
+        for session in running_sessions(settings.sessions_dir):
+            if is_below(session.state.pid, self.client):
+                found += [Path(text) for text in session.state.mailboxes[:1]]
+        return found
+
+
+async def _received(stream: SocketStream) -> bytes | None:
+    """Return a message; None if it is too large or is not sent whole."""
+    message = bytearray()
+    try:
+        async for block in stream:
+            message += block
+            if len(message) > _MOST_BYTES:
+                _log.warning("an event of more than %d bytes was not read", _MOST_BYTES)
+                return None
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return None
+    return bytes(message)
+
+
+def _has_hung_up(connection: socket.socket) -> bool:
+    look = poll()
+    look.register(connection.fileno(), 0)
+    return any(found & (POLLHUP | POLLERR) for _, found in look.poll(0))
+
+
+def is_of_client(connection: socket.socket, client: Owner) -> bool:
+    """Return whether the other side is of our user, and below the client."""
+    size = struct.calcsize("3i")
+    pid, uid, _ = struct.unpack(
+        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    )
+    return uid == os.geteuid() and is_below(pid, client)
+
+
+def is_below(pid: int, client: Owner) -> bool:
+    """Return whether a process is the client's, at most a few levels below it."""
+    for _ in range(_LEVELS):
+        fields = _fields(pid)
+        if not fields:
+            return False
+        pid = int(fields[1])
+        if pid == client.pid:
+            return start_of(pid) == client.start_time
+    return False
+
+
+def start_of(pid: int) -> str:
+    """Return when a process started, in ticks after the start of the machine; empty if it ended."""
+    fields = _fields(pid)
+    return fields[19] if fields else ""
+
+
+def _fields(pid: int) -> list[str]:
+    with suppress(OSError):
+        line = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+        return line[line.rfind(")") + 1 :].split()
+    return []

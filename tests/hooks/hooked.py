@@ -1,0 +1,183 @@
+"""A home with a policy and hooked clients, below one directory."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.config.annotating.annotate import annotate
+from ironcurtain_proxy.config.annotating.known import known_servers
+from ironcurtain_proxy.config.presets.compose import compose
+from ironcurtain_proxy.config.presets.preset import PresetName, preset
+from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
+from ironcurtain_proxy.hooks import claude
+from ironcurtain_proxy.hooks.launching import hook_words
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.raw_client import Message
+from tests.hooks.scripted_claude import ScriptedModel
+
+ROOT: Final = Path(__file__).parents[2]
+CLAUDE: Final = ROOT / "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
+SERVED: Final = {**known_servers()}
+
+
+class HookedHome:
+    """The home of a user whose clients are hooked."""
+
+    def __init__(self, root: Path, name: PresetName = "coding") -> None:
+        self._calls: list[int] = []
+        self.home = root / "home"
+        self.workspace = self.home / "project"
+        self.state = self.home / ".ironcurtain"
+        (self.state / "generated").mkdir(parents=True)
+        self.workspace.mkdir()
+        self.state.chmod(0o700)
+        servers = [
+            annotate(server, [{"name": one, "inputSchema": {**tool.schema}} for one, tool in tools])
+            for server, tools in ((one, SERVED[one].items()) for one in (FILES, FETCH))
+        ]
+        servers.append(annotate(SHELL, [SHELL_TOOL]))
+        documents = compose(preset(name), servers, str(self.workspace))
+        self.write("generated/compiled-policy.json", documents.policy)
+        self.write("generated/tool-annotations.json", documents.annotations)
+        self.write("config.json", documents.config)
+        self.write("hooks.json", {"variables": {"PATH": os.environ["PATH"]}})
+
+    def write(self, name: str, document: Json) -> None:
+        """Write one of the operator's files."""
+        file = self.state / name
+        file.write_bytes(orjson.dumps(document))
+        file.chmod(0o600)
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the user."""
+        return {"HOME": str(self.home), "PATH": os.environ["PATH"]}
+
+    def hook_claude(self) -> None:
+        """Install the hooks of Claude Code."""
+        hooks = {
+            event: [
+                {
+                    "hooks": [
+                        {
+                            "type": "command",
+                            "command": words[0],
+                            "args": words[1:],
+                            "timeout": seconds,
+                        }
+                    ]
+                }
+            ]
+            for event, seconds in claude.EVENTS.items()
+            for words in [hook_words("claude", event, self.state)]
+        }
+        (self.home / ".claude").mkdir(exist_ok=True)
+        file = self.home / ".claude/settings.json"
+        file.write_bytes(orjson.dumps({"hooks": hooks}))
+
+    def run_claude(self, model: ScriptedModel, *more: str) -> subprocess.Popen[str]:
+        """Start the real client with a prompt."""
+        variables = {
+            **self.environment(),
+            "ANTHROPIC_BASE_URL": model.address,
+            "ANTHROPIC_API_KEY": "dummy",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "IS_SANDBOX": "1",  # else root may not switch its questions off
+        }
+        return subprocess.Popen(
+            [str(CLAUDE), "-p", "tidy up the notes", "--output-format", "json", *more],
+            env=variables,
+            cwd=self.workspace,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def fire(self, event: str, payload: Json, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Start a hook as a client does, which is this process, and return how it ended."""
+        raw = payload if isinstance(payload, str) else orjson.dumps(payload).decode()
+        return subprocess.run(
+            hook_words("claude", event, self.state),
+            input=raw,
+            env={**self.environment(), **variables},
+            cwd=self.workspace,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def call(self, tool: str, given: Message, **more: Json) -> Message:
+        """Return the event before a call."""
+        number = len(self._calls)
+        self._calls.append(number)
+        return {
+            "session_id": "s",
+            "hook_event_name": "PreToolUse",
+            "cwd": str(self.workspace),
+            "tool_name": tool,
+            "tool_input": given,
+            "tool_use_id": f"toolu_{number}",
+            **more,
+        }
+
+    def decide(self, tool: str, given: Message, **more: Json) -> str:
+        """Return the decision on a call: `silence`, `allow`, `ask` or `deny`."""
+        return decision_in(self.fire("PreToolUse", self.call(tool, given, **more)).stdout)
+
+    def end_session(self) -> None:
+        """End the client's session, and so its kernel."""
+        self.fire("SessionEnd", {"reason": "other"})
+
+    def kernel(self) -> int:
+        """Return the process of the kernel that serves this process."""
+        marks = [one for one in Path("/proc").glob("[0-9]*/cmdline") if self._is_kernel(one)]
+        return int(marks[0].parent.name)
+
+    def _is_kernel(self, file: Path) -> bool:
+        try:
+            words = file.read_bytes().split(b"\0")
+            home = f"HOME={self.home}".encode()
+            return b"hooks" in words and home in (file.parent / "environ").read_bytes().split(b"\0")
+        except OSError:
+            return False
+
+    def records(self) -> list[Message]:
+        """Return the records of the audit log."""
+        file = self.state / "audit.jsonl"
+        return [orjson.loads(line) for line in file.read_bytes().splitlines()]
+
+    def outcomes(self) -> list[Message]:
+        """Return the records of how calls ended."""
+        return [one for one in self.records() if "result" in one]
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the proxy to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "ironcurtain_proxy", *words],
+            env=self.environment(),
+            cwd=self.workspace,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+def decision_in(printed: str) -> str:
+    """Return the decision that a hook printed, whose form is held to that of the client."""
+    answer = orjson.loads(printed)
+    if answer == {}:
+        return "silence"
+    assert answer.keys() == {"hookSpecificOutput"}
+    inner = answer["hookSpecificOutput"]
+    assert inner.keys() == {"hookEventName", "permissionDecision", "permissionDecisionReason"}
+    assert inner["hookEventName"] == "PreToolUse"
+    assert inner["permissionDecisionReason"]
+    return str(inner["permissionDecision"])

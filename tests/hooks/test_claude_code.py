@@ -1,0 +1,122 @@
+"""The real Claude Code, driven by a scripted model: what its hooks decide is what it does."""
+
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.hooks.hooked import CLAUDE, HookedHome
+from tests.hooks.scripted_claude import ScriptedModel, serving
+
+pytestmark = [
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(not CLAUDE.exists(), reason="Claude Code is not installed: npm ci"),
+]
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, (out, err)
+    return out
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> HookedHome:
+    hooked = HookedHome(tmp_path)
+    hooked.hook_claude()
+    (hooked.workspace / "notes.txt").write_text("old\n")
+    (hooked.home / ".ssh").mkdir()
+    (hooked.home / ".ssh/id_rsa").write_text("a secret key")
+    return hooked
+
+
+def test_what_is_allowed_runs_and_comes_back_and_what_is_denied_or_asked_does_not_run(
+    home: HookedHome,
+) -> None:
+    notes, new = home.workspace / "notes.txt", home.workspace / "new.txt"
+    calls = [
+        ("Bash", {"command": "cat notes.txt"}),
+        ("Read", {"file_path": str(notes)}),
+        ("Edit", {"file_path": str(notes), "old_string": "old", "new_string": "new"}),
+        ("Write", {"file_path": str(new), "content": "x"}),
+        ("Bash", {"command": "cat ~/.ssh/id_rsa"}),
+        ("Write", {"file_path": str(home.workspace / ".claude/settings.json"), "content": "{}"}),
+        ("Bash", {"command": "touch outside && git push"}),
+    ]
+    with serving([(name, dict(given)) for name, given in calls]) as model:
+        assert "done" in finished(home.run_claude(model, "--permission-mode", "bypassPermissions"))
+    failed = [is_error for is_error, _ in model.results]
+    assert failed == [False, False, False, False, True, True, True]
+    assert "a secret key" not in str(model.results)
+    assert "Access to protected path is forbidden" in model.results[5][1]
+    assert "IronCurtain: The approval policy dangerous asks" in model.results[6][1]
+    assert not (home.workspace / "outside").exists()
+    assert notes.read_text() == "new\n"
+    told = [(one["hookTool"], one["decidedBy"], one["result"]) for one in home.outcomes()]
+    ended = [(tool, by, result["status"]) for tool, by, result in told if isinstance(result, dict)]
+    assert sorted(ended) == sorted(
+        [
+            ("Bash", "kernel", "success"),
+            ("Read", "kernel", "success"),
+            ("Edit", "kernel", "success"),
+            ("Write", "kernel", "success"),
+            ("Bash", "client", "error"),
+            ("Write", "kernel", "denied"),
+            ("Bash", "client", "error"),
+        ]
+    )
+    # The prompt was the user's word while the session went on; its kernel ended with it.
+    assert list((home.state / "doors").iterdir()) == []
+    edited = next(one for one in home.outcomes() if one["hookTool"] == "Edit")
+    listed = home.command("rollback", "--list").stdout
+    assert "changed notes.txt" in listed
+    assert "created new.txt" in listed
+    undone = home.command("rollback", str(edited["requestId"]))
+    assert undone.returncode == 0, undone.stderr
+    assert notes.read_text() == "old\n"
+    assert new.read_text() == "x"
+
+
+def test_when_the_kernel_is_killed_in_the_middle_every_later_call_is_denied(
+    home: HookedHome,
+) -> None:
+    calls = [("Bash", {"command": f"touch made-{number}"}) for number in range(3)]
+    given = [("Bash", {"command": "ls"}), *calls]
+    with serving([(name, dict(one)) for name, one in given]) as model:
+        kill_at(model, home, 1)
+        finished(home.run_claude(model, "--permission-mode", "bypassPermissions"))
+    assert [is_error for is_error, _ in model.results] == [False, True, True, True]
+    for _, text in model.results[1:]:
+        assert "IronCurtain: the kernel of this session has ended, so nothing was run." in text
+    assert list(home.workspace.glob("made-*")) == []
+
+
+def kill_at(model: ScriptedModel, home: HookedHome, turn: int) -> None:
+    model.before_turn[turn] = go = threading.Event()
+    model.reached[turn] = reached = threading.Event()
+
+    def kill() -> None:
+        reached.wait(100)
+        os.kill(home.kernel(), signal.SIGKILL)
+        go.set()
+
+    threading.Thread(target=kill, daemon=True).start()
+
+
+def test_the_user_s_own_rules_and_modes_hold_where_the_policy_has_no_objection(
+    home: HookedHome,
+) -> None:
+    file = home.home / ".claude/settings.json"
+    settings = orjson.loads(file.read_bytes())
+    settings["permissions"] = {"deny": ["Bash(ls:*)"]}
+    file.write_bytes(orjson.dumps(settings))
+    notes = str(home.workspace / "notes.txt")
+    calls = [("Bash", {"command": "ls"}), ("Write", {"file_path": notes, "content": "x"})]
+    with serving([(name, dict(one)) for name, one in calls]) as model:
+        finished(home.run_claude(model, "--permission-mode", "default"))
+    assert [is_error for is_error, _ in model.results] == [True, True]
+    assert Path(notes).read_text() == "old\n"

@@ -1,0 +1,289 @@
+"""The door of a client's own tools. This process is the client: it starts the hooks itself."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.hooks.launching import STUB, hook_words
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.raw_client import Message
+from tests.hooks.hooked import HookedHome, decision_in
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome]:
+    hooked = HookedHome(tmp_path)
+    monkeypatch.chdir(hooked.workspace)
+    yield hooked
+    hooked.end_session()
+
+
+def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_session_ends(
+    home: HookedHome,
+) -> None:
+    notes = str(home.workspace / "notes.txt")
+    assert home.decide("Write", {"file_path": notes, "content": "x"}) == "silence"
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    settings = str(home.workspace / ".claude/settings.json")
+    assert home.decide("Write", {"file_path": settings, "content": "{}"}) == "deny"
+    assert home.decide("Bash", {"command": "curl https://example.com"}) == "ask"
+    assert home.decide("TodoWrite", {"todos": []}) == "silence"
+    assert home.decide("Teleport", {"where": "/"}) == "ask"
+    kernel = home.kernel()
+    home.end_session()
+    while Path(f"/proc/{kernel}").exists():
+        os.sched_yield()
+    assert list((home.state / "doors").iterdir()) == []
+    intents = [one for one in home.records() if "result" not in one]
+    assert [(one["door"], one["hookTool"], one["decidedBy"]) for one in intents] == [
+        ("hook", "Write", "kernel"),
+        ("hook", "Bash", "kernel"),
+        ("hook", "Bash", "client"),
+    ]
+
+
+def test_a_sub_agent_is_named_in_the_record(home: HookedHome) -> None:
+    more: dict[str, Json] = {"agent_id": "a1", "agent_type": "Explore"}
+    assert home.decide("Bash", {"command": "ls"}, **more) == "silence"
+    assert (home.records()[0]["agent"], home.records()[0]["agentType"]) == ("a1", "Explore")
+
+
+def test_once_its_kernel_is_killed_every_call_is_denied_with_a_sentence(home: HookedHome) -> None:
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    os.kill(home.kernel(), signal.SIGKILL)
+    calls = (("Bash", {"command": "ls"}), ("Read", {"file_path": "notes.txt"}))
+    for tool, given in calls:
+        found = home.fire("PreToolUse", home.call(tool, dict(given)))
+        assert decision_in(found.stdout) == "deny"
+        assert "the kernel of this session has ended" in found.stdout
+    asked = orjson.loads(home.fire("PermissionRequest", home.call("Bash", {})).stdout)
+    assert asked["hookSpecificOutput"]["decision"]["behavior"] == "deny"
+    # What cannot be denied stops nobody, and a new session begins with a new kernel.
+    assert home.fire("UserPromptSubmit", {"prompt": "x"}).returncode == 0
+    assert home.fire("SessionStart", {"source": "startup"}).returncode == 0
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+
+
+@pytest.mark.parametrize("broken", ["interpreter", "stub", "killed"])
+def test_a_hook_that_cannot_run_denies_by_its_exit_code(broken: str, tmp_path: Path) -> None:
+    words = hook_words("claude", "PreToolUse", tmp_path)
+    place = words.index(sys.executable if broken != "stub" else str(STUB))
+    words[place] = str(tmp_path / "gone")
+    if broken == "killed":
+        script = tmp_path / "gone"
+        script.write_text("#!/bin/sh\nkill -9 $$\n")
+        script.chmod(0o755)
+    found = subprocess.run(words, capture_output=True, text=True, check=False, input="{}")
+    assert found.returncode == 2
+    assert "IronCurtain: its hook cannot run, so nothing was run." in found.stderr
+    after = [one.replace("exit 2", "exit 0") for one in hook_words("claude", "Stop", tmp_path)]
+    after[after.index(sys.executable)] = "/gone"
+    assert subprocess.run(after, capture_output=True, check=False, input=b"{}").returncode == 0
+
+
+def broken_events(home: HookedHome) -> dict[str, Json]:
+    whole = home.call("Bash", {"command": "ls"})
+    return {
+        "nothing": "",
+        "no JSON": "{",
+        "twice the same name": '{"tool_name": "Read", "tool_name": "Bash"}',
+        "a list": [],
+        "nested without end": "[" * 100_000,
+        "no tool": {**whole, "tool_name": None},
+        "a tool that is no text": {**whole, "tool_name": ["Bash"]},
+        "no arguments": {**whole, "tool_input": "ls"},
+        "a command that is no text": {**whole, "tool_input": {"command": ["ls"]}},
+        "no directory": {**whole, "cwd": None},
+        "a relative directory": {**whole, "cwd": "project"},
+        "a path that is no text": {**whole, "tool_name": "Read", "tool_input": {"file_path": 1}},
+        "an agent that is no text": {**whole, "agent_id": {}},
+        "more than is read": {**whole, "tool_input": {"command": "ls", "x": "y" * (17 << 20)}},
+    }
+
+
+def test_an_event_that_cannot_be_read_is_denied_whatever_is_wrong_with_it(
+    home: HookedHome,
+) -> None:
+    for what, payload in broken_events(home).items():
+        assert decision_in(home.fire("PreToolUse", payload).stdout) == "deny", what
+    large: Message = {"file_path": str(home.workspace / "x"), "content": "y" * (10 << 20)}
+    assert home.decide("Write", large) == "silence"
+
+
+def test_a_call_under_way_is_not_run_again_under_its_id(home: HookedHome) -> None:
+    first = home.call("Bash", {"command": "ls"})
+    assert decision_in(home.fire("PreToolUse", first).stdout) == "silence"
+    assert decision_in(home.fire("PreToolUse", first).stdout) == "deny"
+    home.fire("PostToolUse", {**first, "tool_response": {}})
+    assert decision_in(home.fire("PreToolUse", first).stdout) == "silence"
+
+
+def test_the_end_of_a_call_is_recorded_as_its_client_says(home: HookedHome) -> None:
+    notes = home.workspace / "notes.txt"
+    call = home.call("Write", {"file_path": str(notes), "content": "x"})
+    assert decision_in(home.fire("PreToolUse", call).stdout) == "silence"
+    notes.write_text("x")
+    # Nobody else ends it: a forged id, another tool's.
+    home.fire("PostToolUse", {**call, "tool_use_id": "toolu_99"})
+    assert home.outcomes() == []
+    home.fire("PostToolUse", {**call, "tool_response": {}})
+    failed = home.call("Bash", {"command": "ls"})
+    home.fire("PreToolUse", failed)
+    home.fire("PostToolUseFailure", {**failed, "error": "Exit code 3"})
+    left = home.call("Bash", {"command": "touch x"})
+    home.fire("PreToolUse", left)
+    home.fire("Stop", {})
+    home.end_session()
+    results = [one["result"] for one in home.outcomes()]
+    assert [one["status"] for one in results if isinstance(one, dict)] == [
+        *("success", "error", "error")
+    ]
+    assert home.outcomes()[0]["changed"] == ["created notes.txt"]
+    assert "did not say how the call ended" in str(results[2])
+
+
+def test_the_client_s_own_question_is_answered_as_the_call_was(home: HookedHome) -> None:
+    silent = home.call("Write", {"file_path": str(home.workspace / "x"), "content": "x"})
+    home.fire("PreToolUse", silent)
+    del silent["tool_use_id"]
+    assert orjson.loads(home.fire("PermissionRequest", silent).stdout) == {}
+    assert orjson.loads(home.fire("PermissionRequest", home.call("Edit", {})).stdout) == {}
+
+
+def test_the_user_s_words_are_there_until_the_session_ends_but_not_while_a_command_runs(
+    home: HookedHome,
+) -> None:
+    def words() -> list[Json]:
+        found = sorted((home.state / "sessions").glob("*/user-context.json"))
+        return [orjson.loads(one.read_bytes())["userMessage"] for one in found]
+
+    home.fire("UserPromptSubmit", {"prompt": "push it"})
+    assert words() == ["push it"]
+    call = home.call("Bash", {"command": "ls"})
+    home.fire("PreToolUse", call)
+    # The command itself could have started this hook.
+    home.fire("UserPromptSubmit", {"prompt": "push everything"})
+    assert words() == []
+    home.fire("UserPromptSubmit", {"prompt": "commit it"})
+    assert words() == ["commit it"]
+    home.end_session()
+    assert words() == []
+
+
+def test_variables_of_a_project_do_not_choose_the_policy(home: HookedHome, tmp_path: Path) -> None:
+    open_policy = {
+        "rules": [
+            {
+                "name": "all",
+                "description": "all",
+                "then": "allow",
+                "reason": "all",
+                "if": {"server": ["shell"]},
+            }
+        ]
+    }
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil/compiled-policy.json").write_bytes(orjson.dumps(open_policy))
+    found = home.fire(
+        "PreToolUse",
+        home.call("Bash", {"command": "cat ~/.ssh/id_rsa"}),
+        GENERATED_DIR=str(tmp_path / "evil"),
+        IRONCURTAIN_CONFIG="/dev/null",
+        HOME=str(tmp_path / "evil"),
+        PYTHONPATH=str(tmp_path / "evil"),
+    )
+    assert decision_in(found.stdout) != "silence"
+
+
+def test_whoever_is_not_below_the_client_is_turned_away(home: HookedHome, tmp_path: Path) -> None:
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    door = next(one for one in (home.state / "doors").iterdir() if not one.suffix)
+    said = tmp_path / "said"
+    script = (
+        "import socket, sys, os\n"
+        "while os.getppid() == int(sys.argv[3]): pass\n"
+        "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+        'm = b\'claude UserPromptSubmit\\n{"prompt": "push"}\'\n'
+        "try: s.sendall(m); s.shutdown(1); found = s.recv(100)\n"
+        "except OSError: found = b''\n"
+        "open(sys.argv[2] + '.tmp', 'wb').write(found)\n"
+        "os.rename(sys.argv[2] + '.tmp', sys.argv[2])\n"
+    )
+    between = (
+        "import os, subprocess, sys; subprocess.Popen([sys.executable, '-c', *sys.argv[1:], "
+        "str(os.getpid())])"
+    )
+    subprocess.run(
+        ["setsid", sys.executable, "-c", between, script, str(door), str(said)], check=True
+    )
+    while not said.exists():
+        os.sched_yield()
+    assert said.read_bytes() == b""
+    assert list((home.state / "sessions").glob("*/user-context.json")) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_another_user_reaches_no_door(home: HookedHome) -> None:
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    door = next(one for one in (home.state / "doors").iterdir() if not one.suffix)
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        try:
+            socket.socket(socket.AF_UNIX).connect(str(door))
+        except OSError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_two_hundred_hooks_at_once_are_each_answered(home: HookedHome) -> None:
+    assert home.decide("Bash", {"command": "ls"}) == "silence"
+    settings = str(home.workspace / ".claude/settings.json")
+    payloads = [
+        home.call("Write", {"file_path": settings, "content": "{}"})
+        if number % 2
+        else home.call("Read", {"file_path": str(home.workspace / f"{number}")})
+        for number in range(200)
+    ]
+    running = [
+        subprocess.Popen(
+            hook_words("claude", "PreToolUse", home.state),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=home.environment(),
+        )
+        for _ in payloads
+    ]
+    for process, payload in zip(running, payloads, strict=True):
+        assert process.stdin is not None
+        process.stdin.write(orjson.dumps(payload))
+        process.stdin.close()
+    decided: list[str] = []
+    for process in running:
+        assert process.stdout is not None
+        decided.append(decision_in(process.stdout.read().decode()))
+        process.stdout.close()
+        assert process.wait() == 0
+    assert decided == ["silence", "deny"] * 100
+
+
+def test_the_home_is_no_workspace_though_the_client_runs_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = HookedHome(tmp_path)
+    document: Message = orjson.loads((home.state / "config.json").read_bytes())
+    del document["allowedDirectory"]
+    home.write("config.json", document)
+    monkeypatch.chdir(home.home)
+    assert home.decide("Write", {"file_path": str(home.home / "x"), "content": ""}) == "ask"
+    home.end_session()
