@@ -4,7 +4,7 @@ The policy is no port: mediation calls `decision.authorize` directly, so it cann
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeAlias
@@ -59,6 +59,20 @@ class CallHandler(Protocol):
         """
 
 
+class OperationHandler(Protocol):
+    """Handles any other operation of the agent; implemented by mediation."""
+
+    async def __call__(
+        self,
+        method: Method,
+        params: Mapping[str, Json],
+        on_progress: ProgressListener | None = None,
+        *,
+        caller: Caller | None = None,
+    ) -> Reply:
+        """Carry the operation from its arrival to its reply; see `CallHandler`."""
+
+
 class FactGatherer(Protocol):
     """Turns a call into facts (the policy information point of XACML)."""
 
@@ -111,6 +125,13 @@ class OperationTarget(Protocol):
         Raises:
             DownstreamError: the server is not there, failed, or took too long.
         """
+
+
+class ClientTarget(OperationTarget, Protocol):
+    """The agent's client, which is asked what servers ask."""
+
+    def waiting(self, caller: Caller | None) -> AbstractContextManager[None]:
+        """Note that this caller's call waits for a reviewer, meanwhile."""
 
 
 class Servers(OperationTarget, Protocol):
@@ -442,7 +463,7 @@ class World:
     views: PreparedViews | None = None
     """The views of our own shell; None: no server has any."""
     pins: Pins = field(default_factory=NothingPinned)
-    client: OperationTarget | None = None
+    client: ClientTarget | None = None
     """The agent's client, which servers' questions are put to; None: there is none to ask."""
 
     def fingerprint(self, case: Case) -> str:
@@ -453,6 +474,10 @@ class World:
         if not case.fingerprint:
             case.identify(self.facts.fingerprint(case.call, case.arguments))
         return case.fingerprint
+
+    def waiting(self, caller: Caller | None) -> AbstractContextManager[None]:
+        """Tell the client that its call waits for a reviewer, meanwhile."""
+        return nullcontext() if self.client is None else self.client.waiting(caller)
 
     def end_of(self, method: Method) -> OperationTarget:
         """The receiver of an operation of this method.

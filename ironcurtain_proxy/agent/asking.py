@@ -3,7 +3,8 @@
 The client shows its user the proxy's name only, so each message begins with the server's name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
 import anyio
@@ -28,12 +29,21 @@ _REJECTED: Final[Mapping[str, Json]] = {"code": -1, "message": "the client did n
 class AgentClient(Protocol):
     """The agent's client, which shows questions to its user."""
 
-    @property
-    def client_capabilities(self) -> Mapping[str, Json] | None:
-        """The capabilities that the client declared; None: it has not sent `initialize`."""
+    def capabilities_of(self, caller: Caller | None) -> Mapping[str, Json] | None:
+        """Return what a caller can do; `None`: nobody has said so yet, or its call has ended."""
+
+    def every(self) -> Iterator[Mapping[str, Json]]:
+        """Return what each client can do that may be asked now."""
+
+    def waiting(self, caller: Caller | None) -> AbstractContextManager[None]:
+        """Answer the requests of this call before a client's deadline, meanwhile."""
 
     async def request(
-        self, method: str, params: Mapping[str, Json], seconds: float
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        seconds: float,
+        caller: Caller | None = None,
     ) -> Mapping[str, Json]:
         """Send the client a request; raises `AgentError` or `TimeoutError`."""
 
@@ -52,6 +62,10 @@ class AuthorizedQuestion(Protocol):
     @property
     def arguments(self) -> Mapping[str, Json]:
         """The `params` of the question."""
+
+    @property
+    def caller(self) -> Caller | None:
+        """Whose call the question belongs to."""
 
 
 def kinds_shown(capabilities: Mapping[str, Json]) -> frozenset[AskKind]:
@@ -76,7 +90,7 @@ class AskedClient:
         Args:
             seconds: the deadline for its user's answer.
         """
-        self.transport: AgentClient | None = None
+        self.client: AgentClient | None = None
         self.introduced = anyio.Event()
         """Set once the client has declared its capabilities."""
         self._seconds = seconds
@@ -87,12 +101,13 @@ class AskedClient:
         kind: AskKind = "sampling"
         if method == "elicitation/create":
             kind = "url" if mode == "url" else "form"
-        return caller is None and kind in self.declared()
+        return self.client is not None and kind in kinds_shown(
+            self.client.capabilities_of(caller) or {}
+        )
 
-    def declared(self) -> frozenset[AskKind]:
-        """The kinds of questions that the client takes."""
-        transport = self.transport
-        return kinds_shown((None if transport is None else transport.client_capabilities) or {})
+    def waiting(self, caller: Caller | None) -> AbstractContextManager[None]:
+        """Note that this call waits for a reviewer, meanwhile."""
+        return nullcontext() if self.client is None else self.client.waiting(caller)
 
     async def mirrored(
         self, allowed: frozenset[AskKind], offered: Mapping[str, Json]
@@ -104,7 +119,9 @@ class AskedClient:
         if not allowed:
             return offered
         await self.introduced.wait()
-        both = allowed & self.declared()
+        declared = None if self.client is None else self.client.capabilities_of(None)
+        # A client without a handshake says with each request what it can do, and is asked no more.
+        both = allowed if declared is None else allowed & kinds_shown(declared)
         told: dict[str, Json] = dict(offered)
         forms: dict[str, Json] = {kind: {} for kind in ("form", "url") if kind in both}
         if forms:
@@ -131,12 +148,14 @@ class AskedClient:
     ) -> ToolResult:
         """Ask the client, and wait for its answer."""
         del on_progress, roots, opening
-        if self.transport is None:
+        if self.client is None:
             raise ServerUnavailableError("there is no client to ask")
         if call.arguments.get("mode") == "url" and len(self._pages) < _MOST_PAGES:
             self._pages.add((call.server, str(call.arguments.get("elicitationId"))))
         try:
-            answer = await self.transport.request(call.method, _shown(call), self._seconds)
+            answer = await self.client.request(
+                call.method, _shown(call), self._seconds, call.caller
+            )
         except TimeoutError:
             raise CallTimedOutError("the client did not answer in time") from None
         except AgentError:

@@ -37,19 +37,22 @@ class ElicitationReviewer:
         self._clock = clock
 
     def is_reachable(self) -> bool:
-        """Whether the client declared that it shows forms."""
-        return "form" in kinds_shown(self._client.client_capabilities or {})
+        """Whether a client declared that it shows forms."""
+        return any("form" in kinds_shown(one) for one in self._client.every())
 
     async def ask(self, escalation: Escalation) -> Ruling:
         """Show the form, and wait until the escalation's deadline at most."""
-        if not self.is_reachable():
+        caller = escalation.caller
+        if "form" not in kinds_shown(self._client.capabilities_of(caller) or {}):
             return Unreachable()
         seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         if seconds <= 0:
             return _expired()
         started = self._clock.monotonic()
         try:
-            answer = await self._client.request("elicitation/create", _form(escalation), seconds)
+            answer = await self._client.request(
+                "elicitation/create", _form(escalation), seconds, caller
+            )
         except TimeoutError:
             return _expired()
         except AgentError:

@@ -1,7 +1,7 @@
 """The MCP server that the agent talks to.
 
-It serves the methods of the versions with `initialize`, without tasks. Servers' own questions
-are sent by `agent/asking.py`.
+It serves both eras of the protocol (see `agent/era.py`), without tasks. Servers' own questions are
+sent by `agent/asking.py`.
 
 Knows MCP and nothing of policies: a request goes to the handler it was given, as raw JSON, and
 comes back as a `Reply`.
@@ -13,23 +13,38 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import anyio
+
 from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
-from ironcurtain_proxy.agent.handshake import client_name, introduction, is_introduction
+from ironcurtain_proxy.agent.era import (
+    LEVELS,
+    REMOVED,
+    UNSUPPORTED_VERSION,
+    caller_of,
+    discovery,
+    introduction,
+    is_introduction,
+    is_modern,
+    stamped,
+    stamped_text,
+)
 from ironcurtain_proxy.agent.introductions import Introduction
 from ironcurtain_proxy.agent.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     EncodedResult,
     Message,
 )
 from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, answer_to
 from ironcurtain_proxy.agent.replies import is_as_given, result_of
-from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
-from ironcurtain_proxy.jsonrpc.codec import encode, message_id
-from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
+from ironcurtain_proxy.agent.requests import Answerer, Requests, ServerAnswer, Service
+from ironcurtain_proxy.agent.rounds import Rounds
+from ironcurtain_proxy.agent.subscriptions import Subscriptions
+from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id
+from ironcurtain_proxy.jsonrpc.wire import OF_REQUEST, STREAM_ENDED
 from ironcurtain_proxy.model.asked import fault_of
+from ironcurtain_proxy.model.caller import Caller, client_name
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import ListKind, Method
 from ironcurtain_proxy.model.reply import Answered, Reply
@@ -37,29 +52,34 @@ from ironcurtain_proxy.model.reply import Answered, Reply
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.transport import AgentTransport
     from ironcurtain_proxy.model.json import Json
-    from ironcurtain_proxy.ports import CallHandler, ProgressListener
+    from ironcurtain_proxy.ports import CallHandler, OperationHandler, ProgressListener
 
 _log = logging.getLogger(__name__)
 
-OperationHandler: TypeAlias = (
-    "Callable[[Method, Mapping[str, Json], ProgressListener | None], Awaitable[Reply]]"
-)
 OtherLister: TypeAlias = "Callable[[ListKind], Awaitable[list[Json]]]"
 InstructionsSource: TypeAlias = Callable[[], Awaitable[Introduction]]
 ToolLister: TypeAlias = "Callable[[], Awaitable[list[Json]]]"
 LevelSetter: TypeAlias = Callable[[str], Awaitable[None]]
 
+CallAnswerer: TypeAlias = "Callable[[Mapping[str, Json], Caller], Awaitable[ServerAnswer]]"
+ModernAnswerer: TypeAlias = (
+    "Callable[[Caller, MessageId, Mapping[str, Json]], Awaitable[ServerAnswer]]"
+)
+"""Answers a request that names its version itself."""
+
 CallRefuser: TypeAlias = "Callable[[str, Mapping[str, Json]], Awaitable[Reply]]"
 UnservedNoter: TypeAlias = Callable[[str, Ground], Awaitable[None]]
 
-_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-_ABOVE_WARNING: Final = frozenset(_LEVELS[4:])
+_ABOVE_WARNING: Final = frozenset(LEVELS[4:])
 
 _UNSERVED: Final[Mapping[object, str]] = {
     METHOD_NOT_FOUND: "not-offered",
-    INVALID_REQUEST: "not-initialized",
+    UNSUPPORTED_VERSION: "unsupported-version",
 }
 """The rule in the record, by error code; `invalid-params` for any other code."""
+
+_MARKS: Final = frozenset({"resultType", "_meta"})
+"""The keys of a result that the newer era adds to."""
 
 _UNFINISHED_CALL: Final = {
     "result": {
@@ -86,7 +106,7 @@ class AgentServer:
     list_tools: ToolLister
     set_log_level: LevelSetter
     transport: "AgentTransport"
-    handle_operation: OperationHandler
+    handle_operation: "OperationHandler"
     list_others: OtherLister
     turn_away: CallRefuser
     """Refuses a call for which there is no capacity."""
@@ -98,16 +118,28 @@ class AgentServer:
     instructions: InstructionsSource | None = None
     """Gives the instructions for the agent when it connects."""
     _ready: bool = field(default=False, init=False)
+    """Whether a client has sent `initialize`."""
     _log_level: str = field(default="", init=False)
     _reads_stream_ends: bool = field(default=False, init=False)
     """Whether the agent is our own front over HTTP."""
+    rounds: Rounds = field(init=False)
+    """The calls of clients without a handshake, and the questions to clients."""
+    subscriptions: Subscriptions = field(init=False)
+    _number: int = field(default=0, init=False)
+    """The number of requests without a handshake."""
+    _noted: str | None = field(default=None, init=False)
+    """The client of the newest of them; `None`: there was none."""
     _requests: Requests = field(init=False)
     _calls: Service = field(init=False)
     _others: Mapping[str, Service] = field(init=False)
 
+    _modern: Mapping[str, "ModernAnswerer"] = field(init=False)
+
     def __post_init__(self) -> None:
         """Set the services that answer slow requests."""
         self._requests = Requests(self.transport.answer, self.capacity)
+        self.rounds = Rounds(self.transport)
+        self.subscriptions = Subscriptions(self.transport, self.handle_operation)
         self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
         self._others = {
             "tools/list": Service(self._list, _busy, _UNFINISHED),
@@ -121,18 +153,41 @@ class AgentServer:
                 for method in REQUESTS
             },
         }
+        self._modern = {
+            **{
+                method: partial(_at_once, service.answer)
+                for method, service in self._others.items()
+                if method not in REMOVED
+            },
+            "server/discover": self._discover,
+            "subscriptions/listen": self.subscriptions.listen,
+            "tools/call": self._in_rounds("tools/call", self._call),
+            "resources/read": self._in_rounds(
+                "resources/read", partial(self._operate, "resources/read")
+            ),
+            "prompts/get": self._in_rounds("prompts/get", partial(self._operate, "prompts/get")),
+        }
 
     async def serve(self) -> None:
         """Serve until the agent closes its end and its requests are answered."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self.rounds.run_in(tasks)
+                await self._serve()
+                tasks.cancel_scope.cancel()
+        finally:
+            await self.transport.close()
+
+    async def _serve(self) -> None:
         self.transport.offer_to(self._take_call)
         try:
             while (message := await self.transport.receive()) is not None:
                 await self._take(message)
+            self.subscriptions.end()
             await self.transport.drain(self._requests)
         finally:
             self.abandon()
             await self._requests.until_ended()
-            await self.transport.close()
 
     def abandon(self) -> None:
         """End all requests unanswered, when the proxy ends. The servers end afterwards."""
@@ -140,13 +195,13 @@ class AgentServer:
 
     async def tools_changed(self) -> None:
         """Tell the agent that its list of tools is out of date."""
-        if self._ready:
-            await self.transport.notify("notifications/tools/list_changed", None)
+        await self.notice("notifications/tools/list_changed", None)
 
     async def notice(self, method: str, params: "Mapping[str, Json] | None") -> None:
-        """Pass on a notification of a server."""
+        """Pass on a notification of a server to whom it concerns."""
         if self._ready:
             await self.transport.notify(method, params)
+        await self.subscriptions.notice(method, params)
 
     async def stream_ended(self) -> None:
         """Tell our front that a server ended the stream of a call before its answer."""
@@ -154,9 +209,15 @@ class AgentServer:
             await self.transport.notify(STREAM_ENDED, None)
 
     async def log_message(self, params: "Mapping[str, Json]") -> None:
-        """Pass on a log message of a server."""
+        """Pass on a log message of a server, also to requests that want messages so severe."""
         if self._ready:
             await self.transport.notify("notifications/message", params)
+        for request_id in self.rounds.wanting(str(params.get("level"))):
+            # Our front tells by the id which stream is meant; elsewhere there is one stream.
+            tag = {OF_REQUEST: request_id} if self._reads_stream_ends else {}
+            await self.transport.notify("notifications/message", {**params, **tag})
+            if not (tag or self._ready):
+                return
 
     async def log_own_message(self, params: "Mapping[str, Json]") -> None:
         """Send a warning of the proxy's own, unless the client wants graver messages only."""
@@ -166,8 +227,12 @@ class AgentServer:
     # --- from the agent
 
     def _take_call(self, message: Message) -> bool:
-        """Begin a call. False: the message is no call, or the agent has not initialized."""
-        if message.method != "tools/call" or message.id is None or not self._ready:
+        """Begin a call. False: the message is no call, or nobody has said who calls."""
+        if message.method != "tools/call" or message.id is None:
+            return False
+        if is_modern(message.params):
+            return self._begin_modern(message)
+        if not self._ready:
             return False
         self._requests.begin(self._calls, message.id, message.params, message.size)
         return True
@@ -181,6 +246,9 @@ class AgentServer:
             return
         await self.capacity.wait(message.size)
         if self._take_call(message):
+            return
+        if is_modern(message.params):
+            await self._take_modern(message)
             return
         answer = self._answer_at_once(message.method, message.params)
         if answer is not None and message.method == "initialize" and "result" in answer:
@@ -209,22 +277,82 @@ class AgentServer:
                 return {"result": {}}
             case "tools/call":
                 return self._objection(method, params)
-            case _ if method in self._others:
+            case _ if method in self._others or (method in self._modern and not self._ready):
                 return self._objection(method, params)
             case _:
                 return _error(METHOD_NOT_FOUND, "Method not found")
 
     def _objection(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
         if not self._ready:
-            return _error(INVALID_REQUEST, "initialize first")
-        if method.endswith("/list") and params.get("cursor") is not None:
-            # Lists have one page, so no cursor is ours.
-            return _error(INVALID_PARAMS, "unknown cursor")
-        if (fault := fault_of(method, params)) is not None:
-            return _error(INVALID_PARAMS, fault)
-        if method == "logging/setLevel" and params.get("level") not in _LEVELS:
-            return _error(INVALID_PARAMS, f"level must be one of {', '.join(_LEVELS)}")
-        return None
+            found = caller_of(params)
+            return (
+                _error(INVALID_PARAMS, "initialize first") if isinstance(found, Caller) else found
+            )
+        return _fault(method, params)
+
+    async def _take_modern(self, message: Message) -> None:
+        """Take a request that names its version itself, or refuse it for its shape."""
+        found = caller_of(message.params)
+        answer = None if isinstance(found, Caller) else found
+        if answer is None and message.method not in self._modern:
+            answer = _error(METHOD_NOT_FOUND, "Method not found")
+        answer = answer or _fault(message.method, message.params)
+        if answer is not None:
+            await self._note(message.method, answer)
+            await self.transport.send({"jsonrpc": "2.0", "id": message.id, **answer})
+            return
+        await self.transport.until_read()
+        self._begin_modern(message)
+
+    def _begin_modern(self, message: Message) -> bool:
+        """Begin a request that names its version itself. False: it does not say who asks."""
+        self._number += 1
+        caller = caller_of(message.params, self._number)
+        if not isinstance(caller, Caller) or message.id is None:
+            return False
+        if self._noted != caller.name:
+            self._noted = caller.name
+            self._note_client(caller.name)
+        is_call = message.method == "tools/call"
+        service = Service(
+            partial(self._answer_modern, message.method, caller, message.id),
+            self._turn_away_modern if is_call else _busy,
+            _UNFINISHED_CALL if is_call else _UNFINISHED,
+        )
+        size = message.size if is_call else SMALL
+        self._requests.begin(service, message.id, message.params, size)
+        return True
+
+    async def _answer_modern(
+        self, method: str, caller: Caller, request_id: "MessageId", params: "Mapping[str, Json]"
+    ) -> ServerAnswer:
+        answer = await self._modern[method](caller, request_id, params)
+        result = answer.get("result")
+        return answer if isinstance(result, EncodedResult) else stamped(method, answer)
+
+    async def _turn_away_modern(self, params: "Mapping[str, Json]") -> ServerAnswer:
+        return stamped("tools/call", await self._turn_away(params))
+
+    async def _discover(self, *_: object) -> ServerAnswer:
+        said = None if self.instructions is None else await self.instructions()
+        return {"result": discovery("" if said is None else said.text)}
+
+    def _in_rounds(self, method: str, answer: "CallAnswerer") -> "ModernAnswerer":
+        """Return a service whose requests may be answered with questions of servers."""
+
+        async def carry(
+            caller: Caller, request_id: "MessageId", params: "Mapping[str, Json]"
+        ) -> ServerAnswer:
+            work = partial(answer, params, caller)
+            return await self.rounds.carry(caller, method, request_id, params, work)
+
+        return carry
+
+    def _note_client(self, name: str) -> None:
+        try:
+            self.on_client(name)
+        except Exception:  # noqa: BLE001  who asks must not depend on what is noted of it
+            _log.exception("the client's name could not be noted")
 
     def _initialize(self, params: "Mapping[str, Json]") -> ServerAnswer:
         declared = params.get("capabilities")
@@ -235,10 +363,8 @@ class AgentServer:
         if self.transport.client_capabilities is None:
             self.transport.client_capabilities = declared
         self._ready = True
-        try:
-            self.on_client(client_name(params))
-        except Exception:  # noqa: BLE001  who asks must not depend on what is noted of it
-            _log.exception("the client's name could not be noted")
+        info = params["clientInfo"]
+        self._note_client(client_name(info if isinstance(info, dict) else {}))
         return {"result": introduction(params)}
 
     async def _with_instructions(self, answer: ServerAnswer) -> ServerAnswer:
@@ -258,8 +384,10 @@ class AgentServer:
     async def _list_others(self, kind: ListKind, _: "Mapping[str, Json]") -> ServerAnswer:
         return {"result": {kind: await self.list_others(kind)}}
 
-    async def _operate(self, method: Method, params: "Mapping[str, Json]") -> ServerAnswer:
-        reply = await self.handle_operation(method, params, self._progress(params))
+    async def _operate(
+        self, method: Method, params: "Mapping[str, Json]", caller: Caller | None = None
+    ) -> ServerAnswer:
+        reply = await self.handle_operation(method, params, self._progress(params), caller=caller)
         answer = answer_to(method, reply, _named(params))
         error = answer.get("error")
         return _as_given(error) if isinstance(error, dict) else answer
@@ -269,7 +397,9 @@ class AgentServer:
         await self.set_log_level(self._log_level)
         return {"result": {}}
 
-    async def _call(self, params: "Mapping[str, Json]") -> ServerAnswer:
+    async def _call(
+        self, params: "Mapping[str, Json]", caller: Caller | None = None
+    ) -> ServerAnswer:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
             answer = _error(
@@ -277,12 +407,16 @@ class AgentServer:
             )
             await self._note("tools/call", answer)
             return answer
-        reply = await self.handle_call(name, params, self._progress(params))
+        reply = await self.handle_call(name, params, self._progress(params), caller=caller)
         if isinstance(reply, Answered):
             if reply.result.error is not None:
                 return _as_given(reply.result.error)
-            if reply.result.written is not None and is_as_given(reply):
-                return {"result": EncodedResult(reply.result.written)}
+            written = reply.result.written
+            if written is not None and is_as_given(reply):
+                if caller is None:
+                    return {"result": EncodedResult(written)}
+                if not (_MARKS & (reply.result.result or {}).keys()):
+                    return {"result": EncodedResult(stamped_text(written))}
         return {"result": result_of(reply, name)}
 
     async def _turn_away(self, params: "Mapping[str, Json]") -> ServerAnswer:
@@ -300,11 +434,28 @@ class AgentServer:
         return pass_on
 
 
+def _fault(method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
+    if method.endswith("/list") and params.get("cursor") is not None:
+        # Lists have one page, so no cursor is ours.
+        return _error(INVALID_PARAMS, "unknown cursor")
+    if (fault := fault_of(method, params)) is not None:
+        return _error(INVALID_PARAMS, fault)
+    if method == "logging/setLevel" and params.get("level") not in LEVELS:
+        return _error(INVALID_PARAMS, f"level must be one of {', '.join(LEVELS)}")
+    return None
+
+
 def _named(params: "Mapping[str, Json]") -> str:
     """The resource, prompt or tool that a request names."""
     reference = params.get("ref")
     given = reference if isinstance(reference, dict) else params
     return str(given.get("uri", given.get("name")))
+
+
+async def _at_once(
+    answer: Answerer, _caller: Caller, _request_id: "MessageId", params: "Mapping[str, Json]"
+) -> ServerAnswer:
+    return await answer(params)
 
 
 async def _busy(_: "Mapping[str, Json]") -> ServerAnswer:

@@ -20,7 +20,7 @@ from ironcurtain_proxy.agent.messages import (
 )
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.answers import Answers
-from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, encode_text, escaped
+from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, escaped, written_id
 from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import LineReader
 
@@ -113,7 +113,7 @@ class AgentTransport:
         if not isinstance(result, EncodedResult):
             self.post({"jsonrpc": "2.0", "id": request_id, **answer})
             return
-        head = b'{"jsonrpc":"2.0","id":%b,"result":' % _written_id(request_id)
+        head = b'{"jsonrpc":"2.0","id":%b,"result":' % written_id(request_id)
         text = escaped(result.text)
         try:
             if len(text) < _LARGEST_AT_ONCE:
@@ -215,10 +215,6 @@ class AgentTransport:
     async def _until_gone(self, scope: anyio.CancelScope) -> None:
         await self._out.until_closed()
         scope.cancel()
-
-
-def _written_id(request_id: MessageId) -> bytes:
-    return encode_text(request_id) if isinstance(request_id, str) else repr(request_id).encode()
 
 
 def _encoded(message: Mapping[str, object]) -> bytes:

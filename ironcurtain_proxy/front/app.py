@@ -1,7 +1,8 @@
 """The address `/mcp` of the front: streamable HTTP.
 
-`POST` brings a message, `GET` a stream of what belongs to no request or the rest of one that broke,
-`DELETE` ends the session. Knows HTTP and no method of MCP.
+`POST` brings a message: of a session, or one that says itself who asks (`front/modern.py`). `GET`
+brings a stream of what belongs to no request, or the rest of one that broke; `DELETE` ends the
+session. Knows HTTP and no method of MCP.
 """
 
 from typing import Final
@@ -12,17 +13,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ironcurtain_proxy.agent.handshake import VERSIONS
+from ironcurtain_proxy.agent.era import VERSIONS
 from ironcurtain_proxy.agent.messages import ErrorReply, read
 from ironcurtain_proxy.front.connections import WHOLE
 from ironcurtain_proxy.front.events import MEDIA_TYPE, accepts, event_place, event_stream
 from ironcurtain_proxy.front.guard import JSON, RefusalError, RequestGuard
 from ironcurtain_proxy.front.messages import SESSION, deliver, initialize
+from ironcurtain_proxy.front.modern import VERSION, deliver_alone, is_modern
 from ironcurtain_proxy.front.session import OWN, AgentSession
 from ironcurtain_proxy.front.sessions import Sessions
 
 PATH: Final = "/mcp"
-_VERSION: Final = "mcp-protocol-version"
 _LAST_EVENT: Final = "last-event-id"
 _METHODS: Final = ("GET", "POST", "DELETE")
 
@@ -62,9 +63,11 @@ class Front:
         if request.method not in _METHODS:
             allowed = ", ".join(_METHODS)
             raise RefusalError(405, f"{allowed} are served", headers={"Allow": allowed})
-        if request.headers.get(_VERSION, VERSIONS[0]) not in VERSIONS:
-            raise RefusalError(400, f"of the protocol, {', '.join(VERSIONS)} are served")
-        session = self._session(request.headers, principal)
+        has_session = request.headers.get(VERSION, VERSIONS[0]) in VERSIONS
+        if not has_session and request.method != "POST":
+            words = "this version of the protocol has no sessions"
+            raise RefusalError(405, words, headers={"Allow": "POST"})
+        session = self._session(request.headers, principal) if has_session else None
         if request.method == "POST":
             return await self._post(request, principal, session)
         if session is None:
@@ -97,6 +100,8 @@ class Front:
         found = read(body)
         if isinstance(found, ErrorReply):
             raise RefusalError(400, found.text, code=found.code, request_id=found.id)
+        if is_modern(headers, found):
+            return await deliver_alone(headers, self._sessions, principal, found)
         if session is None:
             return await initialize(self._sessions, principal, found, body)
         return await deliver(headers, session, found, body)

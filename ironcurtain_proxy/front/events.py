@@ -16,9 +16,11 @@ from ironcurtain_proxy.front.guard import JSON
 from ironcurtain_proxy.front.stream import Stream, StreamReader
 
 MEDIA_TYPE: Final = "text/event-stream"
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+BEAT: Final = b": still here\n\n"
+"""A comment, which shows that the connection is alive."""
 _BEAT: Final = 15.0
-"""Seconds after which a comment shows that the connection is alive."""
+"""Seconds after which it is sent."""
 _PIECE: Final = 1 << 16
 _RETRY: Final = 1000
 _PRIMED: Final = "2025-11-25"
@@ -65,7 +67,7 @@ def event_stream(
     return StreamingResponse(
         _events(stream, follower, first, is_primed=follower.comes_back),
         media_type=MEDIA_TYPE,
-        headers={**_HEADERS, **headers},
+        headers={**HEADERS, **headers},
     )
 
 
@@ -98,19 +100,33 @@ async def _events(
     try:
         if is_primed:
             yield f"id: {stream.name}/{last}\nretry: {_RETRY}\ndata: \n\n".encode()
-        line = first
-        while True:
+        async for line in lines_of(follower, first):
             if line is None:
-                with anyio.move_on_after(_BEAT) as waited:
-                    line = await follower.next()
-                if waited.cancelled_caught:
-                    yield b": still here\n\n"
-                    continue
-                if line is None:
-                    return
+                yield BEAT
+                continue
             head = f"id: {stream.name}/{follower.number - 1}\nevent: message\ndata: ".encode()
             for part in _parts(head + line + b"\n\n"):
                 yield part
-            line = None
     finally:
         follower.leave()
+
+
+async def lines_of(follower: StreamReader, first: bytes | None) -> AsyncIterator[bytes | None]:
+    """Yield the messages of a stream; `None` where none has come for a while.
+
+    Args:
+        follower: who takes them.
+        first: a message that was taken already.
+    """
+    line = first
+    while True:
+        if line is None:
+            with anyio.move_on_after(_BEAT) as waited:
+                line = await follower.next()
+            if waited.cancelled_caught:
+                yield None
+                continue
+            if line is None:
+                return
+        yield line
+        line = None

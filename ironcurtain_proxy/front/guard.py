@@ -32,15 +32,26 @@ class RefusalError(Exception):
         code: int = INVALID_REQUEST,
         request_id: MessageId | None = None,
         headers: dict[str, str] | None = None,
+        error: object = None,
     ) -> None:
+        """Refuse a request.
+
+        Args:
+            status: of HTTP.
+            words: what is wrong.
+            code: of JSON-RPC.
+            request_id: of the request, as far as it is known.
+            headers: further ones of the answer.
+            error: the whole error, in place of words and code.
+        """
         super().__init__(words)
         self._status = status
         # A client that is refused, or sends too much, cannot hold its connection open by sending
         # more.
         closing = {"Connection": "close"} if status in _CLOSING else {}
         self._headers = {**(headers or {}), **closing}
-        error = {"code": code, "message": words}
-        self._said = {"jsonrpc": "2.0", "id": request_id, "error": error}
+        said = error or {"code": code, "message": words}
+        self._said = {"jsonrpc": "2.0", "id": request_id, "error": said}
 
     def response(self) -> Response:
         """The response to the refused request."""

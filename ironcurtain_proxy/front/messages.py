@@ -16,9 +16,8 @@ from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, GivenAnswer, Messag
 from ironcurtain_proxy.front.events import event_stream, prefers_events, whole_answer
 from ironcurtain_proxy.front.guard import JSON, RefusalError
 from ironcurtain_proxy.front.session import AgentSession
-from ironcurtain_proxy.front.sessions import Sessions, TooManySessionsError
-from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, message_id
-from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
+from ironcurtain_proxy.front.sessions import READS_STREAM_ENDS, Sessions, TooManySessionsError
+from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
 
 SESSION: Final = "mcp-session-id"
 
@@ -26,7 +25,6 @@ _GRACE: Final = 1.0
 """Seconds in which an answer is awaited before a stream is opened."""
 _START: Final = 60.0
 """Seconds for a proxy to start and to answer `initialize`."""
-_READS_STREAM_ENDS: Final = encode({"jsonrpc": "2.0", "method": STREAM_ENDED}).rstrip(b"\n")
 _BLANKS: Final = bytes.maketrans(b"\n\r", b"  ")
 
 
@@ -51,7 +49,7 @@ async def initialize(
         stream = session.begin(found)
         follower = stream.follow()
         with anyio.move_on_after(_START):
-            await _send(session, _READS_STREAM_ENDS)
+            await _send(session, READS_STREAM_ENDS.rstrip(b"\n"))
             await _send(session, body)
             line = await follower.next()
         session.forget(stream)

@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import anyio
-from msgspec import MsgspecError, Raw, Struct
+from msgspec import MsgspecError, Raw, Struct, field
 from msgspec.json import Decoder
 
+from ironcurtain_proxy.agent.era import SUBSCRIPTION_KEY
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, Message
 from ironcurtain_proxy.front.process import ProxyProcess
 from ironcurtain_proxy.front.stream import Stream
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id, recover_id
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
-from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
+from ironcurtain_proxy.jsonrpc.wire import OF_REQUEST, STREAM_ENDED
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
@@ -53,8 +54,14 @@ class _Envelope(Struct):
     params: Raw = Raw()
 
 
+class _Meta(Struct):
+    subscription: int | str | float | None = field(default=None, name=SUBSCRIPTION_KEY)
+
+
 class _Progress(Struct):
     progressToken: int | str | float | None = None  # noqa: N815  as on the wire
+    request: int | str | float | None = field(default=None, name=OF_REQUEST)
+    meta: _Meta | None = field(default=None, name="_meta")
 
 
 _envelope: Final = Decoder(_Envelope).decode
@@ -91,13 +98,26 @@ class AgentSession:
         self._last = 0
         self._taken = anyio.Event()
         self._has_ended = False
+        self._number = 0
+        self.is_shared = False
+        """Whether it has no client of its own: its requests come one by one, from any."""
 
     @property
     def is_idle(self) -> bool:
         """Whether no request is open and nobody listens."""
         return not self._requests and not self._own.is_followed
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its proxy has ended."""
+        return self._has_ended
+
     # --- from the agent
+
+    def next_number(self) -> int:
+        """Return a fresh id for a request."""
+        self._number += 1
+        return self._number
 
     def has(self, request_id: MessageId) -> bool:
         """Whether a request with this id is open."""
@@ -194,7 +214,10 @@ class AgentSession:
         if found.method == STREAM_ENDED:
             self._end_early()
             return
-        stream = self._stream_of(found.method, found.params)
+        stream = self._target(found.params) if self.is_shared else None
+        if stream is None and self.is_shared:
+            return  # its request has ended
+        stream = stream or self._stream_of(found.method, found.params)
         if stream is self._own and not stream.is_followed and stream.unsent > _UNHEARD:
             self._own = stream = Stream(OWN, self._note_taken)
         stream.put(line)
@@ -222,6 +245,18 @@ class AgentSession:
         if not self._requests or (method in _ASIDE and self._own.is_followed):
             return self._own
         return next(reversed(self._requests.values()))
+
+    def _target(self, params: Raw) -> Stream | None:
+        """The stream of the request that a notification names; None: it names none under way."""
+        try:
+            named = _progress(params)
+        except (MsgspecError, ValueError):
+            return None
+        subscription = None if named.meta is None else named.meta.subscription
+        for request_id in (named.request, subscription, named.progressToken):
+            if request_id is not None:
+                return self._requests.get(request_id)
+        return None
 
     def _finish(self, request_id: MessageId) -> Stream:
         stream = self._requests.pop(request_id)

@@ -15,6 +15,8 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from ironcurtain_proxy.front.process import ProxyProcess
 from ironcurtain_proxy.front.session import AgentSession
+from ironcurtain_proxy.jsonrpc.codec import encode
+from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 
 MOST: Final = 32
 """The most sessions of one principal at once: each is a process, with servers of its own."""
@@ -25,6 +27,9 @@ _IDLE: Final = 30 * 60.0
 _LOOK: Final = 30.0
 
 _log: Final = logging.getLogger(__name__)
+
+READS_STREAM_ENDS: Final = encode({"jsonrpc": "2.0", "method": STREAM_ENDED})
+"""What the front says first to each proxy, which is then told what only a front reads."""
 
 Starter = Callable[[str], Awaitable[ProxyProcess]]
 """Starts the proxy of the session of this name."""
@@ -50,6 +55,8 @@ class Sessions:
         self._patience = patience
         self._sessions: dict[str, AgentSession] = {}
         self._starting: dict[str, int] = {}
+        self._shared: dict[str, AgentSession] = {}
+        self._beginning: dict[str, anyio.Lock] = {}
         self._tasks: TaskGroup | None = None
         """The tasks of the sessions; None: `run` is not running."""
 
@@ -97,6 +104,23 @@ class Sessions:
         self._sessions[name] = session
         tasks.start_soon(self._live, session)
         return session
+
+    async def shared(self, principal: str) -> AgentSession:
+        """Return the one session of a principal whose requests belong to no session of a client.
+
+        Raises:
+            TooManySessionsError: its principal has too many, or the front ends.
+            OSError: its proxy cannot be started.
+        """
+        async with self._beginning.setdefault(principal, anyio.Lock()):
+            session = self._shared.get(principal)
+            if session is None or session.has_ended or session.name not in self._sessions:
+                session = await self.begin(principal)
+                session.is_shared = True
+                session.process.out.write(READS_STREAM_ENDS)
+                self._shared[principal] = session
+            session.used_at = time.monotonic()
+            return session
 
     def find(self, principal: str, name: str) -> AgentSession | None:
         """A session of a principal; None: there is none of this name, or it is another's."""

@@ -195,6 +195,11 @@ def encode_text(text: str) -> bytes:
     return encode({"": text})[len('{"":') : -len("}\n")]
 
 
+def written_id(request_id: MessageId) -> bytes:
+    """Encode the id of a message."""
+    return encode_text(request_id) if isinstance(request_id, str) else repr(request_id).encode()
+
+
 def recover_id(head: bytes, tail: bytes | None = None) -> MessageId | None:
     """The id of an invalid message, or None.
 

@@ -22,6 +22,11 @@ before the answer: its client is to ask for the rest. A front that reads it says
 method. It leaves the two of them never."""
 
 
+OF_REQUEST: Final = "ironcurtain/request"
+"""The key with which the proxy tells its front to which request a notification belongs. The front
+takes it out."""
+
+
 class StreamEnded(Struct, frozen=True):
     """A server over HTTP ended the stream of a call before its answer, which is to be asked for."""
 

@@ -133,7 +133,8 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
     ) -> Ruling | Held | AlreadyUsed | Superseded:
         """Return the answer to a question; the case gets the time that it took."""
         asked = self.world.clock.monotonic()
-        ruling = await self.world.questions.ask(question, pulse(case.call.params, on_progress))
+        with self.world.waiting(case.call.caller):
+            ruling = await self.world.questions.ask(question, pulse(case.call.params, on_progress))
         case.wait(self.world.clock.monotonic() - asked)
         return ruling
 

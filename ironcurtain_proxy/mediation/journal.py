@@ -240,11 +240,12 @@ class Journal:
         return await self.refuse(case, "unknown-tool", ground)
 
     def _record(self, case: Case, result: ResultSummary | None) -> AuditRecord:
+        caller = case.call.caller
         record = case.record(
             result,
             elapsed=self.clock.monotonic() - case.arrival.started,
             sandboxed=self.is_sandboxed(case.call.server),
-            client=self.client.name,
+            client=self.client.name if caller is None else caller.name,
         )
         host = self.hosts.get(case.call.server) if self.hosts else None
         if host is None:

@@ -80,6 +80,7 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
         session=frame.session,
         server=posed.call.server,
         tool=posed.call.tool,
+        caller=posed.call.caller,
         exposed_name=posed.call.exposed_name,
         arguments=posed.facts.arguments,
         request=posed.facts.request,

@@ -26,6 +26,9 @@ ENVELOPE: Final = frozenset({VERSION_KEY, CAPABILITIES_KEY, INFO_KEY, LEVEL_KEY}
 those of the agent."""
 
 
+_NAME_LENGTH: Final = 100
+
+
 class Caller(Struct, frozen=True, kw_only=True):
     """The client of one request, by the request's own words.
 
@@ -43,3 +46,15 @@ class Caller(Struct, frozen=True, kw_only=True):
     """The least severe log messages that the request wants; empty: it wants none."""
     number: int = 0
     """The proxy's own number of the request, by which a server's question finds it."""
+
+    @property
+    def name(self) -> str:
+        """The client's name and version for people; empty if it has given none."""
+        return client_name(self.info)
+
+
+def client_name(info: Mapping[str, Json]) -> str:
+    """Return a client's name and version, as one short line of visible characters."""
+    words = [info.get("name"), info.get("version")]
+    text = " ".join([word for word in words if isinstance(word, str)])[:_NAME_LENGTH]
+    return "".join([char for char in text if char.isprintable()]).strip()

@@ -7,6 +7,7 @@ from typing import Literal, NewType, TypeAlias
 from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decider import HUMAN, Decider
@@ -81,6 +82,8 @@ class Escalation:
     for_people: bool = False
     """Whether only a person may answer, neither a model nor the engine: the question covers several
     calls, or a secret would leave."""
+    caller: Caller | None = None
+    """Who makes the call; see `Operation.caller`."""
     candidates: tuple[Pattern, ...] = ()
     """The grants that an approval may remember. An answer names one by its index."""
     fingerprint: str

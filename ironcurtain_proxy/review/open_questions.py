@@ -49,6 +49,10 @@ RefusalListener: TypeAlias = Callable[[Escalation, Declined], Awaitable[None]]
 PULSE: Final = 5.0
 """Seconds between two progress notifications: clients give up near 60."""
 
+_WITHOUT_HANDSHAKE: Final = 320.0
+"""Seconds that a call of a client without a handshake waits before it is held: such a client asks
+again and again while it waits, and gives up at the tenth time."""
+
 MAX_OPEN: Final = 1000
 """The largest number of questions at once. A person cannot answer more, and the agent could ask
 without end."""
@@ -136,7 +140,10 @@ class OpenQuestions:
         if question is None:
             return Unreachable() if self._tasks is None else _TOO_MANY
         is_asker = question.escalation is escalation
-        if not await self._join(question, on_wait, is_asker=is_asker):
+        hold_after = self._hold_after
+        if escalation.caller is not None:
+            hold_after = min(hold_after or _WITHOUT_HANDSHAKE, _WITHOUT_HANDSHAKE)
+        if not await self._join(question, on_wait, hold_after, is_asker=is_asker):
             if question.superseded:
                 return Superseded()
             question.held = True
@@ -146,11 +153,18 @@ class OpenQuestions:
             return ruling
         return replace(ruling, question=question.escalation.id)
 
-    async def _join(self, question: _Question, on_wait: OnWait | None, *, is_asker: bool) -> bool:
+    async def _join(
+        self,
+        question: _Question,
+        on_wait: OnWait | None,
+        hold_after: float | None,
+        *,
+        is_asker: bool,
+    ) -> bool:
         question.waiting += 1
         question.asker_waits |= is_asker
         try:
-            return await self._wait(question, on_wait)
+            return await self._wait(question, on_wait, hold_after)
         except BaseException:
             if question.waiting == 1 and not question.held:
                 question.scope.cancel()
@@ -239,12 +253,14 @@ class OpenQuestions:
         except Exception:  # noqa: BLE001  a record; the other questions are worth more
             _log.exception("the refusal of the held call %s is not recorded", escalation.id)
 
-    async def _wait(self, question: _Question, on_wait: OnWait | None) -> bool:
+    async def _wait(
+        self, question: _Question, on_wait: OnWait | None, hold_after: float | None
+    ) -> bool:
         """Wait for the ruling. False: the call has waited as long as it may."""
         started = self._clock.monotonic()
         while not question.settled.is_set():
             waited = self._clock.monotonic() - started
-            pause = PULSE if self._hold_after is None else min(PULSE, self._hold_after - waited)
+            pause = PULSE if hold_after is None else min(PULSE, hold_after - waited)
             if pause <= 0:
                 return False
             with anyio.move_on_after(pause):

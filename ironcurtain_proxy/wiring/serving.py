@@ -165,8 +165,8 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
         on_client=note_client,
     )
 
-    proxy.client.transport = agent.transport
-    elicitation = ElicitationReviewer(agent.transport, SystemClock())
+    proxy.client.client = agent.rounds
+    elicitation = ElicitationReviewer(agent.rounds, SystemClock())
     client.open(elicitation, elicitation.is_reachable)
 
     async def logged(server: str, params: Mapping[str, Json]) -> None:
@@ -196,6 +196,7 @@ async def _instructions(proxy: Proxy) -> Introduction:
 
 async def _notice_lists(agent: AgentServer) -> None:
     """Tell the agent that a changed policy shows other prompts and resources."""
+    agent.subscriptions.end()
     for what in ("prompts", "resources"):
         await agent.notice(f"notifications/{what}/list_changed", None)
 

@@ -10,8 +10,10 @@ import orjson
 
 from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.introductions import Introduction
+from ironcurtain_proxy.agent.rounds import Rounds
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
+from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
 from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.decision import Ground
@@ -25,6 +27,13 @@ HELLO: dict[str, Json] = {
     "capabilities": {},
     "clientInfo": {"name": "a", "version": "1"},
 }
+
+ENVELOPE: dict[str, Json] = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "a", "version": "1"},
+}
+"""The `_meta` of a request without a handshake."""
 
 TOOLS: list[Json] = [{"name": "echo", "inputSchema": {"type": "object"}, "x-unknown": 1.0}]
 
@@ -40,6 +49,9 @@ class Calls:
     turned_away: list[str] = field(default_factory=list)
     unserved: list[tuple[str, str]] = field(default_factory=list)
     tools: list[Json] = field(default_factory=lambda: list(TOOLS))
+    callers: list[Caller | None] = field(default_factory=list)
+    client: Rounds = field(init=False)
+    """Reaches the agent's client."""
     open: anyio.Event = field(default_factory=anyio.Event)
     """What waits goes on when this is set."""
 
@@ -58,13 +70,18 @@ class Calls:
         if exposed_name == "error":
             assert isinstance(arguments, dict)
             return Answered(result=ToolResult(error=arguments))
-        if exposed_name == "written":
-            result = ToolResult(result={"content": []}, written=b'{"content":[],"by":"it"}')
+        if exposed_name in {"written", "marked"}:
+            marks: dict[str, Json] = {"_meta": {"a": 1}} if exposed_name == "marked" else {}
+            written = b'{"content":[],"by":"it"}'
+            result = ToolResult(result={"content": [], **marks}, written=written)
             return Answered(result=result, recorded=arguments is None)
         if exposed_name == "progress" and on_progress is not None:
             meta = params["_meta"]
             assert isinstance(meta, dict)
             await on_progress({"progressToken": meta["progressToken"], "progress": 1})
+        self.callers.append(caller)
+        if exposed_name in {"question", "held"}:
+            return await self._ask(exposed_name, caller)
         if exposed_name == "wait":
             try:
                 await self.open.wait()
@@ -73,12 +90,33 @@ class Calls:
                 raise
         return Answered(result=ToolResult(result={"content": [], "echo": arguments}))
 
+    async def _ask(self, exposed_name: str, caller: Caller | None) -> Reply:
+        if exposed_name == "held":
+            with self.client.waiting(caller):
+                await self.open.wait()
+            return Answered(result=ToolResult(result={"content": []}))
+        # A server asks while it works, twice.
+        said: list[Json] = []
+        for message in ("first", "second"):
+            try:
+                params: dict[str, Json] = {"message": message}
+                answer = await self.client.request("elicitation/create", params, 10, caller)
+                said.append(dict(answer))
+            except AgentError:
+                said.append({"action": "nobody"})
+        return Answered(result=ToolResult(result={"content": [], "said": said}))
+
     async def turn_away(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
         self.turned_away.append(exposed_name)
         return Failed(message="busy")
 
     async def handle_operation(
-        self, method: str, params: Mapping[str, Json], on_progress: ProgressListener | None
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        on_progress: ProgressListener | None = None,
+        *,
+        caller: Caller | None = None,
     ) -> Reply:
         self.begun.append(method)
         return Answered(result=ToolResult(result={"echo": dict(params)}))
@@ -147,6 +185,13 @@ class Wire:
         self.send(id=request_id, method=method, **given)
         return await self.answer(request_id)
 
+    async def ask_alone(
+        self, method: str, params: dict[str, Json] | None = None, **meta: Json
+    ) -> dict[str, Json]:
+        """Send a request that says itself who asks."""
+        keys = {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()}
+        return await self.ask(method, {**(params or {}), "_meta": {**ENVELOPE, **keys}})
+
     async def initialize(self, **params: Json) -> dict[str, Json]:
         return await self.ask("initialize", {**HELLO, **params})
 
@@ -195,6 +240,7 @@ async def an_agent(
         capacity=capacity or RequestCapacity(),
         instructions=instructions,
     )
+    calls.client = server.rounds
     agent = Agent(to_write, await open_reader(from_read), server=server, calls=calls)
 
     async def serve() -> None:

@@ -49,7 +49,7 @@ class Client:
 
     @property
     def reviewer(self) -> ElicitationReviewer:
-        return ElicitationReviewer(self.transport, self.clock)
+        return ElicitationReviewer(self.agent.server.rounds, self.clock)
 
 
 @asynccontextmanager

@@ -101,13 +101,6 @@ DIFFERENCES: Final = (
         Sent(b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', is_ready=True),
     ),
     Difference(
-        "a request before the handshake is invalid as such, and its parameters are not looked at",
-        lambda sent: is_request(sent) and not sent.is_ready and method(sent) in SERVED,
-        told(-32602),
-        told(-32600),
-        ask("tools/list", {}, is_ready=False),
-    ),
-    Difference(
         "what the SDK's server here does not offer is offered",
         lambda sent: is_request(sent) and method(sent) in BESIDES,
         told(-32601, -32602),

@@ -12,6 +12,7 @@ import httpx
 import orjson
 
 from ironcurtain_proxy.model.json import Json
+from tests.agent.connected import ENVELOPE
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import DEADLINE, NEWEST, Message, RawClient, at
 
@@ -81,6 +82,16 @@ class HttpAgent:
         self.last += 1
         given: Message = {} if params is None else {"params": params}
         return {"jsonrpc": "2.0", "id": self.last, "method": method, **given}
+
+    def alone(self, method: str, params: Message | None = None, **headers: str) -> httpx.Response:
+        """Post a request that says itself who asks, with the headers that repeat what it says."""
+        meta: Json = {**ENVELOPE}
+        message = self.message(method, {"_meta": meta, **(params or {})})
+        said = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
+        named = (params or {}).get("name", (params or {}).get("uri"))
+        if isinstance(named, str):
+            said["Mcp-Name"] = named
+        return self.post(message, **{**said, **headers})
 
     def call(self, tool: str, **arguments: Json) -> Json:
         """Call a tool, and read its answer."""

@@ -145,7 +145,7 @@ def test_a_request_before_the_handshake_is_recorded(installation: Installation) 
     client = installation.launch()
     answer = client.answer(client.request("tools/call", call("echo")))
     assert kind(answer) == -32600
-    assert installation.last_decision() == ("deny", "not-initialized")
+    assert installation.last_decision() == ("deny", "invalid-params")
 
 
 def test_all_that_reached_the_server_has_an_intent_with_a_rule_that_allows(

@@ -1,0 +1,202 @@
+"""The two eras of the protocol: how a client begins, and what its answers look like.
+
+Until 2025-11-25 a client sends `initialize`, and what it says there holds for its connection. Since
+2026-07-28 each request says in its `_meta` which version it speaks and what its client can do, and
+each result says that it is complete and who gives it. The era belongs to the request: both may be
+spoken on one connection.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ironcurtain_proxy.jsonrpc.codec import encode
+from ironcurtain_proxy.model.asking import COMPLETE, URL_ELICITATION_REQUIRED
+from ironcurtain_proxy.model.caller import (
+    CAPABILITIES_KEY,
+    INFO_KEY,
+    LEVEL_KEY,
+    VERSION_KEY,
+    Caller,
+)
+from ironcurtain_proxy.model.caller import VERSIONS as MODERN_VERSIONS
+from ironcurtain_proxy.version import VERSION
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.model.json import Json
+
+_Answer: TypeAlias = Mapping[str, object]
+"""`{"result": …}` or `{"error": …}`."""
+
+NAME: Final = "ironcurtain-proxy"
+
+VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The versions that begin with `initialize`, the newest first. Any other is answered
+with the newest, and the client decides whether it goes on.
+"""
+
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""The severities of log messages, the least severe first."""
+
+_INVALID_PARAMS: Final = -32602
+UNSUPPORTED_VERSION: Final = -32022
+HEADER_MISMATCH: Final = -32020
+NO_SUCH_RESOURCE: Final = -32002
+"""The code of a missing resource until 2025-11-25; later it is that of wrong parameters."""
+
+SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+"""The key that names the listening request in each message for it."""
+
+SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+_INFO: Final[Mapping[str, "Json"]] = MappingProxyType({"name": NAME, "version": VERSION})
+
+REMOVED: Final = frozenset(
+    {
+        *("initialize", "ping", "logging/setLevel"),
+        *("resources/subscribe", "resources/unsubscribe"),
+    }
+)
+"""The methods that no request of the newer era may use."""
+
+_LISTS_LAST: Final = 30_000
+"""Milliseconds for which a client may use a list again: a server may change its own in silence."""
+_CACHED: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "server/discover": _LISTS_LAST,
+        "tools/list": _LISTS_LAST,
+        "prompts/list": _LISTS_LAST,
+        "resources/list": _LISTS_LAST,
+        "resources/templates/list": _LISTS_LAST,
+        "resources/read": 0,
+    }
+)
+"""How long the result of a method may be used again, by method; others may not be."""
+
+CAPABILITIES: Final[Mapping[str, "Json"]] = MappingProxyType(
+    {
+        "completions": {},
+        "logging": {},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+        "tools": {"listChanged": True},
+    }
+)
+"""The capabilities that the proxy declares to the agent."""
+
+_MOST_ASKED: Final = 100
+
+
+def is_introduction(params: "Mapping[str, Json]") -> bool:
+    """Whether the parameters of `initialize` are complete."""
+    info = params.get("clientInfo")
+    return (
+        isinstance(params.get("protocolVersion"), str)
+        and isinstance(params.get("capabilities"), dict)
+        and isinstance(info, dict)
+        and isinstance(info.get("name"), str)
+        and isinstance(info.get("version"), str)
+    )
+
+
+def introduction(params: "Mapping[str, Json]") -> "dict[str, Json]":
+    """The result of `initialize`, without instructions."""
+    asked = params.get("protocolVersion")
+    return {
+        "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
+        "capabilities": dict(CAPABILITIES),
+        "serverInfo": {"name": NAME, "version": VERSION},
+    }
+
+
+# --- the era without a handshake
+
+
+def is_modern(params: "Mapping[str, Json]") -> bool:
+    """Return whether a request names its version itself."""
+    meta = params.get("_meta")
+    return isinstance(meta, dict) and VERSION_KEY in meta
+
+
+def caller_of(params: "Mapping[str, Json]", number: int = 0) -> "Caller | _Answer":
+    """Return who makes a request, or the error of a request that does not say it as it must.
+
+    Args:
+        params: of the request.
+        number: the proxy's own number of the request.
+    """
+    meta = params.get("_meta")
+    said = meta if isinstance(meta, dict) else {}
+    version, capabilities = said.get(VERSION_KEY), said.get(CAPABILITIES_KEY)
+    info, level = said.get(INFO_KEY), said.get(LEVEL_KEY)
+    if not isinstance(version, str) or not isinstance(capabilities, dict):
+        needs = f"{VERSION_KEY} (string) and {CAPABILITIES_KEY} (object)"
+        return _wrong(f"_meta needs {needs}, unless the connection began with initialize")
+    if version not in MODERN_VERSIONS:
+        return unsupported_version(version)
+    if level is not None and level not in LEVELS:
+        return _wrong(f"{LEVEL_KEY} must be one of {', '.join(LEVELS)}")
+    return Caller(
+        version=version,
+        capabilities=capabilities,
+        info=info if isinstance(info, dict) else {},
+        log_level=str(level or ""),
+        number=number,
+    )
+
+
+def unsupported_version(asked: str) -> "_Answer":
+    """Return the error for a version that is not served without a handshake."""
+    data: dict[str, Json] = {"supported": [*MODERN_VERSIONS], "requested": asked[:_MOST_ASKED]}
+    message = f"this version is not served; {', '.join(MODERN_VERSIONS)} is"
+    return {"error": {"code": UNSUPPORTED_VERSION, "message": message, "data": data}}
+
+
+def discovery(instructions: str) -> "dict[str, Json]":
+    """Return the result of `server/discover`."""
+    return {
+        "supportedVersions": [*MODERN_VERSIONS],
+        "capabilities": dict(CAPABILITIES),
+        "instructions": instructions,
+    }
+
+
+def stamped(method: str, answer: "_Answer") -> "_Answer":
+    """Return an answer as the newer era has it.
+
+    A result says that it is complete, who gives it and how long it holds; a policy makes it one
+    principal's own. Two codes of errors have ended.
+    """
+    result, error = answer.get("result"), answer.get("error")
+    if isinstance(result, dict):
+        meta = result.get("_meta")
+        told = {**(meta if isinstance(meta, dict) else {}), SERVER_INFO_KEY: dict(_INFO)}
+        cached = _cache_of(method, result)
+        return {"result": {"resultType": COMPLETE, **result, **cached, "_meta": told}}
+    if isinstance(error, dict) and error.get("code") == NO_SUCH_RESOURCE:
+        return {"error": {**error, "code": _INVALID_PARAMS}}
+    if isinstance(error, dict) and error.get("code") == URL_ELICITATION_REQUIRED:
+        return {"error": {**error, "code": _INVALID_PARAMS}}
+    return answer
+
+
+def stamped_text(text: bytes) -> bytes:
+    """Return the JSON of a result with the same marks in front. It has none of them itself."""
+    return b"%b%b" % (_MARKS, text[1:]) if text == b"{}" else b"%b,%b" % (_MARKS, text[1:])
+
+
+_MARKS: Final = encode({"resultType": COMPLETE, "_meta": {SERVER_INFO_KEY: dict(_INFO)}})[:-2]
+"""The marks of a result, without the end of the object."""
+
+
+def _cache_of(method: str, result: "Mapping[str, Json]") -> "dict[str, Json]":
+    lasts = _CACHED.get(method)
+    if lasts is None:
+        return {}
+    own = result.get("ttlMs")
+    if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
+        lasts = own
+    return {"ttlMs": lasts, "cacheScope": "private"}
+
+
+def _wrong(message: str) -> "_Answer":
+    return {"error": {"code": _INVALID_PARAMS, "message": message}}

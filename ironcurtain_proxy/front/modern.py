@@ -1,0 +1,230 @@
+"""Messages that name their version themselves: each `POST` is one request and its answer.
+
+There is no session. All such requests of a principal go to one proxy of its own, whose name and
+agreements are the principal's (docs/adr/0012). Clients of a principal number their requests alike,
+so each request has a number of the front's on its way to the proxy and back. A client that closes
+its response withdraws the request.
+
+The headers that routers read must say what the body says: else a router would let through what it
+refuses.
+"""
+
+import base64
+import binascii
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.responses import Response, StreamingResponse
+
+from ironcurtain_proxy.agent.era import (
+    HEADER_MISMATCH,
+    SUBSCRIPTION_KEY,
+    UNSUPPORTED_VERSION,
+    VERSIONS,
+    unsupported_version,
+)
+from ironcurtain_proxy.agent.messages import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    GivenAnswer,
+    Message,
+)
+from ironcurtain_proxy.front.events import BEAT, HEADERS, MEDIA_TYPE, lines_of
+from ironcurtain_proxy.front.guard import JSON, RefusalError
+from ironcurtain_proxy.front.session import AgentSession
+from ironcurtain_proxy.front.sessions import Sessions, TooManySessionsError
+from ironcurtain_proxy.front.stream import StreamReader
+from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, written_id
+from ironcurtain_proxy.jsonrpc.wire import OF_REQUEST
+from ironcurtain_proxy.model.caller import VERSION_KEY
+from ironcurtain_proxy.model.caller import VERSIONS as MODERN_VERSIONS
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.model.json import Json
+
+VERSION: Final = "mcp-protocol-version"
+_METHOD: Final = "mcp-method"
+_NAME: Final = "mcp-name"
+_NAMED: Final[Mapping[str, str]] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+}
+"""The parameter that `Mcp-Name` repeats, by method."""
+
+_STATUS: Final[Mapping[object, int]] = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    UNSUPPORTED_VERSION: 400,
+    -32021: 400,
+    METHOD_NOT_FOUND: 404,
+}
+"""The status of an answer that is an error, by its code; 200 for any other."""
+
+_GRACE: Final = 1.0
+"""Seconds in which an answer is awaited before a stream is opened, which has no status any more."""
+_HEAD: Final = 200
+"""Bytes of a line in which the id of an answer stands."""
+
+
+def is_modern(headers: Headers, found: Message | GivenAnswer) -> bool:
+    """Return whether a message of no session names its version itself, in its head or its body."""
+    if headers.get(VERSION, VERSIONS[0]) not in VERSIONS:
+        return True
+    return isinstance(found, Message) and VERSION_KEY in _meta(found)
+
+
+def refuse_mismatch(headers: Headers, found: Message) -> None:
+    """Refuse a request whose headers do not say what its body says.
+
+    Raises:
+        RefusalError: a header is missing, there twice, or says something else.
+    """
+    said = _meta(found).get(VERSION_KEY)
+    if said is None and headers.get(VERSION) in MODERN_VERSIONS:
+        return  # the proxy says what is missing
+    wanted: dict[str, Json] = {VERSION: said, _METHOD: found.method}
+    key = _NAMED.get(found.method)
+    if key is not None and found.params.get(key) is not None:
+        wanted[_NAME] = found.params[key]
+    for header, value in wanted.items():
+        given = headers.getlist(header)
+        if len(given) != 1 or decoded(given[0]) != value:
+            words = f"{header} must be there once and say what the body says"
+            raise RefusalError(400, words, code=HEADER_MISMATCH, request_id=found.id)
+    if isinstance(said, str) and said not in MODERN_VERSIONS:
+        error = unsupported_version(said)["error"]
+        raise RefusalError(400, "", error=error, request_id=found.id)
+
+
+def decoded(value: str) -> str | None:
+    """Return what a header says, which may be written as base64; `None` if that is not readable."""
+    if not (value.startswith("=?base64?") and value.endswith("?=")):
+        return value
+    text = value[len("=?base64?") : -len("?=")]
+    with suppress(binascii.Error, UnicodeDecodeError):
+        found = base64.b64decode(text, validate=True)
+        if base64.b64encode(found).decode("ascii") == text:
+            return found.decode("utf-8")
+    return None
+
+
+async def deliver_alone(
+    headers: Headers, sessions: Sessions, principal: str, found: Message | GivenAnswer
+) -> Response:
+    """Hand a request to the proxy of its principal, and answer it.
+
+    Raises:
+        RefusalError: its headers say something else, it is no request, or no proxy can begin.
+    """
+    if isinstance(found, GivenAnswer):
+        raise RefusalError(400, "a request is needed, or a notification")
+    if found.id is None:
+        given = headers.get(VERSION, "")
+        if given not in MODERN_VERSIONS:
+            raise RefusalError(400, "", error=unsupported_version(given)["error"])
+        # A notification withdraws nothing here: it could be another client's request.
+        return Response(status_code=202)
+    refuse_mismatch(headers, found)
+    try:
+        session = await sessions.shared(principal)
+    except (TooManySessionsError, OSError):
+        raise RefusalError(
+            503, "a proxy cannot be started now", code=INTERNAL_ERROR, request_id=found.id
+        ) from None
+    return await _Exchange(session, found, found.id).answer()
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, session: AgentSession, found: Message, request_id: MessageId) -> None:
+        self._session = session
+        self._id = request_id
+        self._number = session.next_number()
+        meta = _meta(found)
+        self._token = meta.get("progressToken")
+        own = {"progressToken": self._number} if "progressToken" in meta else {}
+        params = {**found.params, "_meta": {**meta, **own}} if meta else found.params
+        self._sent = Message(found.method, params, self._number, found.size)
+
+    async def answer(self) -> Response:
+        """Send the request, and give its response."""
+        stream = self._session.begin(self._sent)
+        follower = stream.follow()
+        sent = self._sent
+        line = {"jsonrpc": "2.0", "id": sent.id, "method": sent.method, "params": sent.params}
+        first: bytes | None = None
+        try:
+            with suppress(BrokenPipeError):  # it has ended, which its stream says
+                await self._session.send(encode(line))
+            with anyio.move_on_after(_GRACE):
+                first = await follower.next()
+        except BaseException:
+            self._withdraw(follower)
+            raise
+        if first is not None and stream.is_over and follower.number > stream.last:
+            self._session.forget(stream)
+            follower.leave()
+            return Response(self._theirs(first), self._status(first), media_type=JSON)
+        return StreamingResponse(
+            self._events(follower, first), media_type=MEDIA_TYPE, headers=HEADERS
+        )
+
+    async def _events(self, follower: StreamReader, first: bytes | None) -> AsyncIterator[bytes]:
+        try:
+            async for line in lines_of(follower, first):
+                if line is None:
+                    yield BEAT
+                else:
+                    yield b"event: message\ndata: %b\n\n" % self._theirs(line)
+        finally:
+            self._withdraw(follower)
+
+    def _withdraw(self, follower: StreamReader) -> None:
+        """Withdraw the request, unless it is answered."""
+        follower.leave()
+        if self._session.has(self._number):
+            params: Json = {"requestId": self._number, "reason": "the client closed its response"}
+            notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+            self._session.withdraw(self._number)
+            with suppress(BrokenPipeError):
+                self._session.process.out.write(encode(notice))
+
+    def _theirs(self, line: bytes) -> bytes:
+        """Return a message of the proxy's with the client's own id and token."""
+        answer = b'{"jsonrpc":"2.0","id":%d,' % self._number
+        if line.startswith(answer):
+            return b'{"jsonrpc":"2.0","id":%b,%b' % (written_id(self._id), line[len(answer) :])
+        message = decode(line)
+        if isinstance(message, Malformed):
+            return line
+        params = message.get("params")
+        if isinstance(params, dict):
+            params.pop(OF_REQUEST, None)
+            if "progressToken" in params:
+                params["progressToken"] = self._token
+            meta = params.get("_meta")
+            if isinstance(meta, dict) and SUBSCRIPTION_KEY in meta:
+                meta[SUBSCRIPTION_KEY] = self._id
+        return encode(message).rstrip(b"\n")
+
+    def _status(self, line: bytes) -> int:
+        if b'"error"' not in line[:_HEAD]:
+            return 200
+        message = decode(line)
+        error = None if isinstance(message, Malformed) else message.get("error")
+        return _STATUS.get(error.get("code"), 200) if isinstance(error, dict) else 200
+
+
+def _meta(found: Message) -> "dict[str, Json]":
+    meta = found.params.get("_meta")
+    return meta if isinstance(meta, dict) else {}

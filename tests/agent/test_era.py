@@ -1,0 +1,357 @@
+"""Requests that say themselves who asks, in what version, and what their client can do."""
+
+from collections.abc import Mapping
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from ironcurtain_proxy.agent import rounds
+from ironcurtain_proxy.agent.era import REMOVED, SERVER_INFO_KEY
+from ironcurtain_proxy.model.caller import VERSIONS
+from ironcurtain_proxy.model.json import Json
+from tests.agent.connected import ENVELOPE, HELLO, TOOLS, Agent, an_agent
+
+pytestmark = pytest.mark.anyio
+
+KEY = "io.modelcontextprotocol/"
+FORMS: Json = {"elicitation": {}}
+
+
+def result_of(answer: Mapping[str, Json]) -> dict[str, Json]:
+    result = answer["result"]
+    assert isinstance(result, dict)
+    return result
+
+
+def error_of(answer: Mapping[str, Json]) -> dict[str, Json]:
+    error = answer["error"]
+    assert isinstance(error, dict)
+    return error
+
+
+def test_the_versions_without_a_handshake_are_those_of_the_sdk() -> None:
+    assert tuple(reversed(VERSIONS)) == MODERN_PROTOCOL_VERSIONS
+
+
+async def test_discovery_is_answered_before_and_after_a_handshake() -> None:
+    async with an_agent() as agent:
+        for _ in range(2):
+            found = result_of(await agent.ask_alone("server/discover"))
+            assert found["supportedVersions"] == ["2026-07-28"]
+            assert found["instructions"] == "be careful"
+            assert found["cacheScope"] == "private"
+            assert isinstance(found["capabilities"], dict)
+            assert "tools" in found["capabilities"]
+            assert agent.calls.clients[0] == "a 1"
+            await agent.initialize()
+
+
+async def test_both_eras_are_served_on_one_connection() -> None:
+    async with an_agent() as agent:
+        assert result_of(await agent.ask_alone("tools/list"))["tools"] == TOOLS
+        assert result_of(await agent.initialize())["protocolVersion"] == "2025-11-25"
+        assert "resultType" in result_of(await agent.ask_alone("tools/list"))
+        assert result_of(await agent.ask("tools/list")) == {"tools": TOOLS}
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("server/discover", {}),
+        ("tools/list", {}),
+        ("resources/list", {}),
+        ("resources/templates/list", {}),
+        ("prompts/list", {}),
+        ("resources/read", {"uri": "memo://a"}),
+        ("prompts/get", {"name": "p"}),
+        ("tools/call", {"name": "echo"}),
+        ("tools/call", {"name": "written"}),
+        ("tools/call", {"name": "written", "arguments": {}}),
+        ("tools/call", {"name": "marked"}),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}},
+        ),
+    ],
+)
+async def test_every_result_says_that_it_is_complete_and_who_gives_it(
+    method: str, params: dict[str, Json]
+) -> None:
+    async with an_agent() as agent:
+        found = result_of(await agent.ask_alone(method, params))
+        assert found["resultType"] == "complete"
+        meta = found["_meta"]
+        assert isinstance(meta, dict)
+        info = meta[SERVER_INFO_KEY]
+        assert isinstance(info, dict)
+        assert info["name"] == "ironcurtain-proxy"
+        is_cached = method != "tools/call" and method[-3:] not in {"get", "ete"}
+        assert ("ttlMs" in found) == ("cacheScope" in found) == is_cached
+        assert found.get("cacheScope", "private") == "private"
+
+
+@pytest.mark.parametrize(
+    ("meta", "code"),
+    [
+        (None, -32602),
+        ({}, -32602),
+        ({f"{KEY}protocolVersion": "2026-07-28"}, -32602),
+        ({f"{KEY}clientCapabilities": {}}, -32602),
+        ({**ENVELOPE, f"{KEY}clientCapabilities": []}, -32602),
+        ({**ENVELOPE, f"{KEY}protocolVersion": 20260728}, -32602),
+        ({**ENVELOPE, f"{KEY}logLevel": "loud"}, -32602),
+        ({**ENVELOPE, f"{KEY}protocolVersion": "1900-01-01"}, -32022),
+        ({**ENVELOPE, f"{KEY}protocolVersion": "2025-11-25"}, -32022),
+    ],
+)
+@pytest.mark.parametrize("method", ["tools/call", "tools/list", "server/discover"])
+async def test_a_request_that_does_not_say_who_asks_is_refused_and_recorded(
+    method: str, meta: Json, code: int
+) -> None:
+    async with an_agent() as agent:
+        given: dict[str, Json] = {} if meta is None else {"_meta": meta}
+        error = error_of(await agent.ask(method, {"name": "echo", **given}))
+        assert error["code"] == code
+        if code == -32022:
+            data = error["data"]
+            assert isinstance(data, dict)
+            assert data["supported"] == ["2026-07-28"]
+            assert isinstance(meta, dict)
+            assert data["requested"] == meta[f"{KEY}protocolVersion"]
+        assert agent.calls.begun == []
+        assert [one for one, _ in agent.calls.unserved] == [method]
+
+
+@pytest.mark.parametrize("method", [*sorted(REMOVED), "tasks/list", "no/such"])
+async def test_a_method_that_the_newer_era_has_not_is_not_found(method: str) -> None:
+    async with an_agent() as agent:
+        await agent.initialize()
+        params = {**HELLO, "level": "error", "uri": "memo://a"}
+        assert error_of(await agent.ask_alone(method, params))["code"] == -32601
+
+
+async def test_a_resource_that_is_missing_has_the_code_of_each_era() -> None:
+    async with an_agent() as agent:
+        params: dict[str, Json] = {"name": "error", "arguments": {"code": -32002, "message": "m"}}
+        assert error_of(await agent.ask_alone("tools/call", params))["code"] == -32602
+        await agent.initialize()
+        assert error_of(await agent.ask("tools/call", params))["code"] == -32002
+
+
+async def test_no_notification_reaches_a_client_that_did_not_ask_for_it() -> None:
+    async with an_agent() as agent:
+        await agent.ask_alone("tools/list")
+        await agent.server.tools_changed()
+        await agent.server.log_message({"level": "error", "data": "x"})
+        await agent.ask_alone("tools/list")
+        assert len(agent.arrived) == 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "level", "is_told"),
+    [(None, "emergency", False), ("warning", "info", False), ("warning", "warning", True)],
+)
+async def test_a_request_gets_the_log_messages_that_it_wants(
+    wanted: str | None, level: str, is_told: bool
+) -> None:
+    async with an_agent() as agent:
+        meta = {**ENVELOPE, **({f"{KEY}logLevel": wanted} if wanted else {})}
+        agent.call(1, "wait", _meta=meta)
+        await until(lambda: "wait" in agent.calls.begun)
+        await agent.server.log_message({"level": level, "data": "x"})
+        agent.calls.open.set()
+        await agent.answer(1)
+        assert ("notifications/message" in [one.get("method") for one in agent.arrived]) == is_told
+
+
+# --- questions, over several requests
+
+
+async def until(holds: "object") -> None:
+    assert callable(holds)
+    while not holds():
+        await anyio.lowlevel.checkpoint()
+
+
+async def begin(
+    agent: Agent, name: str, capabilities: Json = FORMS, **params: Json
+) -> dict[str, Json]:
+    """Make a call and take its answer."""
+    given: dict[str, Json] = {"name": name, "arguments": {"a": 1, "b": 2}, **params}
+    return await agent.ask_alone("tools/call", given, clientCapabilities=capabilities)
+
+
+async def test_a_question_ends_the_request_and_its_answer_comes_with_the_next_one() -> None:
+    async with an_agent() as agent:
+        answer = result_of(await begin(agent, "question"))
+        for number, message in enumerate(("first", "second"), 1):
+            assert answer["resultType"] == "input_required"
+            requests = answer["inputRequests"]
+            assert isinstance(requests, dict)
+            [(key, asked)] = requests.items()
+            assert asked == {"method": "elicitation/create", "params": {"message": message}}
+            # The order of keys in the arguments is nobody's business.
+            answer = result_of(
+                await begin(
+                    agent,
+                    "question",
+                    arguments={"b": 2, "a": 1},
+                    requestState=answer["requestState"],
+                    inputResponses={key: {"action": "accept", "n": number}, "other": {"x": 1}},
+                )
+            )
+        assert answer["resultType"] == "complete"
+        said: Json = [{"action": "accept", "n": 1}, {"action": "accept", "n": 2}]
+        assert answer["said"] == said
+        assert agent.calls.begun == ["question"]
+
+
+async def test_a_question_without_its_answer_is_asked_again_at_most_nine_times() -> None:
+    async with an_agent() as agent:
+        answer = result_of(await begin(agent, "question"))
+        for _ in range(rounds.MOST_LEGS - 1):
+            assert "inputRequests" in answer
+            answer = result_of(await begin(agent, "question", requestState=answer["requestState"]))
+        requests = answer["inputRequests"]
+        assert isinstance(requests, dict)
+        key = next(iter(requests))
+        state: dict[str, Json] = {"requestState": answer["requestState"]}
+        responses: Json = {key: {"action": "decline"}}
+        answer = result_of(await begin(agent, "question", inputResponses=responses, **state))
+        # The second question comes to nobody: the clients of the SDKs would give up at it.
+        assert answer["said"] == [{"action": "decline"}, {"action": "nobody"}]
+
+
+async def test_a_state_is_of_one_call_once_and_of_no_other() -> None:
+    async with an_agent() as agent:
+        answer = result_of(await begin(agent, "question"))
+        state = answer["requestState"]
+        assert isinstance(state, str)
+        other = await begin(agent, "question", arguments={"a": 2}, requestState=state)
+        assert "state-of-another-call" in str(error_of(other)["message"])
+        other = await begin(agent, "echo", requestState=state)
+        assert "state-of-another-call" in str(error_of(other)["message"])
+        for place in range(len(state)):
+            letter = "A" if state[place] != "A" else "B"
+            forged = state[:place] + letter + state[place + 1 :]
+            error = error_of(await begin(agent, "question", requestState=forged))
+            assert error["code"] == -32602
+        wrongs: tuple[Json, ...] = ("", "v1.", "x", state + "=", 5, {})
+        for wrong in wrongs:
+            assert "error" in await begin(agent, "question", requestState=wrong)
+        for key in ("1", "2"):
+            responses: Json = {key: {"action": "accept"}}
+            given: dict[str, Json] = {"requestState": state, "inputResponses": responses}
+            answer = result_of(await begin(agent, "question", **given))
+        assert answer["resultType"] == "complete"
+        again = await begin(agent, "question", requestState=state)
+        assert "may have been carried out" in str(error_of(again)["message"])
+        assert agent.calls.begun == ["question"]
+
+
+async def test_a_client_is_asked_by_the_capabilities_of_the_call_alone() -> None:
+    async with an_agent() as agent:
+        await begin(agent, "echo", FORMS)
+        await begin(agent, "echo", {})
+        able, unable = agent.calls.callers
+        assert able is not None
+        assert unable is not None
+        assert (able.capabilities, unable.capabilities) == (FORMS, {})
+        assert agent.server.rounds.capabilities_of(able) is None  # its call has ended
+
+
+async def test_a_call_that_waits_for_a_reviewer_is_answered_before_a_client_gives_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "LEG", 0.01)
+    async with an_agent() as agent:
+        answer = result_of(await begin(agent, "held", {}))
+        legs = 1
+        while answer["resultType"] == "input_required":
+            assert "inputRequests" not in answer
+            assert legs <= rounds.MOST_LEGS
+            if legs == 3:
+                agent.calls.open.set()
+            answer = result_of(await begin(agent, "held", {}, requestState=answer["requestState"]))
+            legs += 1
+        assert answer["resultType"] == "complete"
+        assert agent.calls.begun == ["held"]
+
+
+async def test_a_call_that_nobody_comes_back_for_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "LEG", 0.01)
+    monkeypatch.setattr(rounds, "_UNCLAIMED", 0.01)
+    async with an_agent() as agent:
+        answer = result_of(await begin(agent, "held", {}))
+        caller = agent.calls.callers[0]
+        await until(lambda: agent.server.rounds.capabilities_of(caller) is None)
+        state = answer["requestState"]
+        assert "error" in await begin(agent, "held", {}, requestState=state)
+
+
+async def test_a_withdrawn_request_ends_its_call_in_each_leg() -> None:
+    async with an_agent() as agent:
+        agent.call(1, "wait", _meta=ENVELOPE)
+        await until(lambda: "wait" in agent.calls.begun)
+        agent.send(method="notifications/cancelled", params={"requestId": 1})
+        await until(lambda: agent.calls.cancelled == ["wait"])
+        assert "result" in await agent.ask_alone("tools/list")
+        assert len(agent.arrived) == 1
+
+
+# --- what a client listens to
+
+
+async def test_a_client_is_told_of_what_it_listens_to_and_of_nothing_else() -> None:
+    async with an_agent() as agent:
+        wanted: Json = {
+            "toolsListChanged": True,
+            "promptsListChanged": False,
+            "resourceSubscriptions": ["memo://a", "memo://a", 5],
+        }
+        params: Json = {"_meta": ENVELOPE, "notifications": wanted}
+        agent.send(id="l", method="subscriptions/listen", params=params)
+        first = await agent.receive()
+        assert first["method"] == "notifications/subscriptions/acknowledged"
+        told = first["params"]
+        assert isinstance(told, dict)
+        assert told["notifications"] == {
+            "toolsListChanged": True,
+            "resourceSubscriptions": ["memo://a"],
+        }
+        await agent.server.notice("notifications/prompts/list_changed", None)
+        await agent.server.notice("notifications/resources/updated", {"uri": "memo://b"})
+        await agent.server.notice("notifications/resources/updated", {"uri": "memo://a"})
+        await agent.server.tools_changed()
+        news = [await agent.receive(), await agent.receive()]
+        assert [one["method"] for one in news] == [
+            "notifications/resources/updated",
+            "notifications/tools/list_changed",
+        ]
+        for one in (first, *news):
+            params = one["params"]
+            assert isinstance(params, dict)
+            assert params["_meta"] == {f"{KEY}subscriptionId": "l"}
+        agent.send(method="notifications/cancelled", params={"requestId": "l"})
+        await until(lambda: "resources/unsubscribe" in agent.calls.begun)
+        assert agent.calls.begun == ["resources/subscribe", "resources/unsubscribe"]
+
+
+async def test_a_listening_request_ends_with_a_result_when_the_connection_does() -> None:
+    async with an_agent() as agent:
+        params: Json = {"_meta": ENVELOPE, "notifications": {"toolsListChanged": True}}
+        agent.send(id=1, method="subscriptions/listen", params=params)
+        await agent.receive()
+        agent.hang_up()
+        found = result_of(await agent.answer(1))
+        assert found["resultType"] == "complete"
+        await agent.is_served.wait()
+
+
+async def test_listening_to_nothing_that_is_known_is_refused() -> None:
+    async with an_agent() as agent:
+        assert error_of(await agent.ask_alone("subscriptions/listen"))["code"] == -32602
