@@ -71,6 +71,8 @@ _STATUS: Final[Mapping[object, int]] = {
 
 _GRACE: Final = 1.0
 """Seconds in which an answer is awaited before a stream is opened, which has no status any more."""
+_START: Final = 20.0
+"""Seconds in which the first answer of a proxy is awaited."""
 _HEAD: Final = 200
 """Bytes of a line in which the id of an answer stands."""
 
@@ -166,7 +168,8 @@ class _Exchange:
         try:
             with suppress(BrokenPipeError):  # it has ended, which its stream says
                 await self._session.send(encode(line))
-            with anyio.move_on_after(_GRACE):
+            # A proxy that has only been started is waited for: its first answers are no slower calls.
+            with anyio.move_on_after(_GRACE if self._session.has_answered else _START):
                 first = await follower.next()
         except BaseException:
             self._withdraw(follower)

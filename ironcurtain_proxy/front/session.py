@@ -99,6 +99,8 @@ class AgentSession:
         self._taken = anyio.Event()
         self._has_ended = False
         self._number = 0
+        self.has_answered = False
+        """Whether its proxy has answered a request."""
         self.is_shared = False
         """Whether it has no client of its own: its requests come one by one, from any."""
 
@@ -207,6 +209,7 @@ class AgentSession:
             # A server may nest its answer deeper than this reader can follow.
             found = _Envelope(id=recover_id(line, line))
         if found.method is None:
+            self.has_answered = True
             given = message_id(found.id)
             if given is not None and given in self._requests:
                 self._finish(given).put(line, is_last=True)

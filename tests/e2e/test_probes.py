@@ -144,7 +144,7 @@ def test_a_request_before_the_handshake_is_recorded(installation: Installation) 
     installation.add_scripted()
     client = installation.launch()
     answer = client.answer(client.request("tools/call", call("echo")))
-    assert kind(answer) == -32600
+    assert kind(answer) == -32602
     assert installation.last_decision() == ("deny", "invalid-params")
 
 
