@@ -168,7 +168,7 @@ class _Exchange:
         try:
             with suppress(BrokenPipeError):  # it has ended, which its stream says
                 await self._session.send(encode(line))
-            # A proxy that has only been started is waited for: its first answers are no slower calls.
+            # The first answer of a proxy comes after its start.
             with anyio.move_on_after(_GRACE if self._session.has_answered else _START):
                 first = await follower.next()
         except BaseException:
