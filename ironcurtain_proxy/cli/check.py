@@ -115,13 +115,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _lint(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> None:
     lint_rules(loaded.policy.rules, loaded.annotations, loaded.rules.places, report)
-    project = loaded.rules.project
-    lint_rules(
-        tuple([rule for rule, _ in project]),
-        loaded.annotations,
-        [place for _, place in project],
-        report,
-    )
+    for narrowing in (loaded.rules.managed, loaded.rules.project):
+        lint_rules(
+            tuple([rule for rule, _ in narrowing]),
+            loaded.annotations,
+            [place for _, place in narrowing],
+            report,
+        )
     annotations = loaded.files.annotations or "the shipped annotations"
     lint_annotations(loaded.annotations, annotations, report)
     if settings is not None:
@@ -131,6 +131,8 @@ def _lint(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> No
 def layers(loaded: LoadedPolicy) -> Iterator[tuple[str, str, int]]:
     """Yield each layer that has rules: its name, its source and the number of its rules."""
     rules, files = loaded.rules, loaded.files
+    if files.managed is not None:
+        yield "managed", str(files.managed.directory), len(rules.managed)
     if files.project is not None:
         yield "project", str(files.project.directory), len(rules.project)
     for file in (files.short, files.policy):

@@ -128,6 +128,7 @@ def _fields(
         ],
         "sessions": _sessions(settings),
         "policyVersion": loaded.policy.version,
+        "managed": None if loaded.files.managed is None else str(loaded.files.managed.directory),
         "escalations": str(settings.escalation_dir or settings.sessions_dir),
         "auditLog": str(settings.audit.path),
     }
@@ -229,6 +230,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ("Sandbox policy", fields["sandboxPolicy"]),
         ("Pins", fields["pins"]),
         ("Policy version", str(fields["policyVersion"])[:12]),
+        *([("Administrator", fields["managed"])] if fields["managed"] else []),
         ("Questions in", fields["escalations"]),
         ("Audit log", fields["auditLog"]),
     ]

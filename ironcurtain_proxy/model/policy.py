@@ -32,9 +32,9 @@ UNKNOWN_TOOLS: Final[tuple[UnknownTools, ...]] = get_args(UnknownTools)
 """The treatment of tools without an annotation. `ask`: a reviewer is asked about each call, unless
 an invariant or a rule denies what its arguments look like."""
 
-LayerName: TypeAlias = Literal["project", "user", "shipped"]
-"""The layers of policy, upper ones first: the project's may narrow, the user's may narrow and
-widen, and the shipped one is the base."""
+LayerName: TypeAlias = Literal["managed", "project", "user", "shipped"]
+"""The layers of policy, upper ones first: the administrator's and the project's may narrow, the
+user's may narrow and widen, and the shipped one is the base."""
 
 RULED: Final[tuple[Method, ...]] = (
     "tools/call",

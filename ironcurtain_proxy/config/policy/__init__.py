@@ -1,7 +1,7 @@
 """The policy: rules, annotations and lists. The files of the package are in `shipped`.
 
 - `policy_files`, `policy_loading`: which files are read, and how they are joined.
-- `layer_reading`: the rules of every layer.
+- `layer_reading`: the rules of every layer. `managed`: the administrator's layer.
 - `policy_file`, `short_form`, `annotations_file`, `lists_file`, `engine_file`: one format each.
 - `proposing`: the rule that would make the question about a call unnecessary.
 - `protection`: files that no rule makes accessible.

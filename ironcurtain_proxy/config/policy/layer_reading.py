@@ -1,18 +1,19 @@
 """The rules of every layer, read and joined.
 
 The user's rules come first, then those of the base. The denials of the base, and the questions and
-denials of the project's layer, hold whatever the user allows: they are floors. The project's layer
-is a stranger's file: its rules are marked with its name, its reasons are cut, and what it allows is
-left out.
+denials of the administrator's and the project's layer, hold whatever the user allows: they are
+floors. The project's layer is a stranger's file: its rules are marked with its name, its reasons
+are cut, and what it allows is left out. The administrator's rules are marked in the same way.
 """
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.lists_file import DynamicLists, ListsFile, read_lists_file
+from ironcurtain_proxy.config.policy.managed import ManagedFiles
 from ironcurtain_proxy.config.policy.policy_file import BaseName, PolicyFile, PolicyReader
 from ironcurtain_proxy.config.policy.policy_files import (
     POLICY_NAME,
@@ -24,12 +25,17 @@ from ironcurtain_proxy.config.policy.short_form import ShortReader
 from ironcurtain_proxy.config.reading.document import RulePlace
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.reading.problems import Report, shown
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Floor, Rule
 
 PROJECT_PREFIX: Final = "project:"
 """The prefix of the project's rules, which could otherwise take the name of another rule."""
+MANAGED_PREFIX: Final = "managed:"
 _REASON: Final = 200
 _SHIPPED_FILE: Final = SHIPPED / POLICY_NAME
+
+
+_Narrowing: TypeAlias = tuple[tuple[tuple[Rule, RulePlace], ...], tuple[bytes, ...]]
 
 
 class ReadRules(Struct, frozen=True, kw_only=True):
@@ -41,6 +47,7 @@ class ReadRules(Struct, frozen=True, kw_only=True):
     places: tuple[RulePlace, ...]
     """The places of the user's rules; rules of the base have no place."""
     project: tuple[tuple[Rule, RulePlace], ...]
+    managed: tuple[tuple[Rule, RulePlace], ...] = ()
     base: BaseName
     data: tuple[bytes, ...]
     """The bytes of all files, for the version."""
@@ -64,7 +71,9 @@ class LayerReader(Struct, frozen=True, kw_only=True):
         below = self._base_rules(base, () if full is None else full.command_servers)
         lower = tuple([replace(rule, layer="shipped") for rule in below.rules])
         project, more = ((), ()) if files.project is None else self._project(files.project)
-        floors = [Floor(rules=tuple([rule for rule, _ in project]), asks=True)] if project else []
+        managed, most = ((), ()) if files.managed is None else self._managed(files.managed)
+        narrowing = [tuple([rule for rule, _ in layer]) for layer in (managed, project)]
+        floors = [Floor(rules=rules, asks=True) for rules in narrowing if rules]
         if own.rules and any(rule.effect == "deny" for rule in lower):
             floors.append(Floor(rules=lower, asks=False))
         data = [b"" if file is None else file.data for file in (short, full)]
@@ -73,8 +82,9 @@ class LayerReader(Struct, frozen=True, kw_only=True):
             floors=tuple(floors),
             places=own.places,
             project=project,
+            managed=managed,
             base=base,
-            data=(*data, base.encode(), below.data, *more),
+            data=(*data, base.encode(), below.data, *more, *most),
         )
 
     def _base(
@@ -104,16 +114,24 @@ class LayerReader(Struct, frozen=True, kw_only=True):
             case _:
                 assert_never(base)
 
-    def _project(
-        self, files: ProjectFiles
-    ) -> tuple[tuple[tuple[Rule, RulePlace], ...], tuple[bytes, ...]]:
+    def _managed(self, files: ManagedFiles) -> _Narrowing:
+        rules, data = self._narrowing(files, None, "the administrator's layer")
+        return tuple([(_of_managed(rule), place) for rule, place in rules]), (*data, files.data)
+
+    def _project(self, files: ProjectFiles) -> _Narrowing:
+        rules, data = self._narrowing(files, real(files.directory.parent), "a project")
+        return tuple([(_of_project(rule), place) for rule, place in rules]), data
+
+    def _narrowing(
+        self, files: ManagedFiles | ProjectFiles, relative_to: RealPath | None, whose: str
+    ) -> _Narrowing:
+        """Read the rules of a layer that may ask and deny, and the bytes of its files."""
         lists = None if files.lists is None else read_lists_file(files.lists, self.report)
         own: DynamicLists = {} if lists is None else lists.lists
         reader = replace(self.reader, lists={**(self.reader.lists or {}), **own})
-        workspace = real(files.directory.parent)
         short = None
         if files.short is not None:
-            short = ShortReader(reader=reader, relative_to=workspace, may_have_base=False).read(
+            short = ShortReader(reader=reader, relative_to=relative_to, may_have_base=False).read(
                 files.short
             )
         full = None if files.policy is None else reader.read(files.policy)
@@ -122,10 +140,10 @@ class LayerReader(Struct, frozen=True, kw_only=True):
         for rule, place in zip(found.rules, found.places, strict=True):
             if rule.effect == "allow":
                 message = f"{place.text}rule {shown(rule.name)} allows: it has no effect here, "
-                message += "a project may only ask and deny"
+                message += f"{whose} may only ask and deny"
                 self.report.warning(place.source, place.path, message)
             else:
-                kept.append((_of_project(rule), place))
+                kept.append((rule, place))
         data = tuple([b"" if file is None else file.data for file in (short, full, lists)])
         return tuple(kept), data
 
@@ -142,6 +160,15 @@ def _joined(short: PolicyFile | None, full: PolicyFile | None) -> PolicyFile:
         b"",
         tuple([rule for file in files for rule in file.rules]),
         tuple([place for file in files for place in file.places]),
+    )
+
+
+def _of_managed(rule: Rule) -> Rule:
+    return replace(
+        rule,
+        layer="managed",
+        name=MANAGED_PREFIX + rule.name,
+        reason=f"The administrator of this machine says: {rule.reason}",
     )
 
 

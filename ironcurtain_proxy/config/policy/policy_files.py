@@ -1,5 +1,6 @@
 """The choice of the files of each layer of policy.
 
+    managed   /etc/ironcurtain/managed/  may narrow, whatever the user says
     project   WORKSPACE/.ironcurtain/    may narrow
     user      ~/.ironcurtain/            may narrow and widen
     shipped   the package                the base, never copied
@@ -18,6 +19,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from ironcurtain_proxy.config.policy.managed import ManagedFiles, find_managed, managed_paths
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report, shown
@@ -53,6 +55,8 @@ class PolicyFiles:
     """The operator's rules in short; None: there are none."""
     project: ProjectFiles | None = None
     """The files of the project layer; None: there is no project layer."""
+    managed: ManagedFiles | None = None
+    """The files of the administrator's layer; None: this machine has none."""
     alone: bool = False
     """Whether the operator named a directory, so that nothing is merged."""
     absent: frozenset[Path] = frozenset()
@@ -69,7 +73,8 @@ class PolicyFiles:
     def read(self) -> tuple[Path, ...]:
         """The files that rules are read from, the upper layer first."""
         project = self.project
-        upper = [] if project is None else [project.short, project.policy]
+        upper = [] if self.managed is None else [self.managed.short, self.managed.policy]
+        upper += [] if project is None else [project.short, project.policy]
         return tuple([file for file in (*upper, self.short, self.policy) if file is not None])
 
 
@@ -99,6 +104,7 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
         lists=lists if is_there(lists) else None,
         short=short,
         project=project,
+        managed=find_managed(report),
         alone=named is not None,
         absent=frozenset(absent),
         possible=possible_files(settings),
@@ -153,7 +159,7 @@ def possible_files(settings: Settings) -> tuple[Path, ...]:
         files.append(settings.tool_annotations_dir / ANNOTATIONS_NAME)
     if (project := project_directory(settings)) is not None:
         files += [project / name for name in (SHORT_NAME, POLICY_NAME, LISTS_NAME)]
-    return tuple(files)
+    return (*files, *managed_paths())
 
 
 def _there(path: Path) -> Path | None:

@@ -11,6 +11,7 @@ from ironcurtain_proxy.config.packs.pack import pack_file
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
 from ironcurtain_proxy.config.policy.layer_reading import LayerReader, ReadRules, read_lists
 from ironcurtain_proxy.config.policy.lists_file import ListsFile
+from ironcurtain_proxy.config.policy.managed import check_kept
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader, Purpose
 from ironcurtain_proxy.config.policy.policy_files import (
     ANNOTATIONS_NAME,
@@ -107,6 +108,8 @@ def load_files(settings: Settings, files: PolicyFiles, report: Report) -> Loaded
         may_ask=_may_ask(settings.servers),
         version=read.version,
     )
+    if files.managed is not None:
+        check_kept(settings, files.managed, report)
     warnings = [problem for problem in report.problems if problem.severity == "warning"]
     return LoadedPolicy(
         policy=policy,
