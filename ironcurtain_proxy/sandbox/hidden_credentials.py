@@ -10,7 +10,9 @@ in the mounts of the running process, and calls are no longer contained.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -22,6 +24,11 @@ _SHARED: Final = frozenset(
     {"", ".config", ".local", ".local/share", ".local/state", ".cache", "Library"}
 )
 """Directories of the home that many programs keep things in: these stay as they are."""
+_COPY: Final = (
+    r"(?:~|[._-](?:bak|backup|old|orig|original|save|saved|copy|prev|previous|new|tmp|rpmsave"
+    r"|dpkg-old|sw[op]|[0-9]{1,14})[._~-]?[0-9_.-]{0,20})"
+)
+"""The endings that people, editors and packages give to copies."""
 _MOST_SHOWN: Final = 100
 """The most entries that are shown of a hidden directory; each costs a mount."""
 
@@ -31,8 +38,25 @@ FoundPlaces: TypeAlias = Sequence[tuple[CredentialPlace | None, str]]
 
 
 def present(places: FoundPlaces) -> FoundPlaces:
-    """Return the places that exist now, with their real paths."""
-    return [(place, real) for place, path in places if (real := _real(path))]
+    """Return the places that exist now, and copies beside them, with their real paths."""
+    found = [(place, real) for place, path in places if (real := _real(path))]
+    return [*found, *[(None, real) for path in _copies(places) if (real := _real(path))]]
+
+
+def _copies(places: FoundPlaces) -> Iterator[str]:
+    """Yield what has the name of a place with the ending of a copy, in the same directory."""
+    names: dict[str, list[str]] = {}
+    for _, path in places:
+        directory, _, name = path.rpartition("/")
+        names.setdefault(directory, []).append(re.escape(name))
+    for directory, those in names.items():
+        copy = re.compile(rf"(?:{'|'.join(those)}){_COPY}", re.IGNORECASE)
+        with suppress(OSError):
+            yield from [
+                f"{directory}/{one}"
+                for one in os.listdir(directory)  # noqa: PTH208  names are enough
+                if copy.fullmatch(one)
+            ]
 
 
 def hidden_in(home: str, there: FoundPlaces, needed: Sequence[str] = ()) -> Hidden:

@@ -191,7 +191,9 @@ def confinements(
     own = [path for path in _own(settings, policy, open_) if path not in keys]
     confined: dict[str, Confinement] = {}
     home = str(real(settings.home))
-    places = places_of(home, os.environ)
+    # A client may start the proxy without the variable.
+    runtime = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
+    places = places_of(home, {**runtime, **os.environ})
     there = present(places)
     shells = _shells(settings)
     for spec in specs:

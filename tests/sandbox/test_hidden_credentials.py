@@ -27,6 +27,15 @@ def test_a_place_is_hidden_if_it_exists_and_its_program_may_get_it(tmp_path: Pat
     assert "kubectl" not in found.lent
 
 
+def test_copies_beside_a_place_are_hidden_and_lent_to_nobody(tmp_path: Path) -> None:
+    copies = (".netrc~", ".netrc.bak", ".git-credentials.2026-01-01", ".config/gh.old/hosts.yml")
+    _made(tmp_path, *copies, ".netrc.md", ".config/ghostty/config", ".ssh-notes")
+    found = _hidden(tmp_path)
+    hidden = {f"{tmp_path}/{one.removesuffix('/hosts.yml')}" for one in copies}
+    assert set(found.closed) == hidden
+    assert found.lent == {}
+
+
 def test_a_file_among_others_is_hidden_with_its_directory_and_the_others_are_shown(
     tmp_path: Path,
 ) -> None:
