@@ -487,8 +487,10 @@ def as_lines(metrics: Metrics) -> Iterator[str]:
                 shown = ratio.shown()
             case Distribution() as spread:
                 shown = spread.shown(one.unit)
-            case count:
+            case int() as count:
                 shown = str(count)
+            case other:
+                assert_never(other)
         yield f"{one.title:<34} {shown:<42} {judged}{one.target}".rstrip()
 
 
