@@ -10,7 +10,7 @@ from ironcurtain_proxy.model.boot_moment import BootMoment
 KeptScope: TypeAlias = Literal["project", "user"]
 """The scope: sessions of one workspace, or all sessions of this user."""
 
-Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 """Never empty, because two empty texts would be equal."""
 
 
@@ -22,21 +22,21 @@ class WithinForm(_Form, frozen=True, tag_field="kind", tag="within"):
     """A condition on paths."""
 
     role: ArgumentRole
-    directory: Name
+    directory: NonEmpty
 
 
 class HostForm(_Form, frozen=True, tag_field="kind", tag="host"):
     """A condition on hosts."""
 
     role: ArgumentRole
-    domain: Name
+    domain: NonEmpty
 
 
 class ExactForm(_Form, frozen=True, tag_field="kind", tag="exact"):
     """A condition on a value."""
 
     role: ArgumentRole
-    value: Name
+    value: NonEmpty
 
 
 class FlagForm(_Form, frozen=True, tag_field="kind", tag="flag"):
@@ -52,7 +52,7 @@ class FamilyForm(_Form, frozen=True, rename={"is_of_remote": "ofRemote"}):
     program: Annotated[tuple[str, ...], Meta(min_length=1)]
     kept: tuple[str, ...]
     around: tuple[str, ...]
-    directory: Name | None
+    directory: NonEmpty | None
     meaning: str
     # Grants that were kept by earlier versions have none of these.
     hosts: tuple[str, ...] = ()
@@ -62,10 +62,10 @@ class FamilyForm(_Form, frozen=True, rename={"is_of_remote": "ofRemote"}):
 class ToolForm(_Form, frozen=True, tag_field="kind", tag="tool"):
     """A grant of a tool, and what all grants have."""
 
-    server: Name
-    tool: Name
-    definition: Name
-    description: Name
+    server: NonEmpty
+    tool: NonEmpty
+    definition: NonEmpty
+    description: NonEmpty
 
 
 class PatternForm(ToolForm, frozen=True, tag="pattern"):
@@ -77,35 +77,35 @@ class PatternForm(ToolForm, frozen=True, tag="pattern"):
 class FamiliesForm(ToolForm, frozen=True, tag="family"):
     """A grant of families of shell commands."""
 
-    workspace: Name
+    workspace: NonEmpty
     families: list[FamilyForm]
-    phrases: list[Name]
+    phrases: list[NonEmpty]
     """A phrase for each family; without a family, one phrase that says so."""
     beside: list[FlagForm]
     # Left out for a workspace that shares its repository with no other worktree.
-    repository: Name | UnsetType = UNSET
+    repository: NonEmpty | UnsetType = UNSET
 
 
 class GrantEntry(_Form, frozen=True):
     """One grant."""
 
-    id: Name
+    id: NonEmpty
     scope: KeptScope
-    workspace: Name | None
-    policy_version: Name
-    server_digest: Name
+    workspace: NonEmpty | None
+    policy_version: NonEmpty
+    server_digest: NonEmpty
     created_at: str
     expires_at: str
     uses: Annotated[int, Meta(ge=0)]
     last_used: str | None
-    source: Name
+    source: NonEmpty
     reason: str
     pattern: ToolForm | PatternForm | FamiliesForm
     # Left out for unknown values, as by earlier versions.
     expires_in_boot: BootMoment | UnsetType = UNSET
-    basis: Name | UnsetType = UNSET
+    basis: NonEmpty | UnsetType = UNSET
     # Left out where the question named no access beyond the sandbox, as by earlier versions.
-    opened_hosts: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
-    opened_reads: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
-    opened_paths: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
+    opened_hosts: Annotated[list[NonEmpty], Meta(min_length=1)] | UnsetType = UNSET
+    opened_reads: Annotated[list[NonEmpty], Meta(min_length=1)] | UnsetType = UNSET
+    opened_paths: Annotated[list[NonEmpty], Meta(min_length=1)] | UnsetType = UNSET
     digest: str = ""

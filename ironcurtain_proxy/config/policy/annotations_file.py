@@ -18,13 +18,13 @@ from ironcurtain_proxy.config.reading.forms import (
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import (
     Annotations,
-    ArgumentRole,
     Equals,
     Is,
     OneOf,
     Presence,
     RoleCase,
     RoleCondition,
+    Roles,
     RoleSpec,
     ToolAnnotation,
     ToolEffect,
@@ -35,7 +35,6 @@ _MOST_DEPTH: Final = 16
 """Levels of `inside`."""
 _NOT_COMPARED: Final = "must be text, a number, true, false or null: nothing else is compared"
 
-Roles: TypeAlias = tuple[ArgumentRole, ...]
 RolesForm: TypeAlias = Union[Roles, "RoleObjectForm"]
 """The roles of one argument: a list, or an object where they depend on something."""
 
@@ -109,7 +108,7 @@ class PromptForm(_ArgumentsForm, frozen=True, kw_only=True):
     prompt_name: Name
 
 
-class ToolForm(_ArgumentsForm, frozen=True, kw_only=True):
+class AnnotatedToolForm(_ArgumentsForm, frozen=True, kw_only=True):
     """The annotation of one tool."""
 
     tool_name: Name
@@ -123,7 +122,7 @@ class ServerToolsForm(CheckedForm, frozen=True, kw_only=True):
     """The annotations of one server."""
 
     input_hash: Any = None
-    tools: tuple[ToolForm, ...]
+    tools: tuple[AnnotatedToolForm, ...]
     prompts: tuple[PromptForm, ...] = ()
 
     def mistakes(self) -> Iterator[Mistake]:

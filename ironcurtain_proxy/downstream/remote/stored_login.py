@@ -17,8 +17,8 @@ from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile, ends_at
 from ironcurtain_proxy.downstream.remote.requests import Response
 from ironcurtain_proxy.downstream.remote.secrets import secret_of
 from ironcurtain_proxy.downstream.remote.token_requests import (
-    RefusedError,
     Token,
+    TokenRefusedError,
     metadata_of,
     request_token,
 )
@@ -88,7 +88,7 @@ class StoredLogin:
             with anyio.CancelScope(shield=True):
                 try:
                     renewed = await self._obtained(login)
-                except RefusedError:
+                except TokenRefusedError:
                     if login is not None:
                         # The refused token is not sent again.
                         self._file.write(replace(login, refresh_token=None, expires_at=None))
@@ -135,7 +135,7 @@ class StoredLogin:
     async def _as_client(self, own: OAuthClient) -> Login:
         """A login of the operator's own client, which needs no person."""
         if own.issuer is None:
-            raise RefusedError  # whose client it is, nobody said
+            raise TokenRefusedError  # whose client it is, nobody said
         found = await metadata_of(self._client, own.issuer)
         url = self._endpoint.url
         form = {"grant_type": "client_credentials", "resource": url}

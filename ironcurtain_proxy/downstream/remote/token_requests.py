@@ -52,7 +52,7 @@ class _Given(TypedDict):
     headers: dict[str, str]
 
 
-class RefusedError(Exception):
+class TokenRefusedError(Exception):
     """The authorization server gives no token for this grant."""
 
 
@@ -112,13 +112,13 @@ async def request_token(
     """Ask for a token.
 
     Raises:
-        RefusedError: there is none for this form.
+        TokenRefusedError: there is none for this form.
         ServerUnavailableError: it cannot be asked, or answers otherwise.
     """
     given = _identified(form, client_id=client_id, secret=secret, method=method)
     status, body = await _ask(client, _posted(client, endpoint, given))
     if status in _REFUSALS:
-        raise RefusedError
+        raise TokenRefusedError
     try:
         found = _token(body) if status == _OK else None
     except (MsgspecError, RecursionError):
