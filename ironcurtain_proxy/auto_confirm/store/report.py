@@ -12,16 +12,12 @@ from sqlalchemy.engine import Connection
 from ironcurtain_proxy.auto_confirm.engine.patterns import SAFE_BANDS, RiskBand
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
 from ironcurtain_proxy.auto_confirm.store.metrics import (
-    LATENCY_TARGET_MS,
+    FIGURES,
     RESPONSE_TARGET_SECONDS,
     SAFE_TARGET,
     Distribution,
     Metrics,
     Ratio,
-    is_none,
-    is_quick,
-    is_share_met,
-    is_without_people,
 )
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
@@ -263,72 +259,48 @@ def _missing(metrics: Metrics) -> str:
 
 
 def _tiles(metrics: Metrics) -> Iterator[Tile]:
-    def share(name: str, ratio: Ratio, target: float, aim: str) -> Tile:
+    met = {figure.field: figure.met(metrics) for figure in FIGURES}
+
+    def share(name: str, field: str, aim: str) -> Tile:
+        ratio: Ratio = getattr(metrics, field)
         if ratio.value is None:
-            return Tile(name, UNKNOWN, aim, None)
+            return Tile(name, UNKNOWN, aim)
         told = f"{aim}; {ratio.part} of {ratio.whole}"
-        return Tile(name, percent(ratio.value), told, is_share_met(metrics, ratio, target))
+        return Tile(name, percent(ratio.value), told, met[field])
+
+    def count(name: str, field: str, told: str = "target: 0") -> Tile:
+        found = getattr(metrics, field)
+        return Tile(name, str(found.part if isinstance(found, Ratio) else found), told, met[field])
+
+    def time(name: str, field: str, unit: str, aim: str, of: int | None = None) -> Tile:
+        found: Distribution = getattr(metrics, field)
+        answered = "" if of is None else f"; {found.count} of {of} answered"
+        if found.p99 is None or found.p50 is None:
+            return Tile(name, UNKNOWN, f"{aim}{answered}", met[field])
+        told = f"{aim}; p50 {_short(found.p50)} {unit}{answered}"
+        return Tile(name, f"{_short(found.p99)} {unit}", told, met[field])
 
     yield share(
-        "SAFE and LOW operations auto-approved",
-        metrics.safe_auto_approved,
-        SAFE_TARGET,
-        "target: 95 % or more",
+        "SAFE and LOW operations auto-approved", "safe_auto_approved", "target: 95 % or more"
     )
-    yield share(
-        "HIGH and CRITICAL risk sent to a reviewer",
-        metrics.high_risk_escalated,
-        1.0,
-        "target: 100 %",
-    )
-    yield _time(
-        "Time to decide, p99", metrics.decision_ms, "ms", LATENCY_TARGET_MS, "target: below 100 ms"
-    )
-    yield _time(
-        "Reviewers' response, p99",
-        metrics.response_seconds,
-        "s",
-        RESPONSE_TARGET_SECONDS,
-        "target: below 5 minutes",
-        metrics.answered.whole,
-    )
-    count = metrics.manual_interventions
-    yield Tile("Manual interventions", str(count), "target: 0", is_without_people(metrics))
+    yield share("HIGH and CRITICAL risk sent to a reviewer", "high_risk_escalated", "target: 100 %")
+    yield time("Time to decide, p99", "decision_ms", "ms", "target: below 100 ms")
+    aim = "target: below 5 minutes"
+    yield time("Reviewers' response, p99", "response_seconds", "s", aim, metrics.answered.whole)
+    yield count("Manual interventions", "manual_interventions")
     lost = metrics.unasked
-    told = f"target: 0; of {lost.whole} {lost.of}"
-    yield Tile("Refused, no reviewer asked", str(lost.part), told, is_none(metrics, lost.part))
-    stuck = metrics.stuck_sessions
-    yield Tile("Stuck sessions", str(stuck), "target: 0", is_none(metrics, stuck))
-    yield share(
-        "Interactions, with the missing, that have a decision",
-        metrics.audited,
-        1.0,
-        "target: 100 %",
-    )
+    yield count("Refused, no reviewer asked", "unasked", f"target: 0; of {lost.whole} {lost.of}")
+    yield count("Stuck sessions", "stuck_sessions")
+    yield share("Interactions, with the missing, that have a decision", "audited", "target: 100 %")
     approved, escalated = metrics.auto_approved.value, metrics.escalated.value
-    words = (
-        UNKNOWN
-        if approved is None or escalated is None
-        else f"{percent(approved)} / {percent(escalated)}"
-    )
+    words = UNKNOWN
+    if approved is not None and escalated is not None:
+        words = f"{percent(approved)} / {percent(escalated)}"
     yield Tile(
         "Approved by the engine / sent to a reviewer",
         words,
         f"of {metrics.interactions} prompts; expected where work is routine: 99 % / 1 %",
-        None,
     )
-
-
-def _time(
-    name: str, found: Distribution, unit: str, target: float, aim: str, of: int | None = None
-) -> Tile:
-    met = is_quick(found, target, of)
-    if found.p99 is None or found.p50 is None:
-        return Tile(name, UNKNOWN, aim if of is None else f"{aim}; 0 of {of} answered", met)
-    told = f"{aim}; p50 {_short(found.p50)} {unit}"
-    if of is not None:
-        told += f"; {found.count} of {of} answered"
-    return Tile(name, f"{_short(found.p99)} {unit}", told, met)
 
 
 def _short(value: float) -> str:
