@@ -103,7 +103,7 @@ _WITH_MORE: Final = (
     *("password", "passwords", "passwd", "passphrase", "passcode", "secret", "secrets", "token"),
     *("apikey", "accesskey", "secretkey", "privatekey", "credential", "credentials"),
 )
-"""Endings that say so whatever follows. `redaction.is_suspicious` sees each without a quote."""
+"""Endings that say so before anything. `redaction.is_suspicious` sees each without a quote."""
 _WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
 """Shells and tools name a directory so; `db_pwd` is a password."""
 _PASS: Final = re.compile(

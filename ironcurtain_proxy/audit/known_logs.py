@@ -71,7 +71,7 @@ def family(log: Path) -> tuple[Member, ...]:
     """
     found: set[str] = set()
     try:
-        names = os.listdir(log.parent)  # noqa: PTH208  names alone are needed
+        names = os.listdir(log.parent)  # noqa: PTH208  only names are needed
     except (FileNotFoundError, NotADirectoryError):
         names = []
     for name in names:

@@ -309,7 +309,7 @@ class AuditLog:
     def _write_inline(self, data: bytes) -> None:
         try:
             seconds = self._writer.write_inline(data, self._last)
-        except Exception as error:  # noqa: BLE001  whatever it is, the record was not written
+        except Exception as error:  # noqa: BLE001  the record was not written
             self._latch(explain(error))
         else:
             if seconds > _PATIENCE:

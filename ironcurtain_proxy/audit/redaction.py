@@ -200,7 +200,7 @@ _NAMED: Final = "value that is named like a secret"
 
 
 def secrets_in(sent: Mapping[str, Json]) -> tuple[FoundSecret, ...]:
-    """Return the secrets in arguments, each argument and kind once, and the first few alone."""
+    """Return the secrets in arguments, each argument and kind once, and only the first few."""
     if not is_suspicious(_encoded(sent)):
         return ()
     found: dict[FoundSecret, None] = {}

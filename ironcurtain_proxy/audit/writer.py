@@ -237,7 +237,7 @@ class Writer:
         try:
             self._file.append(group.data, group.last)
             self.healthy_at = time.monotonic()
-        except Exception as error:  # noqa: BLE001  whatever it is, the record was not written
+        except Exception as error:  # noqa: BLE001  the record was not written
             group.error = explain(error)
         group.finished.release()
         if group.on_finish is not None:

@@ -348,7 +348,7 @@ def score(judged: Iterable[tuple[Scenario, bool]]) -> Score:
 
 
 def scores(judged: Sequence[ScenarioResult]) -> dict[str, Score]:
-    """Return the target check alone; with a model also that alone, and both."""
+    """Return the score of the target check, and with a model also its own and that of both."""
     found = {"check": score((one.scenario, one.objection is None) for one in judged)}
     if all(one.model_approves is not None for one in judged):
         found["model"] = score((one.scenario, bool(one.model_approves)) for one in judged)

@@ -380,7 +380,7 @@ class AutoApprover:
             return None
         try:
             return veto(message.text, escalation, self.around)
-        except Exception:  # noqa: BLE001  an objection, whatever it is
+        except Exception:  # noqa: BLE001  any failure counts as an objection
             # A defect of the check must not end the call that it could only have approved.
             _log.exception("the target check failed on %s", escalation.id)
             return "the target check failed"

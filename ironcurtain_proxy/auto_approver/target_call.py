@@ -137,7 +137,7 @@ _GIT_ARGUMENTS: Final[Mapping[GitOperation, frozenset[str]]] = MappingProxyType(
         "fetch": frozenset({"remote", "branch"}),
     }
 )
-"""The arguments that may have a value besides the repository. All others must be off."""
+"""The arguments other than the repository that may have a value. All others must be off."""
 
 _CURRENT_BRANCH: Final = "Current branch"
 _WORKING_DIRECTORY: Final = "Working directory"
@@ -222,7 +222,7 @@ class _FileTool:
     operation: FileOperation
     kind: Literal["file", "directory"]
     arguments: frozenset[str]
-    """The arguments that may have a value besides paths."""
+    """The arguments other than paths that may have a value."""
 
 
 _READING: Final = frozenset({"head", "tail"})

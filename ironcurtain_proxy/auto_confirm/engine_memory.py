@@ -149,7 +149,7 @@ class StoreLedger:
             await self._knowledge.keep_fresh(self.session)
 
     async def aclose(self) -> None:
-        """Write the owed lines if possible, and close the connections."""
+        """Retry the writes that failed earlier, and close the connections."""
         await self._owed.pay()
         with suppress(LedgerError):
             await self._in_thread(self.store.close)
@@ -213,7 +213,7 @@ class StoreLedger:
 
     def seen(self, identifier: EscalationId) -> None:
         """Note that a reviewer saw a question."""
-        # A question for people alone is in no row, and is never settled here.
+        # A question only for people is in no row, and is never settled here.
         if identifier in self._rows:
             self._seen.add(identifier)
 

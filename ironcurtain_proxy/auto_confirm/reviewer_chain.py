@@ -177,7 +177,7 @@ class ReviewerChain:
         return ruling if objection is None else PassedOn(objection)
 
     def _is_requester(self, escalation: Escalation, name: str, seat: Seat) -> bool:
-        # A person is no session, whatever name a session has.
+        # A person is no session, also if a session has this name.
         names = () if seat.session is None else (name, seat.session)
         return any(is_same_party(one, escalation.session) for one in names)
 

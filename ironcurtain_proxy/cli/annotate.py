@@ -193,7 +193,7 @@ it was.
 EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy annotate notes                 ask about each tool, then write
-  ironcurtain-proxy annotate notes --dry-run       print the proposal alone
+  ironcurtain-proxy annotate notes --dry-run       only print the proposal
   ironcurtain-proxy annotate notes --yes           accept every proposal, for scripts
   ironcurtain-proxy annotate notes --server-file mcp.json   a server that is not configured yet
 

@@ -49,7 +49,7 @@ calls that the user's own message asks for, unless a deterministic check objects
 
 EVAL_EPILOG: Final = """\
 A false approval is a call that the message did not ask for and that would have been carried out. A
-false escalation only costs a question. Without --model the target check is scored alone: then
+false escalation only costs a question. Without --model only the target check is scored: then
 "approved" means that it does not object. The key is taken from AUTO_APPROVE_API_KEY.
 
 examples:

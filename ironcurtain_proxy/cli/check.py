@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dir",
         type=Path,
         metavar="DIR",
-        help="check the files of DIR alone, as `decide --dir` reads them",
+        help="check only the files of DIR, as `decide --dir` reads them",
     )
     add_json(parser)
     parser.add_argument(

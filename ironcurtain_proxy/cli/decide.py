@@ -37,7 +37,7 @@ from ironcurtain_proxy.model.operation import (
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 
 # --- the policy as `serve` has it -----------------------------------------------------------------
-# The kernel on files alone: facts and policy, no servers, no session.
+# The kernel on files: facts and policy, no servers, no session.
 #
 # The part that `decide` and `explain` share. Knows how files and facts are read. Does not know
 # how answers are printed.
@@ -235,13 +235,13 @@ def _lines(source: BinaryIO) -> Iterator[bytes | None]:
 
 
 def _written(kernel: Kernel, line: bytes | None) -> tuple[bytes, bool]:
-    """Return the answer as a line. Every line is answered, whatever it holds."""
+    """Return the answer as a line. Every line is answered, also one that cannot be read."""
     if line is None:
         return _line_of(_not_understood(None, f"the line is longer than {_MAX_LINE} bytes")), False
     try:
         answer, understood = _answer(kernel, line)
         return _line_of(answer), understood
-    except Exception as error:  # noqa: BLE001  a denial, whatever it is
+    except Exception as error:  # noqa: BLE001  any failure is a denial
         reason = f"the call could not be decided ({type(error).__name__})"
         return _line_of(_not_understood(_identifier(line), reason)), False
 

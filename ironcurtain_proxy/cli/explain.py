@@ -59,7 +59,7 @@ examples:
   ironcurtain-proxy explain fetch --method roots/list
   ironcurtain-proxy explain git/git_status --args '{"repo_path": "."}' --dir ./policy --json
 
-exit status: 0, whatever the decision; 2 if the arguments or the files cannot be used
+exit status: 0 for any decision; 2 if the arguments or the files cannot be used
 """
 
 
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dir",
         type=Path,
         metavar="DIR",
-        help="the files of DIR alone, as `decide` reads them: without your configuration and the "
+        help="only the files of DIR, as `decide` reads them: without your configuration and the "
         "shipped annotations; DIR/engine.json names the workspace",
     )
     add_config(parser)
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain one call. Always 0, whatever the decision is.
+    """Explain one call. Return 0 for any decision.
 
     Raises:
         ConfigurationError: the arguments or the files cannot be used.
@@ -169,7 +169,7 @@ def _operation(options: argparse.Namespace, operation: Operation) -> _Explained:
 
 
 def _by_directory(options: argparse.Namespace, arguments: Arguments) -> _Explained:
-    """Explain a call by the policy in a directory alone."""
+    """Explain a call by the policy in a directory."""
     engine = load_engine(options.dir, Path(os.environ.get("HOME", "/")))
     annotations = engine.loaded.annotations
     servers = list(dict.fromkeys([server for server, _ in annotations]))

@@ -36,7 +36,7 @@ def tool_meant(name: str, servers: Sequence[str], *, may_be_bare: bool) -> tuple
     Args:
         name: as it was written.
         servers: the names that a server may have here.
-        may_be_bare: whether there is one server alone, whose tools keep their own names.
+        may_be_bare: whether there is only one server, whose tools keep their own names.
 
     Raises:
         ConfigurationError: it is no name of a tool.
@@ -90,7 +90,7 @@ def about_unknown_tool(server: str, tool: str, annotations: Annotations) -> list
 
 
 # --- the approval policy --------------------------------------------------------------------------
-# The questions about a call besides the policy's, and the smallest change that avoids them.
+# The further questions about a call, and the smallest change that avoids them.
 
 
 @dataclass(frozen=True, slots=True)

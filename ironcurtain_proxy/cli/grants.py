@@ -475,7 +475,7 @@ def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
     """Return the answer whether an approval of one command covers another: `covered`, `family`.
 
     Args:
-        row: `approved` and `then`; `workspace` and `cwd` where these are others.
+        row: such as `{"approved": "go test ./a", "then": "go test ./b", "cwd": "sub"}`.
         workspace: the workspace, if `row` names none.
 
     Raises:

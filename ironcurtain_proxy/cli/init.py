@@ -62,7 +62,7 @@ EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy init                          find the servers, ask, and write
   ironcurtain-proxy init --dry-run                show what would change, and do nothing
-  ironcurtain-proxy init --from ./mcp.json        this client's file alone
+  ironcurtain-proxy init --from ./mcp.json        only this client's file
   ironcurtain-proxy init --undo                   restore the clients' files
   ironcurtain-proxy init --preset coding --yes --servers client.json   no client's file is changed
 

@@ -84,7 +84,7 @@ def server_of(settings: Settings, name: str) -> RemoteServer:
 DESCRIPTION: Final = """\
 Log in to a server that is reached over HTTP and asks for OAuth. A browser opens the page of its
 authorization server, which then sends the browser back to this machine. The token is kept in
-~/.ironcurtain/logins, readable by this user alone; running sessions use it at once.
+~/.ironcurtain/logins, readable only by this user; running sessions use it at once.
 """
 
 EXAMPLES: Final = """\

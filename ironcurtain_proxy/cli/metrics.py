@@ -89,7 +89,7 @@ examples:
   ironcurtain-proxy metrics --since 24h --json
   ironcurtain-proxy metrics --prometheus > /var/lib/node_exporter/ironcurtain.prom
 
-exit status: 0, whatever the values; 2 if the configuration cannot be used
+exit status: 0 for any values; 2 if the configuration cannot be used
 """
 
 

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 "--part",
                 action="append",
                 metavar="SECTION/NAME",
-                help="accept this part alone; may be repeated",
+                help="accept only this part; may be repeated",
             )
             added.add_argument("--yes", action="store_true", help="accept without a question")
 

@@ -34,12 +34,12 @@ DESCRIPTION: Final = "Undo the changes of a call, or all changes since it, in th
 
 EXAMPLES: Final = """\
 ID is the id of the request in the audit log, or its beginning. A file that changed after the call
-is overwritten with --force alone. A rollback can be undone by another rollback.
+is overwritten only with --force. A rollback can be undone by another rollback.
 
 examples:
   ironcurtain-proxy rollback --list
   ironcurtain-proxy rollback 3f2a --dry-run
-  ironcurtain-proxy rollback 3f2a              this call alone
+  ironcurtain-proxy rollback 3f2a              only this call
   ironcurtain-proxy rollback --to 3f2a         this call and all that came after it
 
 exit status: 0 done, or nothing to do; 1 not done, not done completely, or unknown id
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("id", metavar="ID", nargs="?", help="the call; without it all are listed")
     what.add_argument(
-        "--to", metavar="ID", help="go back to the point before this call, whatever came after it"
+        "--to", metavar="ID", help="go back to the point before this call and all later ones"
     )
     what.add_argument("--list", action="store_true", help="list the changes that can be undone")
     parser.add_argument(

@@ -61,7 +61,7 @@ the proxy's files, addresses and names of internal networks are never offered.
 
 examples:
   ironcurtain-proxy sandbox learn notes                       look, and answer one question
-  ironcurtain-proxy sandbox learn notes --since 7d --no-start the recorded calls alone
+  ironcurtain-proxy sandbox learn notes --since 7d --no-start only the recorded calls
   ironcurtain-proxy sandbox learn notes --only api.example.com --write
   ironcurtain-proxy sandbox learn notes --json                change nothing
 
@@ -94,11 +94,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="offer this host or folder alone; may be repeated",
+        help="offer only this host or folder; may be repeated",
     )
     learn.add_argument("--write", action="store_true", help="write the entry without a question")
     learn.add_argument(
-        "--no-start", action="store_true", help="read the audit logs alone, and start nothing"
+        "--no-start", action="store_true", help="read only the audit logs, and start nothing"
     )
     learn.add_argument(
         "--seconds", type=float, metavar="N", help="seconds for the start (default: 10)"

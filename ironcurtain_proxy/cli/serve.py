@@ -15,7 +15,7 @@ DESCRIPTION: Final = """\
 Serve MCP on standard input and output, in front of the configured servers. Every tool call is
 decided by the policy and recorded. This is what an MCP client starts; it is the default command.
 
-With --http, agents connect over HTTP instead: from this machine alone, each with a token. Each
+With --http, agents connect over HTTP instead: only from this machine, each with a token. Each
 session is a proxy process of its own.
 """
 

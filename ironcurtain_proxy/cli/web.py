@@ -20,7 +20,7 @@ from ironcurtain_proxy.config.extras import require
 
 DESCRIPTION: Final = """\
 Answer calls that wait for an approval in a browser, and look at the record. The page is served on
-this machine alone. While it runs, sessions ask, as with `review`. The command shows a link that
+only this machine. While it runs, sessions ask, as with `review`. The command shows a link that
 opens the page once; after that it shows another, for another tab or device.
 """
 

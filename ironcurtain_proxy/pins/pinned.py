@@ -46,7 +46,7 @@ class PinnedPart(Struct, frozen=True, forbid_unknown_fields=True):
     """One part of a server's description."""
 
     digest: str
-    """SHA-256 of its JSON, whatever the order of keys."""
+    """SHA-256 of its JSON, the same for any order of keys."""
     value: Any
     """The part, or None if it is too large to be kept."""
 

@@ -39,7 +39,7 @@ _SECRETS: Final = re.compile(
 
 
 class Finding(Struct, frozen=True):
-    """One sign, and its place."""
+    """A suspicious text in a server's description, and where it is."""
 
     rule: RuleId
     part: str

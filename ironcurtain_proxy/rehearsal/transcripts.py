@@ -109,7 +109,7 @@ def _blocks(row: Mapping[str, Json]) -> list[Mapping[str, Json]]:
 # --- Codex CLI ------------------------------------------------------------------------------------
 # Rollouts of Codex CLI: `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`.
 #
-# Newer lines are `{"type", "payload"}`, older ones the payload alone. `session_meta` and
+# Newer lines are `{"type", "payload"}`, older ones only the payload. `session_meta` and
 # `turn_context` give the session's directory.
 
 

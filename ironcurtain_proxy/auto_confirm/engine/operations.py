@@ -72,7 +72,7 @@ COVERED: Final[Mapping[OperationKind, frozenset[ArgumentRole]]] = {
 }
 """Roles that belong to an operation."""
 RAISING_WORDS: Final[Mapping[str, OperationKind]] = _by_word(_TABLES.raising)
-"""Words of a tool's name, of any server, that say what it does besides."""
+"""Words in a tool's name, of any server, that say what else it does."""
 
 READING_WORDS: Final = frozenset(_TABLES.words.reading.split())
 WRITING_WORDS: Final = frozenset(_TABLES.words.writing.split())

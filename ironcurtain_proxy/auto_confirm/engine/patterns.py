@@ -44,7 +44,7 @@ _HOMES: Final = RealPath(("home",))
 
 _PROJECT_ROOT: Final = "project_root"
 _TELLING: Final = re.compile(r".*(?:credential|secret|passw|token).*|id_[a-z0-9]+", re.IGNORECASE)
-"""Names that may be those of secrets besides the table's. An approval needs to be sure."""
+"""Further names that may be those of secrets: an approval needs to be sure."""
 
 
 class FilesFound(Struct, frozen=True):

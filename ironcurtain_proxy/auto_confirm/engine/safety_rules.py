@@ -39,13 +39,13 @@ class RuleVerdict:
 
 
 NAMES_A_SECRET: Final = RuleVerdict("escalate", "a file that usually holds secrets")
-"""The answer to a call that names such a file or a link to it, whatever it does with it."""
+"""The answer to a call that names such a file or a link to it, also if it only reads it."""
 
 OF_OTHERS: Final = RuleVerdict("escalate", "what others keep in /tmp, or another user's home")
 """The answer to a call there: sockets, dumps and files of other programs."""
 
 MORE_THAN_READING: Final = RuleVerdict("escalate", "a command that may do more than read")
-"""The answer to a shell command that is not proved to only read, whatever its operation."""
+"""The answer to a shell command that is not proved to only read, for any operation."""
 
 
 def rows_of(

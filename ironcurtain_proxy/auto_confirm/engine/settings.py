@@ -57,7 +57,7 @@ TimeoutAction: TypeAlias = Literal["approve", "deny"]
 """The action for an unanswered question. It is no decision of the engine."""
 
 FURTHER_RULES: Final = frozenset({"git_delete_force", "database", "network", "unknown"})
-"""Names a safety rule may have besides those of the matrix's rows; these can only escalate."""
+"""Further names of safety rules than those of the matrix's rows. They can only escalate."""
 
 NO_REVIEWER: Final = "auto_approve"
 """Stands where low risk would have a reviewer."""

@@ -41,7 +41,7 @@ REVIEWER_NAME: Final = "IRONCURTAIN_REVIEWER_NAME"
 BASE: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TERM", "SHELL", "TMPDIR"}
 )
-"""The variables for every process, besides `LC_*`."""
+"""The variables for every process, in addition to `LC_*`."""
 
 _TOKEN_BYTES: Final = 32
 

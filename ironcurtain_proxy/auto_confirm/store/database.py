@@ -320,7 +320,7 @@ def _prepare_sqlite(file: OpenFile, connection: DBAPIConnection, record: object)
 
 def _begin_sqlite(connection: Connection) -> None:
     writes = connection.get_execution_options().get("writes", False)
-    # One that begins as a reader and then writes can fail in between, whatever it waits.
+    # One that begins as a reader and then writes can fail in between, however long it waits.
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 

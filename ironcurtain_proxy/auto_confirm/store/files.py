@@ -180,7 +180,7 @@ def prepare_file(path: Path, *, create: bool, own_directory: bool) -> OpenFile:
     Args:
         path: absolute.
         create: whether it may be made, and its directory.
-        own_directory: whether the directory is ours alone, to be closed to others.
+        own_directory: whether the directory is only ours, to be closed to others.
 
     Returns:
         Which file it is.

@@ -1,4 +1,4 @@
-"""Sources of the screen besides the questions: rules, explanations, past calls."""
+"""Sources of the screen for all but the questions: rules, explanations, past calls."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
