@@ -136,7 +136,7 @@ class Syncer:
         self._file = new
 
     def stop(self, timeout: float) -> bool:
-        """Sync the remaining lines and end the thread. Returns whether it ended in time.
+        """Sync the remaining lines and end the thread. Return whether it ended in time.
 
         Args:
             timeout: seconds.

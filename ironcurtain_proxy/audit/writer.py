@@ -213,7 +213,7 @@ class Writer:
         return time.monotonic() - began
 
     def stop(self, timeout: float) -> bool:
-        """End the thread. Returns whether it ended; it does not while a write hangs.
+        """End the thread. Return whether it ended; it does not while a write hangs.
 
         Args:
             timeout: seconds.

@@ -359,7 +359,7 @@ def scores(judged: Sequence[ScenarioResult]) -> dict[str, Score]:
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """Return the value that `share` of them do not exceed; None of none."""
+    """Return the value that `share` of the values do not exceed, or None without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 

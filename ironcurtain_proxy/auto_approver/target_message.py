@@ -89,7 +89,7 @@ _QUESTION: Final = re.compile(r"\?(?=$|[\s.,;!?)])|(?<!\S)(?![a-z]+://)\S*\?", r
 
 
 def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
-    """Take a message apart.
+    """Split a message into its requests.
 
     Args:
         message: the user's, as it came.

@@ -102,7 +102,7 @@ class Command(Protocol):
         """Add the command's arguments."""
 
     def run(self, options: argparse.Namespace) -> int:
-        """Run the command. Returns the exit code."""
+        """Run the command. Return the exit code."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Approve."""
+    """Approve the named requests."""
     remember = 0 if options.remember else None
     if options.kind is not None:
         remember = options.kind - 1

@@ -180,7 +180,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one of the sub-commands. 0 if no problem was found, else 1."""
+    """Run one of the sub-commands. Return 0 if no problem was found, else 1."""
     logs = logs_to_read(options.log or options.path)
     log = logs.log
     try:

@@ -46,7 +46,7 @@ class Logs:
 
 
 def verify_logs(logs: Logs, options: argparse.Namespace) -> int:
-    """Run `audit verify`. 1 if a log is not intact."""
+    """Run `audit verify`. Return 1 if a log is not intact."""
     expect: str | None = options.expect
     if expect is not None:
         expect = expect.lower()
@@ -209,7 +209,7 @@ def _statistics_fields(statistics: Statistics) -> dict[str, object]:
 
 
 def raw_lines(members: Iterable[Member]) -> Iterator[bytes | None]:
-    """Yield the lines of several logs; None for a line that is too long."""
+    """Yield the lines of several logs, or None for a line that is too long."""
     for member in members:
         for line in read_lines(member.path):
             yield line.raw

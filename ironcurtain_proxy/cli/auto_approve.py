@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    """Run `eval`. 0 if every scenario was scored, 1 if the model failed on some."""
+    """Run `eval`. Return 0 if every scenario was scored, 1 if the model failed on some."""
     key = os.environ.pop(_KEY_VARIABLE, "")
     if not 0 < options.deadline <= 3600:  # noqa: PLR2004  an hour
         raise ConfigurationError("--deadline must be more than 0 and at most 3600 seconds")

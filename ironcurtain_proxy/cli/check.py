@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check the configuration. 1 if it has errors.
+    """Check the configuration. Return 1 if it has errors.
 
     Raises:
         ConfigurationError: the options do not go together.

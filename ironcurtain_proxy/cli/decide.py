@@ -209,7 +209,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Decide until the input ends. 1 if a line could not be read; such a line gets a denial."""
+    """Decide until the input ends. Deny an unreadable line, and then return 1."""
     home = Path(os.environ.get("HOME", "/"))
     kernel = Kernel.of(load_engine(options.dir, home), check_schemas=not options.no_schema)
     failed = False
@@ -225,7 +225,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(source: BinaryIO) -> Iterator[bytes | None]:
-    """Yield the lines; None for a line that is too long, which is skipped without being stored."""
+    """Yield the lines, or None for one that is too long. That is not stored."""
     while line := source.readline(_MAX_LINE):
         whole = line
         while len(whole) == _MAX_LINE and not whole.endswith(b"\n"):

@@ -23,5 +23,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Deny."""
+    """Deny the named requests."""
     return answer_those(options, ReviewerAnswer(approved=False, note=options.note))

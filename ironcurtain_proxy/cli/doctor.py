@@ -141,14 +141,14 @@ def _restriction(
 
 
 def user(number: int) -> CheckResult:
-    """Return whether an ordinary user runs the sandboxes, not root."""
+    """Check whether an ordinary user runs the sandboxes, not root."""
     if number != 0:
         return CheckResult("user", "ok", "not root")
     return CheckResult("user", "warn", f"root: {ROOT_MEANS}")
 
 
 def sandbox(probed: Available | Unavailable, trouble: CheckState) -> CheckResult:
-    """Return whether a sandbox could be started."""
+    """Check whether a sandbox could be started."""
     if isinstance(probed, Available):
         return CheckResult("sandbox", "ok", "a process ran confined")
     programs_missing = {name for name, _ in _PROGRAMS}
@@ -200,7 +200,7 @@ def timeline(settings: Settings) -> Iterator[CheckResult]:
 
 
 def _usable(name: str, path: Path, refuse: Callable[[Path], None]) -> CheckResult:
-    """Return whether `serve` would accept a path."""
+    """Check whether `serve` would accept a path."""
     try:
         refuse(path)
     except ConfigurationError as error:
@@ -226,7 +226,7 @@ def _writable(name: str, directory: Path) -> CheckResult:
 
 
 def clock(settings: Settings, now: datetime) -> CheckResult:
-    """Return whether the clock is right: its time is recorded and ends grants."""
+    """Check whether the clock is right: its time is recorded and ends grants."""
     if now.year < _OLDEST_YEAR:
         return CheckResult("clock", "fail", f"says {now:%Y-%m-%d}", _SET_CLOCK)
     try:
@@ -242,7 +242,7 @@ def clock(settings: Settings, now: datetime) -> CheckResult:
 
 
 def clock_against_file(now: datetime, written: float) -> CheckResult:
-    """Return the clock compared with the time of a new file, in seconds of the epoch."""
+    """Compare the clock with the time of a new file, in seconds of the epoch."""
     apart = abs(now.timestamp() - written)
     if apart > _CLOCK_TOLERANCE:
         found = f"{apart:.0f} s from the time the file system gives to a new file"
@@ -347,7 +347,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print all checks. 1 if something that the configuration needs is missing."""
+    """Print all checks. Return 1 if something that the configuration needs is missing."""
     checks = list(_checks(options.config))
     if options.json:
         say_json([{k: encodable(v) for k, v in asdict(check).items()} for check in checks])
@@ -537,7 +537,7 @@ def _server(
 
 
 def _own_shell(name: str, settings: Settings, environ: Mapping[str, str]) -> CheckResult:
-    """Return whether the commands of our own shell have views of their own."""
+    """Check whether the commands of our own shell have views of their own."""
     why = why_no_own_views(settings, environ)
     if why is None:
         return CheckResult(name, "ok", "our own shell: each command has a view of its own")

@@ -154,7 +154,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one action. 1 if there is no such grant, or it could not be revoked."""
+    """Run one action. Return 1 if there is no such grant, or it could not be revoked."""
     if options.action == "try":
         return try_families(options)
     file = GrantsFile(state_directory() / KEPT_NAME)
@@ -472,7 +472,7 @@ def try_families(options: argparse.Namespace) -> int:
 
 
 def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
-    """Return the answer whether an approval of one command covers another: `covered`, `family`.
+    """Answer whether an approval of one command covers another: `covered`, `family`.
 
     Args:
         row: such as `{"approved": "go test ./a", "then": "go test ./b", "cwd": "sub"}`.

@@ -123,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Set up the clients, or undo it. 1 if the work is incomplete.
+    """Set up the clients, or undo it. Return 1 if the work is incomplete.
 
     Raises:
         ConfigurationError: an argument or a file cannot be used.
@@ -225,7 +225,7 @@ _NEVER: Final = "nothing to undo: `init` has changed no client's file, or everyt
 
 
 def put_back(talk: Dialogue, home: Path, state: Path) -> int:
-    """Restore all clients' files. 1 if a file could not be restored.
+    """Restore all clients' files. Return 1 if a file could not be restored.
 
     Raises:
         ConfigurationError: the record cannot be read, or another `init` is running.

@@ -127,7 +127,7 @@ class SetupOptions:
 
 
 def set_up(talk: Dialogue, wish: SetupOptions) -> int:
-    """Find the clients, ask, read the servers and write. 1 if the work is incomplete.
+    """Find the clients, ask, read the servers and write. Return 1 if the work is incomplete.
 
     Raises:
         ConfigurationError: something cannot be used, and nothing was changed.
@@ -257,7 +257,7 @@ def _changes(
     changed: Sequence[FileChange],
     refused: Sequence[tuple[ClientFile, str]],
 ) -> Sequence[FileChange]:
-    """Return the changes that can be made. Prints the files that are not understood well enough."""
+    """Return the changes that can be made. Print the files that are not understood well enough."""
     for file, why in refused:
         talk.say(f"{short(file.path, wish.home)}: {clean(why)}: stays unchanged")
         outcome.refused[id(file)] = Failure(why=why, remedy="change it by hand: docs/clients.md")
@@ -284,7 +284,7 @@ def _entries(
 def _reachable(
     talk: Dialogue, moving: Sequence[MovingServer], outcome: Outcome
 ) -> list[MovingServer]:
-    """Return the servers that the installed libraries can start or reach. Prints the others."""
+    """Return the servers that the installed libraries can start or reach. Print the others."""
     lack = missing("http", "a server with a url")
     far = [one for one in moving if "url" in one.taken.entry]
     for one in far if lack else ():

@@ -83,7 +83,7 @@ class Dialogue:
                 return word[0]
 
     def end(self, code: int) -> int:
-        """Print the JSON output if it was requested. Returns the exit code."""
+        """Print the JSON output if it was requested. Return the exit code."""
         if self.as_json:
             line = orjson.dumps({"ok": code == 0, **self.answer}).decode()
             sys.stdout.write(line + "\n")

@@ -411,7 +411,7 @@ def offered(
 
 
 def said(shells: Sequence[FoundShell]) -> str:
-    """Return in words that servers run commands."""
+    """Say in words that servers run commands."""
     names = ", ".join(clean(one.name) for one in shells)
     return f"{names} {'run' if len(shells) > 1 else 'runs'} commands"
 

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one action. 1 if there is no pattern of that name."""
+    """Run one action. Return 1 if there is no pattern of that name."""
     with opened_store(options) as store:
         match options.action:
             case "propose":

@@ -182,7 +182,7 @@ _LONGEST_CALL = 120
 
 
 def test(options: argparse.Namespace) -> int:
-    """Test the policy with scenarios. 1 if a decision is not the expected one.
+    """Test the policy with scenarios. Return 1 if a decision is not the expected one.
 
     Raises:
         ConfigurationError: a file cannot be used.
@@ -208,7 +208,7 @@ def test(options: argparse.Namespace) -> int:
 
 
 def _scenario(replaying: Replaying, spot: Spot, report: Report) -> tuple[bool, Replayed]:
-    """Return whether a call is decided as expected. Prints the difference if it is not."""
+    """Return whether a call is decided as expected. Print the difference if it is not."""
     members = spot.object(("call", "args", "expect", "rule"))
     name, wanted = members.required("call").name(), members.required("expect").word(_WORDS)
     rule = members.read("rule", Spot.name, None)

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Count the questions. 1 if there are no recorded calls.
+    """Count the questions. Return 1 if there are no recorded calls.
 
     Raises:
         ConfigurationError: a path is not there, or the grants cannot be read.

@@ -129,7 +129,7 @@ def add_references(parser: argparse.ArgumentParser) -> None:
 
 
 def answer_those(options: argparse.Namespace, given: ReviewerAnswer) -> int:
-    """Answer the requests that the command line names. 0 if every answer was accepted."""
+    """Answer the requests that the command line names. Return 0 if every answer was accepted."""
     given = replace(given, credential=credential_of(options))
     mailboxes = existing_mailboxes_of(options)
     waiting = mailboxes.pending(utc_now())

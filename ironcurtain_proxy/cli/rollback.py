@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Undo the changes. 1 if that failed."""
+    """Undo the changes. Return 1 if that failed."""
     settings = load_settings(os.environ.copy(), options.config)
     timelines = kept(settings.state_dir / TIMELINES)
     if options.list or (options.id is None and options.to is None):

@@ -109,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what was refused, and write the entry if that is wanted. 1 if it was not written.
+    """Show what was refused, and write the entry if that is wanted. Return 1 if it was not written.
 
     Raises:
         ConfigurationError: the server has no sandbox, or what was given cannot be used.

@@ -175,7 +175,7 @@ class PinStore(Struct, frozen=True):
             raise _unusable(path, f"cannot be removed: {error.strerror}") from None
 
     def put_aside(self, launch: str) -> Path:
-        """Move an unusable file out of the way. Returns its new place.
+        """Move an unusable file out of the way. Return its new place.
 
         Raises:
             PinsFileError: it is still there.

@@ -68,7 +68,7 @@ def is_of_claude_code(row: Mapping[str, Json]) -> bool:
 
 
 def claude_code_calls(row: Mapping[str, Json]) -> Iterator[tuple[str, TranscriptCall] | None]:
-    """Yield the calls of a line, each with its id; None for one that is not of its shape."""
+    """Yield the calls of a line, each with its id, or None for one that is not of its shape."""
     if row.get("type") != "assistant":
         return
     for block in _blocks(row):
@@ -138,7 +138,7 @@ class Rollout:
     branch: str = ""
 
     def calls_of(self, row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
-        """Yield the calls of a line; None for one that is not of its shape."""
+        """Yield the calls of a line, or None for one that is not of its shape."""
         payload = row.get("payload")
         inner = payload if isinstance(payload, dict) else row
         directory = inner.get("cwd")
@@ -246,7 +246,7 @@ def is_of_gemini(row: Mapping[str, Json]) -> bool:
 
 
 def gemini_calls(row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
-    """Yield the calls of a chat; None for one that is not of its shape."""
+    """Yield the calls of a chat, or None for one that is not of its shape."""
     messages = row["messages"]
     for message in messages if isinstance(messages, list) else ():
         made = message.get("toolCalls") if isinstance(message, dict) else None
@@ -345,7 +345,7 @@ class _TranscriptReader:
             self._recording.other_files += 1
 
     def _line(self, line: bytes | None, rollout: Rollout) -> bool:
-        """Read one line. Returns whether it is of a known format."""
+        """Read one line. Return whether it is of a known format."""
         if line is not None and line.isspace():
             return False
         try:
@@ -392,7 +392,7 @@ class _TranscriptReader:
 
 
 def _lines(file: Path) -> Iterator[bytes | None]:
-    """Yield the lines of a file; None for one that is too long. A `.json` is one line."""
+    """Yield the lines of a file, or None for one that is too long. A `.json` is one line."""
     # O_NONBLOCK: opening a pipe nobody writes to would hang.
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with ExitStack() as opened:

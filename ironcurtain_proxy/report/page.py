@@ -108,7 +108,7 @@ def percent(share: float) -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of texts; numbers are aligned right."""
+    """Write a table of texts, numbers aligned right."""
     if not rows:
         return NOTHING
     head = "".join(_cell("th", title, like) for title, like in zip(titles, rows[0], strict=True))

@@ -118,7 +118,7 @@ class Rate(NamedTuple):
 
 
 def rate_over_time(rates: Sequence[Rate], step: timedelta, target: float, title: str) -> str:
-    """Return a share over time, with its target as a line."""
+    """Draw a share over time, with its target as a line."""
     return _svg(title, _HEIGHT, "".join(_rate_parts(rates, step, target)))
 
 
@@ -139,7 +139,7 @@ def _rate_parts(rates: Sequence[Rate], step: timedelta, target: float) -> Iterat
 
 
 def histogram(counts: Sequence[int], labels: Sequence[str], late_from: int, title: str) -> str:
-    """Return a histogram; from `late_from` on, the bars have the colour for late."""
+    """Draw a histogram. From `late_from` on, the bars have the colour for late."""
     most = _ceiling(max(counts))
     parts = list(_grid([(value, str(value)) for value in _ticks(most)], most))
     for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
@@ -157,7 +157,7 @@ def histogram(counts: Sequence[int], labels: Sequence[str], late_from: int, titl
 def stacked_rows(
     rows: Mapping[str, Mapping[str, int]], title: str, palette: Palette, *, left: int = 84
 ) -> str:
-    """Return a row of segments for each name.
+    """Draw a row of segments for each name.
 
     Args:
         rows: the counts by the name of the row.

@@ -166,7 +166,7 @@ class ProcessReviewer:
             launch: starts it.
             redact: redacts the arguments.
             environ: the proxy's environment, of which the process gets a few variables.
-            on_given_up: called with its name when it is abandoned. Returns at once.
+            on_given_up: called with its name when it is abandoned. Must return at once.
         """
         self._spec = spec
         self._clock = clock
