@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.config.annotating.read_tool import ReadServer
 
 _NOT_CHOSEN: Final = Failure(why="you left its file out", remedy="run init again")
-_NOT_WRITTEN: Final = Failure(why="its file was not changed", remedy="see above")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
