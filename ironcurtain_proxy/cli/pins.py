@@ -15,7 +15,8 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import Section
-from ironcurtain_proxy.pins.pinned import Parts, PinChange, ServerPins, changes
+from ironcurtain_proxy.pins.difference import PinChange, changes
+from ironcurtain_proxy.pins.pinned import Parts, ServerPins
 from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
 from ironcurtain_proxy.wiring.pins import pin_store, pinned_servers

@@ -3,7 +3,8 @@
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins, changes
+from ironcurtain_proxy.pins.difference import changes
+from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
 from ironcurtain_proxy.pins.scan import scan
 
 
