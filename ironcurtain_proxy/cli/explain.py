@@ -13,15 +13,13 @@ import orjson
 from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.decide import ROOTS_LIST, Kernel, roots_answer
 from ironcurtain_proxy.cli.explain_names import (
-    ExplainedCall,
-    NamedCall,
     about_unknown_tool,
     refuse_unknown_server,
-    rehearsed,
     tool_meant,
 )
-from ironcurtain_proxy.cli.explain_names import as_json as overlay_as_json
-from ironcurtain_proxy.cli.explain_names import as_text as overlay_as_text
+from ironcurtain_proxy.cli.explain_overlay import ExplainedCall, NamedCall, rehearsed
+from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
+from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.policy_change import rule_as_json
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine

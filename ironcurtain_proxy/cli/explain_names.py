@@ -4,28 +4,14 @@ Agents and clients say `server__tool`, or the bare name where there is one serve
 writes `server/tool`.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-import anyio
-
-from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.config.annotating.words import words_of
 from ironcurtain_proxy.config.policy.lint_annotations import of_same_verb
-from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.problems import nearest, shown
-from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mediation.rehearsal import RehearsedCall
 from ironcurtain_proxy.model.annotation import Annotations
-from ironcurtain_proxy.model.decision import effect_of
-from ironcurtain_proxy.model.escalation import OriginReason
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.judgement import Judgement
-from ironcurtain_proxy.wiring.confinement import find_sandbox
-from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 
 SEPARATOR: Final = "__"
 
@@ -87,151 +73,3 @@ def about_unknown_tool(server: str, tool: str, annotations: Annotations) -> list
         return ["", f"tool {shown(tool)} has no annotation: did you mean {shown(guess)}?"]
     how = "no rule allows it until you describe it with `ironcurtain-proxy annotate`"
     return ["", f"tool {shown(tool)} has no annotation: {how}"]
-
-
-# --- the approval policy --------------------------------------------------------------------------
-# The further questions about a call, and the smallest change that avoids them.
-
-
-@dataclass(frozen=True, slots=True)
-class NamedCall:
-    """A tool of the live configuration."""
-
-    server: str
-    """The operator's name of the server."""
-    tool: str
-    settings: Settings
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainedCall:
-    """The decision of `serve`, as far as it can be known from files."""
-
-    certain: RehearsedCall
-    if_unique: RehearsedCall | None
-    """The decision once every server has listed its tools and no other has a tool of this name:
-    lists that spare a question then count for the bare name, too. None: the decision is the same.
-    """
-
-
-def rehearsed(
-    asked: NamedCall, arguments: Arguments, loaded: LoadedPolicy, environ: Mapping[str, str]
-) -> ExplainedCall:
-    """Return the decision on a call.
-
-    It leaves out a server's own hints and tools, which files do not have.
-
-    Raises:
-        ConfigurationError: a server's sandbox cannot be as it is configured.
-    """
-    # The command prints the reasons for which `serve` would not start; here a call is explained.
-    settings = replace(asked.settings, sandbox_policy="warn")
-    sandbox = find_sandbox(settings, environ, lambda _: None)
-    rehearsal = rehearsal_for(settings, loaded, environ, sandbox)
-
-    def outcome(*, is_unique: bool) -> RehearsedCall:
-        rehearse = partial(rehearsal.of_call, is_unique=is_unique)
-        return anyio.run(rehearse, asked.server, asked.tool, arguments)
-
-    certain, unique = outcome(is_unique=len(settings.servers) == 1), outcome(is_unique=True)
-    return ExplainedCall(certain, None if unique == certain else unique)
-
-
-def as_text(found: ExplainedCall, asked: NamedCall) -> list[str]:
-    """Return the lines of the report."""
-    lines = ["", "besides the policy", *_lines(found.certain.judged, asked)]
-    lines += _in_the_sandbox(found.certain)
-    if found.if_unique is not None:
-        name = f'"{asked.tool}"'
-        lines += ["", f"once every server has listed its tools, and no other has {name}"]
-        lines += _lines(found.if_unique.judged, asked)
-        full = f'"{asked.server}/{asked.tool}"'
-        lines.append(f"  for it to hold in any case, write {full} where you wrote {name}")
-    return lines
-
-
-def _in_the_sandbox(outcome: RehearsedCall) -> list[str]:
-    lines = []
-    if outcome.uncontained is not None:
-        why = outcome.uncontained
-        says = f"asks: {why}" if why else "settles it, if it can be taken back"
-        lines += ["", "containment", f"  {says}"]
-    if outcome.opened:
-        opened = ", ".join(outcome.opened)
-        lines += ["", "in the server's sandbox", f"  once approved, a second instance: {opened}"]
-    if outcome.blocked is None:
-        return lines
-    return [
-        *lines,
-        "",
-        "in the server's sandbox",
-        f"  DENIED, and nobody is asked: {outcome.blocked.reason}",
-    ]
-
-
-def _lines(found: Judgement, asked: NamedCall) -> list[str]:
-    names = ", ".join([described(name) for name in sorted(found.capabilities)])
-    lines = [f"  the call needs: {names or 'nothing that is known'}"]
-    asking = [reason for reason in found.reasons if reason.origin != "policy"]
-    if effect_of(found.decision) == "deny":
-        ground = found.decision.ground
-        return [*lines, f"  DENIED by {ground.rule}: {ground.reason}"]
-    if not asking:
-        return [*lines, "  nothing else asks"]
-    for reason in asking:
-        lines.append(f"  asks: {reason.ground.reason} ({reason.origin}, {reason.ground.rule})")
-        lines += [f"    to be spared: {text}" for text in spared_by(reason, asked)]
-    return lines
-
-
-def spared_by(reason: OriginReason, asked: NamedCall) -> Sequence[str]:
-    """Return the smallest change that avoids a question, for the session and for good."""
-    tool = f"{asked.server}/{asked.tool}"
-    match reason.origin:
-        case "policy":
-            return ["approve with --remember: a pattern for this session"]
-        case "tool-policy":
-            return [
-                f"approve with --remember: {tool} for this session",
-                f'"exemptTools": ["{tool}"] in security.interceptor: for good',
-            ]
-        case "secrets":
-            return [f'"askAboutSecrets": false in arguments of the entry of {asked.server}']
-        case "capability":
-            names = ", ".join([f'"{name}": "allow"' for name in reason.capabilities])
-            if not names:
-                return [f'a declaration of "{tool}" in capabilities.tools']
-            return [
-                "approve it once: the capability is then allowed for this session",
-                f"{names} in the rules of a profile of your own: for good",
-            ]
-
-
-def as_json(found: ExplainedCall, asked: NamedCall) -> Mapping[str, Json]:
-    """Return the report as JSON."""
-    fields = _fields(found.certain.judged, asked)
-    blocked = found.certain.blocked
-    fields["sandbox"] = None if blocked is None else blocked.reason
-    fields["opened"] = [*found.certain.opened]
-    fields["uncontained"] = found.certain.uncontained
-    if found.if_unique is not None:
-        fields["ifNameIsUnique"] = _fields(found.if_unique.judged, asked)
-    return fields
-
-
-def _fields(found: Judgement, asked: NamedCall) -> dict[str, Json]:
-    return {
-        "decision": effect_of(found.decision),
-        "rule": found.decision.ground.rule,
-        "capabilities": [*sorted(found.capabilities)],
-        "origins": [
-            {
-                "origin": reason.origin,
-                "rule": reason.ground.rule,
-                "reason": reason.ground.reason,
-                "capabilities": [described(name) for name in reason.capabilities],
-                "sparedBy": [*spared_by(reason, asked)],
-            }
-            for reason in found.reasons
-        ],
-    }

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.explain_names import NamedCall, rehearsed
+from ironcurtain_proxy.cli.explain_overlay import NamedCall, rehearsed
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.policy.policy_files import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
