@@ -19,12 +19,13 @@ import orjson
 from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log, add_subcommand, moment
+from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log, add_subcommand
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.init_dialogue import clean
 from ironcurtain_proxy.cli.init_wants import words_of
 from ironcurtain_proxy.cli.output import complain, encodable, is_confirmed, say, say_json
+from ironcurtain_proxy.cli.selecting import moment
 from ironcurtain_proxy.config.clients.json_text import JsonText
 from ironcurtain_proxy.config.clients.text_format import (
     Move,
