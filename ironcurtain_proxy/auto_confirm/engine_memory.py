@@ -37,15 +37,14 @@ from ironcurtain_proxy.auto_confirm.owed import (
 )
 from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Findings, LedgerError
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE
+from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     TIMEOUT,
     WITHDRAWN_BY,
-    AlreadyDecidedError,
     Ending,
     EscalationTask,
     FinalStatus,
     PermissionDecision,
-    StoreLostError,
 )
 from ironcurtain_proxy.auto_confirm.upkeep import QUIET, LazyStore, Upkeep, this_owner
 from ironcurtain_proxy.auto_confirm.windows import Windows

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable
-from ironcurtain_proxy.auto_confirm.store.rows import StoreError
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.settings import Settings

@@ -8,8 +8,8 @@ from typing import Final
 
 from ironcurtain_proxy.audit.calls import recorded_calls
 from ironcurtain_proxy.audit.selection import Selection
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
-from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.cli.arguments import add_config, add_log
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time

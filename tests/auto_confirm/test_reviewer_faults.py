@@ -20,8 +20,8 @@ from ironcurtain_proxy.auto_confirm.owed import (
     unwritten_questions,
 )
 from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Findings, LedgerError
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute, is_share_met
-from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows

@@ -10,18 +10,17 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     ABANDONED_BY,
     MODEL,
     PASSED_ON,
     TIMEOUT,
-    AlreadyDecidedError,
     Ending,
     EscalationTask,
     InteractionRow,
     PermissionDecision,
     Status,
-    StoreError,
     TaskStatus,
     is_reviewer,
 )

@@ -18,12 +18,7 @@ from sqlalchemy.engine import Connection
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, SAFE_BANDS
 from ironcurtain_proxy.auto_confirm.store.health import is_stuck
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
-from ironcurtain_proxy.auto_confirm.store.rows import (
-    ABANDONED_BY,
-    HUMAN,
-    WITHDRAWN_BY,
-    TaskStatus,
-)
+from ironcurtain_proxy.auto_confirm.store.rows import ABANDONED_BY, HUMAN, WITHDRAWN_BY, TaskStatus
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import (
     DECISIONS,

@@ -16,13 +16,13 @@ from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, InteractionHistory
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand, SafePath
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
 from ironcurtain_proxy.auto_confirm.store.rows import (
     LONGEST_REGEX,
     NewPattern,
     PatternProposal,
     PatternRow,
-    StoreError,
 )
 from ironcurtain_proxy.auto_confirm.store.tables import (
     INTERACTIONS,

@@ -6,26 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand
-from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model import decider
 from ironcurtain_proxy.model.decider import Engine, Person, Program, in_record, of_record
 from ironcurtain_proxy.model.json import Json
-
-# --- errors ---------------------------------------------------------------------------------------
-# The errors of the store. The import of this file loads no database library.
-
-
-class StoreError(IronCurtainError):
-    """The store cannot be read or written: the engine approves nothing."""
-
-
-class AlreadyDecidedError(StoreError):
-    """The interaction already has its final decision."""
-
-
-class StoreLostError(StoreError):
-    """The open file is no longer the store, or is damaged: it must be opened anew."""
-
 
 Status: TypeAlias = Literal["pending", "approved", "rejected", "auto_approved", "held", "escalated"]
 """The state of an interaction. `held`: a first reviewer is asked; `escalated`: a further one."""

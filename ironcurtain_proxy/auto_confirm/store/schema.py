@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.schema import CreateColumn
 
 from ironcurtain_proxy.auto_confirm.store.database import Database, open_database, sqlite_path
-from ironcurtain_proxy.auto_confirm.store.rows import StoreError
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.tables import METADATA, SAFE_PATHS, UPKEEP
 
 VERSION_TABLE: Final = "ironcurtain_schema_version"

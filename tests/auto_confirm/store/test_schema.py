@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.store import schema
-from ironcurtain_proxy.auto_confirm.store.rows import StoreError
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import METADATA
 from tests.auto_confirm.store.direct import pending_of_others, recorded
