@@ -2,7 +2,9 @@
 
 import os
 import posixpath
+import re
 import stat
+from collections.abc import Iterable
 from tempfile import gettempdir
 from typing import Final
 
@@ -10,6 +12,11 @@ from ironcurtain_proxy.model.path import RealPath
 
 _HEADS: Final = "ref: refs/heads/"
 _MAX_BYTES: Final = 4096
+_MAX_PACKED: Final = 4 * 1024 * 1024
+_ORIGIN: Final = "refs/remotes/origin/"
+_BY_PUSH: Final = "\tupdate by push"
+_BRANCH: Final = re.compile(r"\w[\w./-]*")
+_NO_END: Final = (".lock", ".", "/")
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp")  # noqa: S108  compared alone
 
 
@@ -46,6 +53,53 @@ def shared_directory(root: RealPath) -> RealPath:
         return RealPath.from_text(os.path.realpath(place))
     except ValueError:
         return root
+
+
+def own_branches(root: RealPath, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the branches that `origin` does not have, or has only because this clone pushed them.
+
+    A branch that was fetched is somebody else's. Git notes in the log of the remote-tracking branch
+    whether the first value came by a push. A name that also is a tag's may push the tag, and a
+    symbolic branch another one.
+
+    Args:
+        root: what holds `.git`.
+        names: names of branches, from a command.
+    """
+    shared = str(shared_directory(root))
+    packed = _packed(shared)
+    if packed is None or os.path.lexists(f"{shared}/reftable"):
+        return ()
+    return tuple([name for name in names if _is_own(shared, packed, name)])
+
+
+def _is_own(shared: str, packed: frozenset[str], name: str) -> bool:
+    tag, there = f"refs/tags/{name}", f"{_ORIGIN}{name}"
+    if not _BRANCH.fullmatch(name) or ".." in name or "//" in name or name.endswith(_NO_END):
+        return False
+    is_tag = tag in packed or os.path.lexists(f"{shared}/{tag}")
+    if is_tag or _stands_for_another(f"{shared}/refs/heads/{name}"):
+        return False
+    if there not in packed and not os.path.lexists(f"{shared}/{there}"):
+        return True
+    began = (_first_line(f"{shared}/logs/{there}") or "").split(" ", 1)
+    return set(began[0]) == {"0"} and began[-1].endswith(_BY_PUSH)
+
+
+def _packed(shared: str) -> frozenset[str] | None:
+    """Return the packed tags and branches of `origin`; None: they are not known."""
+    try:
+        descriptor = os.open(f"{shared}/packed-refs", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(_MAX_PACKED + 1)
+    except FileNotFoundError:
+        return frozenset()
+    except OSError:
+        return None
+    if len(content) > _MAX_PACKED:
+        return None
+    names = [line.partition(" ")[2] for line in content.decode(errors="replace").splitlines()]
+    return frozenset([one for one in names if one.startswith(("refs/tags/", _ORIGIN))])
 
 
 def is_worktree(directory: str, workspace: str | None) -> bool:

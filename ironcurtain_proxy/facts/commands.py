@@ -18,7 +18,7 @@ from ironcurtain_proxy.facts.branches import is_worktree, repository_of
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.git_credentials import shows_credentials
 from ironcurtain_proxy.facts.meanings import settled
-from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks
+from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks, own_among
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.family import DiskLookups
@@ -118,7 +118,11 @@ def observed(command: ParsedCommand, place: Place, grounds: CommandContext, serv
     if is_unknown and place.directory is not None and _asks_for_branch(command):
         place = replace(place, branch=branch_of(place.directory))
     if place.branch is not None and place.directory and remotes and _may_push(command):
-        place = replace(place, push_to=remotes.push_target(place.directory, place.branch))
+        place = replace(
+            place,
+            push_to=remotes.push_target(place.directory, place.branch),
+            own_branches=own_among(place.directory, _pushed(command, place.branch)),
+        )
     if place.has_repository and place.directory is not None and remotes and _uses_git(command):
         place = replace(place, runs_hooks=may_run_hooks(place.directory, remotes))
     if place.workspace is not None:
@@ -143,6 +147,18 @@ def _asks_for_branch(command: ParsedCommand) -> bool:
 
 def _may_push(command: ParsedCommand) -> bool:
     return any(word.text == "push" for one in command.every_command() for word in one.words)
+
+
+def _pushed(command: ParsedCommand, branch: str) -> tuple[str, ...]:
+    """Return the words of pushes that may name a branch, and the current branch."""
+    named = [
+        word.text
+        for one in command.every_command()
+        if any(word.text == "push" for word in one.words)
+        for word in one.words[1:]
+        if word.text is not None and not word.text.startswith("-")
+    ]
+    return tuple(dict.fromkeys([*named, branch]))
 
 
 def _uses_git(command: ParsedCommand) -> bool:

@@ -1,9 +1,10 @@
 """The targets of git commands in a shell: the branch, its upstream, and the remotes' URLs."""
 
 import os
+from collections.abc import Iterable
 from hashlib import sha256
 
-from ironcurtain_proxy.facts.branches import current_branch, shared_directory
+from ironcurtain_proxy.facts.branches import current_branch, own_branches, shared_directory
 from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
 from ironcurtain_proxy.facts.remotes import repository_root
 from ironcurtain_proxy.facts.spelling import Refusal
@@ -17,6 +18,14 @@ def branch_of(directory: str) -> str | None:
         return current_branch(RealPath.from_text(directory))
     except (OSError, ValueError):
         return None
+
+
+def own_among(directory: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the branches among the names that began in this clone of a repository; blocks."""
+    try:
+        return own_branches(RealPath.from_text(directory), names)
+    except (OSError, ValueError):
+        return ()
 
 
 def may_run_hooks(repository: str, remotes: GitRemotes) -> bool:

@@ -20,7 +20,7 @@ from ironcurtain_proxy.grants.worktrees import (
     is_same_repository,
 )
 from ironcurtain_proxy.model.annotation import same_scalar
-from ironcurtain_proxy.model.family import ONLY_READS, Family
+from ironcurtain_proxy.model.family import ONLY_READS, OWN_BRANCH, Family
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, SameFlag
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
@@ -57,7 +57,8 @@ def command_candidates(
     needed = _needed(call)
     patterns: list[FamilyPattern | CallPattern] = []
     if needed is not None and call.place.workspace is not None and _is_about_the_project(call):
-        general = tuple(filter(_may_be_general, needed))
+        general = tuple([one.widened() for one in needed if _may_be_general(one)])
+        general = tuple(dict.fromkeys(general))
         workspace = RealPath.from_text(call.place.workspace)
         shared = call.place.repository
         chosen = [general] if general or not needed else []
@@ -300,6 +301,8 @@ def _phrase(family: Family, place: str) -> str:
     if words[:2] in (["git", "push"], ["git", "fetch"], ["git", "pull"]):
         named = [word for word in words[2:] if not word.startswith("-")]
         target = f" to {'/'.join(named)}" if words[1] == "push" else f" from {' '.join(named)}"
+        if named[-1:] == [OWN_BRANCH]:
+            target = f" to {OWN_BRANCH} at {named[0]}, never a shared or protected one,"
         target = target if named else ""
         words = [word for word in words if word not in named]
     return f"`{_plain(family.spelled(words))}`{_plain(target)} {place}{_reach_phrase(family)}"

@@ -1,7 +1,7 @@
 """Families of shell commands: patterns of similar simple commands that one grant covers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msgspec import Struct
@@ -10,6 +10,9 @@ ANY: Final = "\0"
 """A word that a shell would replace by file names. No other word contains this character."""
 ONLY_READS: Final = "commands that only read"
 """Stands in a family for all sub-commands of a program that only read."""
+
+OWN_BRANCH: Final = "any new branch"
+"""Stands in a family of pushes for all branches that began in this clone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,17 @@ class Family:
     is_of_remote: bool = False
     """The family speaks of a remote repository: it is the same in every directory where git leads
     there in the same way."""
+
+    wide: tuple[tuple[str, ...], tuple[str, ...]] | None = field(default=None, compare=False)
+    """The program and the kept words of a wider family, which an approval is offered for instead;
+    None: there is none."""
+
+    def widened(self) -> "Family":
+        """Return the wider family, else this one."""
+        if self.wide is None:
+            return self
+        program, kept = self.wide
+        return replace(self, program=program, kept=kept, wide=None)
 
     def words(self) -> str:
         """The family as a person would write it."""

@@ -22,6 +22,9 @@ class Place:
     """The branch that is checked out."""
     push_to: tuple[str, str] | None = None
     """The remote and branch of a `git push` without operands."""
+    own_branches: tuple[str, ...] = ()
+    """The branches that the command names and that `origin` has from this clone, if at all: none of
+    them was fetched, and no tag has such a name."""
     has_repository: bool = False
     """The directory has a `.git` of its own, from which git takes its configuration. In any other
     directory git may take it from files that only look like a repository."""

@@ -80,7 +80,7 @@ class Families:
     def add(self, workspace: RealPath, families: Sequence[Family]) -> None:
         """Remember those that may cover other commands."""
         known = self._known.setdefault(workspace, set())
-        known.update([family for family in families if family.is_general])
+        known.update([family.widened() for family in families if family.is_general])
 
     def in_place(self, place: Place) -> tuple[Family, ...]:
         """Return the families that hold in a place, as they are there."""

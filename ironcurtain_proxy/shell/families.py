@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.family import ONLY_READS, DiskLookups, Family
+from ironcurtain_proxy.model.family import ONLY_READS, OWN_BRANCH, DiskLookups, Family
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.disturbances import Disturbance, disturbances
 from ironcurtain_proxy.shell.effects import Part, effect_of, only_reads_elsewhere
@@ -34,11 +34,13 @@ from ironcurtain_proxy.shell.family_table import (
     names_what_is_never_general,
     never_general,
     script_of,
+    sounds_protected,
     task_of,
 )
 from ironcurtain_proxy.shell.family_words import is_free_path, spelled
 from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.kinds import plain_request, reading, reading_of_api, wider
+from ironcurtain_proxy.shell.outward import sub_commands
 from ironcurtain_proxy.shell.places import (
     glob_directory,
     is_inside,
@@ -142,11 +144,9 @@ def _found(
         if held and is_quiet(part):
             continue
         # By parts behind it, too: a part in the background may run first.
-        others = disturbances([one for one in changing if one is not part])
-        at = part.place
-        if "branch" in others:
-            at = replace(at, branch=None, push_to=None)
-        family = family_of(replace(part, place=at), all_parts)
+        beside = [one for one in changing if one is not part]
+        others = disturbances(beside)
+        family = family_of(replace(part, place=_known_beside(beside, part.place)), all_parts)
         if family is None:
             return None
         leads_on = part.effect == "outward" and may_lead_elsewhere(part.command)
@@ -159,6 +159,26 @@ def _found(
             family = replace(family, meaning=None)
         found.append((family, others, part))
     return found
+
+
+def _known_beside(beside: Sequence[Part], place: Place) -> Place:
+    """Return a place without what other parts of the command may change in its repository."""
+    if "branch" in disturbances(beside):
+        place = replace(place, branch=None, push_to=None)
+    makes_none = all(map(_makes_no_reference, beside))
+    return place if makes_none else replace(place, own_branches=())
+
+
+def _makes_no_reference(part: Part) -> bool:
+    """Return whether a part adds neither a tag nor a branch of another name to a repository."""
+    if part.program == "git":
+        return "".join(sub_commands(part.command.words[1:])[:1]) in _ADD_NO_TAG
+    return part.program in {"gh", "sleep"} or is_quiet(part)
+
+
+_ADD_NO_TAG: Final = frozenset(
+    {"add", "commit", "checkout", "switch", "restore", "rm", "mv", "stash", "push"}
+)
 
 
 def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) -> Family:
@@ -264,7 +284,11 @@ def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
         return Family(program=texts[:1], kept=texts[1:], directory=where,
                       is_general=False, defined_in=defined)  # fmt: skip
     path, kept = _of_kind(task, reduced(task, rest[len(task.path) :], place))
-    return Family(program=(*launcher, *path), kept=kept, directory=at, defined_in=defined)
+    wide = None
+    if path == ("git", "push") and kept in {("origin", one) for one in place.own_branches}:
+        wide = None if sounds_protected(kept[-1]) else (path, ("origin", OWN_BRANCH))
+    return Family(program=(*launcher, *path), kept=kept, directory=at, defined_in=defined,
+                  wide=wide)  # fmt: skip
 
 
 def _only_reads_elsewhere(part: Part) -> bool:

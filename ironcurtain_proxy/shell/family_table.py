@@ -250,6 +250,19 @@ _PROTECTED_BRANCHES: Final = frozenset(
 )
 
 
+_SHARED_NAME: Final = re.compile(
+    r"(?:main|master|trunk|devel|dev$|prod|stag|stable|releas|rel[/-]|deploy|live$|pages|gh-pages"
+    r"|qa$|uat$|next$|canary|nightly|beta|alpha|preview|hotfix$|env/|integration|v?\d+\.(?:\d|x))"
+)
+"""The beginning of names that teams and their deployments share."""
+
+
+def sounds_protected(branch: str) -> bool:
+    """Return whether a branch has a name that is commonly protected, or that deploys."""
+    parts = branch.lower().split("/")
+    return not _PROTECTED_BRANCHES.isdisjoint(parts) or any(map(_SHARED_NAME.match, parts))
+
+
 def never_general(words: Sequence[Word], task: Task) -> bool:
     """Whether an approval covers only the identical command."""
     texts = [word.text or "" for word in words]

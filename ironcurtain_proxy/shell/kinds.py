@@ -29,6 +29,8 @@ _FIELD: Final = re.compile(r"(?:-f|-F|--field|--raw-field)=(.*)", re.DOTALL)
 
 def wider(family: Family) -> Family | None:
     """A family that also covers what this one covers, and more; None: there is none."""
+    if family.wide is not None:
+        return family.widened()
     if family.program[-3:] != ("gh", "pr", "create"):
         return None
     kept = tuple([one for one in family.kept if one not in _DRAFT])

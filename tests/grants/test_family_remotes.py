@@ -55,8 +55,16 @@ def test_the_place_says_where_a_push_without_words_goes(
     assert place.push_to == expected
 
 
+def fetched(project: Project, *branches: str) -> None:
+    """Give `origin` branches that came by a fetch."""
+    for branch in branches:
+        reference = f"refs/remotes/origin/{branch}"
+        project.git("update-ref", "-m", "fetch", "--create-reflog", reference, "HEAD")
+
+
 def test_each_spelling_of_a_push_is_the_same_family(project: Project) -> None:
     push_settings(project, *UPSTREAM)
+    fetched(project, "feature-x", "other")
     project.approve("git push -u origin feature-x")
     for command in (
         "git push",
@@ -72,6 +80,7 @@ def test_each_spelling_of_a_push_is_the_same_family(project: Project) -> None:
 
 def test_a_push_without_words_from_another_branch_is_another_family(project: Project) -> None:
     push_settings(project, "push.default=current")
+    fetched(project, "feature-x", "other")
     project.approve("git push")
     assert project.covers("git push")
     project.git("checkout", "-q", "-b", "other")
