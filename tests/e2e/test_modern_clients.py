@@ -122,7 +122,7 @@ def test_the_typescript_sdk_answers_questions_of_servers_and_of_reviewers(
     if node is None or not (PACKAGES / "client").exists():
         missing("@modelcontextprotocol/client")
     with an_http_front(built) as front:
-        command = [node, str(TYPESCRIPT), front.url if over == "http" else "-", *PROXY]
+        command = [str(node), str(TYPESCRIPT), front.url if over == "http" else "-", *PROXY]
         environ = {**built.environment(), "MCP_TOKEN": TOKENS["alice"]}
         done = subprocess.run(
             command, env=environ, cwd=ROOT, capture_output=True, check=False, timeout=100
