@@ -477,15 +477,16 @@ def as_lines(metrics: Metrics) -> Iterator[str]:
     """Yield the figures for people, beside their targets."""
     for one in FIGURES:
         judged = {None: "", True: "✓ ", False: "✗ missed, "}[one.met(metrics)]
-        match one.value(metrics):
+        value = one.value(metrics)
+        match value:
             case Ratio() as ratio:
                 shown = ratio.shown()
             case Distribution() as spread:
                 shown = spread.shown(one.unit)
             case int() as count:
                 shown = str(count)
-            case other:
-                assert_never(other)
+            case _:
+                assert_never(value)
         yield f"{one.title:<34} {shown:<42} {judged}{one.target}".rstrip()
 
 
@@ -545,7 +546,8 @@ def _families(metrics: Metrics) -> Iterator[tuple[str, str, list[_Sample]]]:
     ]
     yield "decisions", "Decisions by word and by who decided.", decisions
     for figure in FIGURES:
-        match figure.value(metrics):
+        value = figure.value(metrics)
+        match value:
             case Ratio() as ratio:
                 yield figure.gauge, figure.help, [({}, ratio.value)]
             case Distribution() as spread:
@@ -557,8 +559,8 @@ def _families(metrics: Metrics) -> Iterator[tuple[str, str, list[_Sample]]]:
                 yield figure.gauge, figure.help, [({}, count)]
             case int():
                 continue
-            case _ as never:
-                assert_never(never)
+            case _:
+                assert_never(value)
 
 
 def _labels(labels: Mapping[str, str]) -> str:
