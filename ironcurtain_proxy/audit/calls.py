@@ -215,7 +215,7 @@ class _End:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             if (status.st_dev, status.st_ino) != self._file:
-                # It was rotated a moment ago: the next look finds its file.
+                # The file was rotated a moment ago: the next call finds it.
                 return
             file.seek(self._offset)
             data = file.read()

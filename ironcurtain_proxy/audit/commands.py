@@ -58,7 +58,7 @@ def _squeezed(name: str) -> str:
 _NAME_TAIL: Final = 128
 _SEPARATORS: Final = str.maketrans("", "", " -_")
 TELLING_ENDINGS: Final = (
-    # What a person types.
+    # Names of what a person types.
     *word_list(
         """
         password passwords passwd passphrase passcode passcodes passkey pwd dbpass userpass smtppass
@@ -68,7 +68,7 @@ TELLING_ENDINGS: Final = (
         keypass becomepass rootpw
         """
     ),
-    # What a service gives.
+    # Names of what a service issues.
     *word_list(
         """
         secret secrets token apitokens accesstokens refreshtokens authtokens apikey apikeys

@@ -215,7 +215,7 @@ def shown_decider(decided_by: str) -> str:
         case None:
             return decided_by
         case Program(name=name):
-            # A reviewer's name that is the word of another decider is not shown alone.
+            # A reviewer may be named like another decider: such a name is shown with its kind.
             return decided_by if name in _OTHER_WORDS or ":" in name else name
         case Person():
             return "person"
@@ -411,5 +411,5 @@ def _shortened(text: str, width: int, keep: str) -> str:
     if not text.startswith(("/", "~/")):
         return text
     kept = text[1 - width :]
-    # From a whole name on: a part of one would look like a name of its own.
+    # Cut before a whole name: a part of a name would look like another name.
     return f"…{kept[kept.find('/') :] if '/' in kept else kept}"

@@ -80,7 +80,7 @@ def _low(text: str, begin: int) -> int:
     """Return the first possible beginning of the key that the run at `begin` belongs to."""
     before = text[begin - 1 : begin]
     if before in _BASE64_SIGNS:
-        # Base64 has a sign after every 32 characters or so: the prefix may be some of them before.
+        # Base64 has `+` or `/` every 32 characters or so: the prefix may stand before some of them.
         match = _BASE64_STARTS.search(text, max(0, begin - _BASE64_BACK), begin)
         if match is not None:
             return match.start()

@@ -385,7 +385,7 @@ class AuditLog:
                 f"audit log {self.path}: {why};"
                 " no call is forwarded any more: mend this and restart the proxy"
             )
-            # Once, and at once: each call after this is refused with the same few words.
+            # Logged only here: each call after this is refused with the same few words.
             _log.error("%s", self._failure)
 
 
@@ -400,6 +400,6 @@ def _fail(waiters: list[asyncio.Future[None]]) -> None:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    # A loop that has been closed meanwhile has nobody waiting on it.
+    # Nobody waits on a loop that was closed meanwhile.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(callback)

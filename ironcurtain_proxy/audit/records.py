@@ -218,7 +218,7 @@ class RecordEncoder:
         phase = "intent" if record.result is None else "outcome"
         session, by, version = record.session, in_record(record.decided_by), record.policy_version
         key = (phase, session, record.client, by, record.origins, version)
-        # The client says itself what it is called.
+        # The client chose its own name, which may be anything.
         return self._parts.get(key) or self._keep(
             key, _origin(record, self._text(record.client, SHORT))
         )
@@ -302,7 +302,7 @@ def _members(fields: Mapping[str, object]) -> bytes:
     try:
         return orjson.dumps(fields)[1:-1]
     except TypeError:
-        # A lone surrogate in a field of ours.
+        # orjson refuses a lone surrogate in a field of ours.
         return orjson.dumps(shape_fields(fields))[1:-1]
 
 
@@ -310,7 +310,7 @@ def _timestamp(moment: datetime) -> str:
     """Return the time as JavaScript writes it (RFC 3339): `2026-11-21T20:30:50.799Z`."""
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
-    # To the second by orjson: `isoformat` takes twice as long.
+    # orjson writes the seconds: `isoformat` takes twice as long.
     return (b"%b.%03dZ" % (orjson.dumps(moment)[1:20], moment.microsecond // 1000)).decode()
 
 

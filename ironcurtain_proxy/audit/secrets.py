@@ -287,7 +287,7 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
     SecretFormat(
         "webhook address",
         ("hooks.slack.com", "/webhooks/", "hooks.zapier.com", "webhook.office.com"),
-        # Who knows such an address may write there: what follows the host is the key.
+        # Whoever knows such an address may post to it: the path after the host is the key.
         _pattern(
             r"(hooks\.slack\.com/(?:services|workflows|triggers)/|/api/webhooks/"
             r"|hooks\.zapier\.com/hooks/catch/|webhook\.office\.com/webhookb2/)([^\s\"'\\<>]+)()"
@@ -297,7 +297,7 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
     SecretFormat(
         "signature or key in a URL",
         ("=",),
-        # A query that is a signature, a code or a key: long, and no name.
+        # A parameter that is a signature, a code or a key: its value is long and is no name.
         _pattern(
             r"([?&;](?:sig|signature|x-(?:amz|goog)-signature|hmac|code|key|auth|jwt|sid|pass|hash"
             r"|session|ticket|assertion|samlresponse)=)([\w%+/=.~-]{16,})()",

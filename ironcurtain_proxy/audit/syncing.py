@@ -65,7 +65,7 @@ def write_head(log: Path, last: Link, *, lasting: bool, closed: bool = False) ->
     new = head.with_name(f"{head.name}.new")
     file = os.open(new, _HEAD_FLAGS, 0o600)
     try:
-        # Too short to be written in part.
+        # A head file is too short to be written only in part.
         os.write(file, head_text(last, closed=closed))
         if lasting:
             os.fsync(file)

@@ -122,7 +122,7 @@ class _Verification:
         fields = parsed(line.raw)
         if fields is None:
             self.report(line.where, "is not a record: it was edited or inserted")
-            # It stands for the line that should be here.
+            # Counted as the record that should stand here.
             self.last = Link(self.last.seq + 1, digest)
         else:
             self._take_record(line, fields, digest)

@@ -107,7 +107,7 @@ class Breakers:
             return False
         at, turn = denied
         if not turn:
-            # Denied before any message was read: it was about the one that is read now.
+            # Denied before any message was read: the call belongs to the message that is read now.
             self._denied[fingerprint] = (at, self._turn)
             return True
         return now - at < _JUST_SECONDS or turn == self._turn

@@ -379,7 +379,7 @@ def veto(message: str, escalation: Escalation, around: CallSurroundings) -> str 
 def _without_request(wanted: Sequence[StatedRequest]) -> str | None:
     if not wanted:
         return "the message does not ask for this operation"
-    # The second may correct the first.
+    # A second request may correct the first.
     return "the message asks for this operation twice" if len(wanted) > 1 else None
 
 
@@ -508,7 +508,7 @@ def asked_path(text: str, around: CallSurroundings) -> RealPath | None:
 
 def _about_remote(request: StatedRequest, action: GitCall) -> str | None:
     """Object unless remote and branch are those of the message, or git's own for the branch."""
-    # Of a call whose upstream is not known, only the very same words say the same.
+    # Without a known upstream, only the same remote and branch are the same target.
     own = action.upstream[0] if action.upstream is not None else None
     if (request.remote or own) != (action.remote or own):
         return "the message does not name remote"

@@ -262,7 +262,7 @@ def _clause(text: str, quoted: str | None) -> StatedRequest | None:
 def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> StatedRequest | None:
     parts = {name: value for name, value in match.groupdict().items() if value is not None}
     if (quoted is not None) and verb in {"commit", "write"} and "quoted" not in parts:
-        # The text stands in another request: which of the two it is for is not said.
+        # The quoted text stands in another request: the message does not say which it belongs to.
         return None
     if "targets" in parts and verb == "get":
         targets: tuple[str, ...] = (parts["targets"],)

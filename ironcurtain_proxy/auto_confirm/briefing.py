@@ -73,7 +73,7 @@ def view_of(escalation: Escalation, decision: EngineDecision, redact: Redact) ->
     """
     grounds = [reason.ground.reason for reason in escalation.reasons]
     reasons = dict.fromkeys([decision.reason, *(grounds or [escalation.ground.reason])])
-    # Apart from the arguments, which therefore cannot change how the rest is redacted.
+    # Redacted apart from the arguments, so that these cannot change how the rest is redacted.
     words = redact(
         {
             "scope": _scope(escalation),

@@ -60,7 +60,7 @@ def row_of(
         session_name=escalation.session,
         session_type=found.session_type,
         operation=decision.operation,
-        # A cut scope would be another one; and an agent can name any number of paths.
+        # A shortened scope would be another scope, and an agent can name any number of paths.
         scope=found.scope if len(found.scope) <= LONGEST_TEXT else None,
         matched_pattern_id=pattern,
         status="auto_approved" if decision.approves else "pending",

@@ -158,7 +158,7 @@ class StoreLedger:
         self._upkeep.used.set()
         known = await self._knowledge.of(session)
         now = self.clock.now()
-        # Always read anew: whoever opens a window relies on it at once. The two files are small,
+        # Read for each call: whoever opens a window relies on it at once. The two files are small,
         # and a thread would cost more than the decision.
         windows = self.windows.read(now)
         return replace(
@@ -259,7 +259,7 @@ class StoreLedger:
         )
         self._seen.discard(escalation.id)
         at = self.clock.now()
-        # An approval that cannot be written at once is none, even if it can be written later.
+        # INVARIANT: an approval that cannot be written now does not count, also if written later.
         later = settlement
         if approved and isinstance(by, Engine):
             later = replace(settlement, status="rejected", reason="its approval was not written")

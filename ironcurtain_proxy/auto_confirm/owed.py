@@ -82,7 +82,7 @@ class OwedLines:
                     await self.in_thread(lines[0])
                 except LedgerError as error:
                     _log.debug("escalation %s waits for the store: %s", identifier, error)
-                    # Behind the others, so that one that always fails does not block them.
+                    # Moved to the end, so that a question that always fails blocks no other.
                     if self._questions.get(identifier) is lines:
                         self._questions[identifier] = self._questions.pop(identifier)
                     return paid

@@ -137,7 +137,7 @@ def _status(path: RealPath) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
-        # What cannot be looked at is nobody's that is known.
+        # The owner of a path that cannot be read is not known.
         return os.stat_result((0,) * 10)
 
 

@@ -199,7 +199,7 @@ class ReviewerChain:
 
     def _objection_to_approval(self, escalation: Escalation, approval: Approved) -> str | None:
         if (self.clock.steady() - escalation.deadline).total_seconds() > LATE_SECONDS:
-            # The machine slept past the deadline.
+            # The machine was suspended past the deadline.
             return SILENCE
         match approval.by:
             case Program(name=name) if is_same_party(name, escalation.session):

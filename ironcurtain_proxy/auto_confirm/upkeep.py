@@ -143,7 +143,7 @@ class Upkeep:
             await work()
             self._said.discard(what)
         except LedgerError as error:
-            # Once in an outage: each of these is tried again and again.
+            # Logged once in an outage: each of these steps is tried again and again.
             _log.log(
                 logging.DEBUG if what in self._said else logging.WARNING, "%s: %s", what, error
             )

@@ -127,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in _UNWRITABLE or error.filename is not None:
             raise
-        # What is left in the buffer would fail once more at exit.
+        # The rest of the buffer would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # as in `audit tail | head`, which is no failure
             sys.stderr.write(f"ironcurtain-proxy: cannot write: {error.strerror}\n")
@@ -149,7 +149,7 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         sys.stderr.write(f"ironcurtain-proxy: {_no_command(name)}\n")
         return EXIT_USAGE
-    # Modules hold no garbage: to look for it costs a tenth of a start. Frozen, they are not looked
+    # Imports make no garbage: collecting it costs a tenth of a start. Frozen, they are not looked
     # through afterwards either.
     gc.disable()
     parser, commands = _parser([name])

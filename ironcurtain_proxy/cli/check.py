@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         look_at_the_start(settings, loaded, os.environ, report)
     _lint(loaded, settings, report)
     if options.live and settings is not None and not report.has_errors:
-        # As above.
+        # Slow to import, as above.
         from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
 
         live = list_live_tools(settings, loaded.policy, options.seconds)
@@ -147,7 +147,7 @@ def layers(loaded: LoadedPolicy) -> Iterator[tuple[str, str, int]]:
 def _held(settings: Settings, loaded: LoadedPolicy) -> "ContainmentReport | None":
     if not settings.containment.undo:
         return None
-    # As above.
+    # Slow to import, as above.
     from ironcurtain_proxy.wiring.confinement import find_sandbox  # noqa: PLC0415
     from ironcurtain_proxy.wiring.containment_report import containment_report  # noqa: PLC0415
 

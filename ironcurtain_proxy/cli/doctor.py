@@ -113,7 +113,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     report = Report()
     settings = gather_settings(os.environ, config, report)
     loaded = gather_policy(settings, report)
-    # The sandbox and the places that are written to have lines of their own.
+    # The sandbox and the directories have checks of their own.
     look_at_servers(settings, report)
     look_at_reviewers(settings, loaded, os.environ, report)
     trouble = without_sandbox(settings)
@@ -283,7 +283,7 @@ def _server(
     if isinstance(found, NotInstalled):
         why = f" ({found.why})" if found.why else ""
         what = f"{spec.command} fetches its package, and a sandbox has no network for that{why}"
-        # Where the operator wrote its sandbox down, it is confined, installed or not.
+        # A server with a configured sandbox is confined, also if it is not installed.
         state = trouble if spec.sandbox is None else "warn"
         return CheckResult(name, state, what, installation_of(spec))
     return CheckResult(name, "ok", where)

@@ -364,7 +364,7 @@ def _date(value: Json) -> str:
 
 
 def _revoke(found: Sequence[_Listed], reference: str, file: GrantsFile) -> int:
-    # Every id begins with an empty text.
+    # Every id begins with the empty text: it must match none.
     begins = reference.lower() or " "
     meant = [one for one in found if one.id.startswith((reference or " ", begins))]
     if len(meant) != 1:

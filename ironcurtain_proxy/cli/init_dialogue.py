@@ -280,13 +280,13 @@ def _install(
     command: tuple[str, ...], spec: ServerSpec, environ: Mapping[str, str], seconds: float
 ) -> str:
     """Return why a command failed, in its own words, or "" if it succeeded."""
-    # `uv` lies beside the `uvx` of a client's file, which is often written with its directory.
+    # `uv` lies in the same directory as the `uvx` that a client's file names.
     beside = spec.command.rpartition("/")[0]
     path = os.pathsep.join([*([beside] if beside else []), environ.get("PATH", os.defpath)])
     program = shutil.which(command[0], path=path)
     if program is None:
         return f"{command[0]} was not found"
-    # In a directory of its own: `npx` takes what it finds in `node_modules` of where it runs.
+    # Run in an empty directory: `npx` prefers what a `node_modules` there has.
     with tempfile.TemporaryDirectory() as place:
         try:
             done = subprocess.run(  # noqa: S603  the launcher's own installer; shown, and agreed to
@@ -304,7 +304,7 @@ def _install(
     if done.returncode == 0:
         return ""
     lines = done.stderr.decode(errors="replace").strip().splitlines()
-    # Advice follows the reason, and progress comes before it.
+    # The first line with `error` is the reason: progress comes before it, advice after it.
     reasons = [line for line in lines if "error" in line.lower()] or lines[-1:]
     return reasons[0] if reasons else f"exit status {done.returncode}"
 

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     for number, one in enumerate(waiting, 1):
         diff = changes_of(one.request.tool, one.request.arguments)
         lines += banner(one, number, now, diff, width)
-    # In one write: a thousand calls have ten thousand lines.
+    # Written at once: a thousand calls have ten thousand lines.
     say("\n".join(lines))
     return 0
 

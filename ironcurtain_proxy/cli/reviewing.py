@@ -151,7 +151,7 @@ def _chosen(
     if reference != "all":
         return [find(reference, waiting, state_directory())]
     if given.approved:
-        # The agent asks whenever it likes, also between a person's look and a person's word.
+        # The agent may ask between the moment when a person reads the list and the answer.
         later = came_later(waiting, state_directory())
         for one in later:
             complain(f"{_told(one)}: left out of all: it came after `pending`, look again")

@@ -68,7 +68,7 @@ def _of_command(interaction: Interaction) -> Iterator[str]:
     if interaction.command_operation not in {"git-commit", "git-push", "git-force-push"}:
         return
     if interaction.command_branches is None:
-        # It may work in another repository, or push anywhere.
+        # The command may work in another repository, or push anywhere.
         yield UNREADABLE
         return
     for refspec in interaction.command_branches:

@@ -159,5 +159,5 @@ def summary_notice(
 
 
 def _word(text: str) -> str:
-    # A leading hyphen would make it an option.
+    # A leading hyphen would make the argument an option.
     return _HARMFUL.sub("?", text[:MAX_WORD]).lstrip("-") or "?"

@@ -196,7 +196,7 @@ def read_answer(fields: Mapping[str, object], token: str) -> ProcessAnswer | NoA
         decision=word,
         arguments_hash=_text(fields, "argumentsHash"),
         reviewer=_text(fields, "reviewer"),
-        # The agent reads it.
+        # The agent reads this text.
         note=clean_line(note.replace(token, _REDACTED))[:MAX_NOTE],
     )
 

@@ -176,7 +176,7 @@ class ModelReviewer:
                 await warm_within(self.model, seconds)
                 ruling = await self._consult(prompt)
         if self.clock.steady() > escalation.deadline:
-            # The machine slept past the deadline.
+            # The machine was suspended past the deadline.
             return _EXPIRED
         if isinstance(ruling, Approved) and not view.complete:
             return PassedOn("it approved a call that it did not see completely")

@@ -292,7 +292,7 @@ class ProcessReviewer:
         if answer.arguments_hash != escalation.fingerprint:
             return "it answers something other than what was asked"
         if self._clock.steady() > escalation.deadline:
-            # The machine slept past the deadline.
+            # The machine was suspended past the deadline.
             return "it is late"
         return ""
 

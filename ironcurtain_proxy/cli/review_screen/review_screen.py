@@ -128,7 +128,7 @@ class ReviewScreen(App[None]):
             except ConfigurationError as error:
                 self._say(f"not listening: {error}")
         if not self.screen_stack or not self._base.query("#list"):
-            # The last tick of a screen that is being closed.
+            # The screen is being closed.
             return
         now = utc_now()
         found = {one.id: one for one in self._mailboxes.pending(now)}
@@ -157,7 +157,7 @@ class ReviewScreen(App[None]):
                 self._table().put_cursor(self._shown.id)
                 return
             if current is not None:
-                # The same id with other bytes: somebody changed the file.
+                # The file of this id has other content: somebody changed it.
                 self._show(current, by_itself=True)
                 return
         oldest = next(iter(self._waiting.values()), None)
@@ -186,8 +186,8 @@ class ReviewScreen(App[None]):
         change = file_change(request.tool, request.arguments)
         width = detail.scrollable_content_region.width or 80
         lines, self._needed = detail_of(self._shown, change, width, asker_of(self._shown).told())
-        # As one: ten thousand lines one by one take seconds. With a width, because the library
-        # would wrap by that of the terminal at the start, below the names of fields.
+        # Written as one text: ten thousand single lines take seconds. The width is given, because the
+        # library would wrap by the terminal's first width, below the names of fields.
         detail.write(Text("\n").join(lines), width=width)
 
     def on_resize(self, event: Resize) -> None:
@@ -284,7 +284,7 @@ class ReviewScreen(App[None]):
         if self._shown is None or self._note is not None or len(self.screen_stack) > 1:
             return None
         if time.monotonic() < self._ready_at:
-            # A key that is held down must not come through in the end.
+            # A key that is held down must not answer once the guard has passed.
             self._ready_at = time.monotonic() + GUARD_SECONDS
             self._say("that key came too soon: another request had just come up")
             return None
