@@ -1,8 +1,8 @@
 """The record of what was decided and done: redacted, chained, append-only.
 
 - `log`, `writer`, `syncing`, `recovery`: how lines are written, made to last, and taken up again.
-- `records`, `bounding`, `denials`, `chain`: how a line is made and sealed, and which denied calls
-  are recorded one by one.
+- `records`, `bounding`, `chain`: how a line is made and sealed, and which denied calls are recorded
+  one by one.
 - `redaction`: secrets in a record, in a server's answer, and in what a server is sent. `secrets`,
   `keys`, `numbers`, `commands`: where they stand, by their formats, in command lines, by names.
 - `files`, `known_logs`: the files of a log and their lines, and all logs of a user.

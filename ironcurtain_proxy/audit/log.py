@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.audit.chain import seal
-from ironcurtain_proxy.audit.denials import SECONDS, Denials, is_denial
-from ironcurtain_proxy.audit.records import RecordEncoder, summarize
+from ironcurtain_proxy.audit.records import SECONDS, Denials, RecordEncoder, is_denial, summarize
 from ironcurtain_proxy.audit.recovery import OpenedLog, open_log
 from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
 from ironcurtain_proxy.audit.writer import (

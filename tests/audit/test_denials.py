@@ -7,8 +7,8 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.audit.denials import BURST_BYTES, SECONDS
 from ironcurtain_proxy.audit.log import AuditLog
+from ironcurtain_proxy.audit.records import BURST_BYTES, SECONDS
 from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from tests.audit.specimens import intent, lines_of, record

@@ -186,8 +186,8 @@ class ReviewScreen(App[None]):
         change = file_change(request.tool, request.arguments)
         width = detail.scrollable_content_region.width or 80
         lines, self._needed = detail_of(self._shown, change, width, asker_of(self._shown).told())
-        # Written as one text: ten thousand single lines take seconds. The width is given, because the
-        # library would wrap by the terminal's first width, below the names of fields.
+        # Written as one text: ten thousand lines one by one take seconds. Without a width the
+        # library would wrap by the terminal's first one, below the names of fields.
         detail.write(Text("\n").join(lines), width=width)
 
     def on_resize(self, event: Resize) -> None:
