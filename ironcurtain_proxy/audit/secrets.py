@@ -8,8 +8,9 @@ places, a look-behind permits only one.
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -61,7 +62,7 @@ class SecretFormat(Struct, frozen=True):
 def redact_secrets(text: str) -> str:
     """Mask every secret of a known format, and every value assigned to a telling name."""
     folded = text.lower()
-    for secret in FORMATS:
+    for secret in _formats():
         if _may_hold(secret, text, folded):
             text = secret.pattern.sub(secret.replacement, text)
     return redact_keys(_redact_assigned(_redact_commands(text)))
@@ -70,7 +71,7 @@ def redact_secrets(text: str) -> str:
 def kinds_of(text: str) -> Iterator[str]:
     """Yield the kinds of the secrets that `redact_secrets` would mask."""
     folded = text.lower()
-    for secret in FORMATS:
+    for secret in _formats():
         if _may_hold(secret, text, folded) and secret.pattern.sub(secret.replacement, text) != text:
             yield secret.kind
     if _redact_commands(text) != text:
@@ -221,251 +222,46 @@ _SURELY_A_TOKEN: Final = 24
 _BASIC_LOOK: Final = 1024
 
 # --- the formats ---------------------------------------------------------------------------------
-# Order matters: a private key or a header is masked whole before anything inside it is looked at.
+
+_REPLACEMENTS: Final[Mapping[str, Replacement]] = {
+    "private key": _private_key,
+    "ends only": _ends_only,
+    "second group": _second_group,
+    "telling third": _telling_third,
+    "numbered": _numbered,
+    "bearer": _bearer,
+    "basic": _basic,
+    "query": _query,
+    "option": _option,
+}
+"""What may stand behind `mask:`."""
 
 
-def _pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> Expression:
-    return Expression(text, int(flags))
+def _format(block: str) -> SecretFormat:
+    kind, *lines = [line for line in block.splitlines() if not line.startswith("#")]
+    said = dict(line.strip().partition(": ")[::2] for line in lines if _SETTING.match(line))
+    return SecretFormat(
+        kind,
+        tuple([hint.replace("\\n", "\n") for hint in said["hints"].split(" | ")]),
+        Expression(
+            "".join(line.strip() for line in lines if not _SETTING.match(line)),
+            sum(re.RegexFlag[name] for name in said.get("flags", "").upper().split()),
+        ),
+        _REPLACEMENTS[said["mask"]],
+        "folded" in said,
+    )
 
 
-FORMATS: Final[tuple[SecretFormat, ...]] = (
-    SecretFormat(
-        "private key",
-        ("-----BEGIN",),
-        # Without an end it goes on to the end of the text: half a key is still a key.
-        _pattern(
-            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-            r"[^-]*+(?:-(?!----END)[^-]*+)*+(?:-----END [A-Z0-9 ]{0,60}-----)?"
-        ),
-        _private_key,
-    ),
-    SecretFormat(
-        "authorization header",
-        ("authorization",),
-        _pattern(
-            r"(authorization[\"'\\]{0,4}\s{0,4}[:=]\s{0,4}[\"'\\]{0,4}"
-            r"(?:(?:bearer|basic|digest|token|negotiate|ntlm|api-?key|aws4-hmac-sha256|ssws|key|bot)\s{1,4})?+)"
-            r"([^\s\"'\\,;\[]+)()",
-            re.IGNORECASE,
-        ),
-        _second_group,
-        folded=True,
-    ),
-    SecretFormat(
-        "bearer token",
-        ("bearer",),
-        _pattern(r"(bearer\s{1,8})([a-z0-9._~+/-]{8,}={0,2})", re.IGNORECASE),
-        _bearer,
-        folded=True,
-    ),
-    SecretFormat(
-        "name and password",
-        ("basic",),
-        _pattern(r"(basic\s{1,8})([a-z0-9+/]{4,}={0,2})", re.IGNORECASE),
-        _basic,
-        folded=True,
-    ),
-    SecretFormat(
-        "password in a URL",
-        ("://",),
-        # User and password; a port and a query with `@` in it is not one.
-        _pattern(r"(://[^\s/@:?#\"'<>]{0,256}:)(?!\d{1,5}[/?#])([^\s/\"'<>]{1,1024})(@)"),
-        _second_group,
-    ),
-    SecretFormat(
-        "token in a URL",
-        ("://",),
-        _pattern(r"(://)(?=[^\s/@:]{0,255}\d)([^\s/@:?#\"'<>]{20,256})(@)"),
-        _second_group,
-    ),
-    SecretFormat(
-        "JSON Web Token",
-        ("eyJ",),
-        _pattern(r"(?<![A-Za-z0-9_-])eyJ[\w-]{12,}\.[\w-]{4,}(?:\.[\w-]*)?"),
-        _ends_only,
-    ),
-    SecretFormat(
-        "webhook address",
-        ("hooks.slack.com", "/webhooks/", "hooks.zapier.com", "webhook.office.com"),
-        # Whoever knows such an address may post to it: the path after the host is the key.
-        _pattern(
-            r"(hooks\.slack\.com/(?:services|workflows|triggers)/|/api/webhooks/"
-            r"|hooks\.zapier\.com/hooks/catch/|webhook\.office\.com/webhookb2/)([^\s\"'\\<>]+)()"
-        ),
-        _second_group,
-    ),
-    SecretFormat(
-        "signature or key in a URL",
-        ("=",),
-        # A parameter that is a signature, a code or a key: its value is long and is no name.
-        _pattern(
-            r"([?&;](?:sig|signature|x-(?:amz|goog)-signature|hmac|code|key|auth|jwt|sid|pass|hash"
-            r"|session|ticket|assertion|samlresponse)=)([\w%+/=.~-]{16,})()",
-            re.IGNORECASE,
-        ),
-        _query,
-    ),
-    SecretFormat(
-        "cookie",
-        ("cookie",),
-        _pattern(
-            r"(cookies?[\"'\\]{0,4}\s{0,4}[:=]\s{0,4}[\"'\\]{0,4})"
-            r"([^\r\n\"'\\=\[]{1,128}=(?:[^\r\n\"'\\]|\\(?=[^nr]))*+)()",
-            re.IGNORECASE,
-        ),
-        _second_group,
-        folded=True,
-    ),
-    SecretFormat(
-        "recovery phrase",
-        ("mnemonic", "phrase", "seed"),
-        _pattern(
-            r"((?:mnemonic|phrase|seed|words)[\"'\\]{0,4}(?:\s{1,4}is)?\s{0,4}[:=]?\s{0,4}[\"'\\]{0,4})"
-            r"((?:[a-z]{3,8}[ ,]{1,3}){11,23}[a-z]{3,8})()",
-            re.IGNORECASE,
-        ),
-        _second_group,
-        folded=True,
-    ),
-    SecretFormat(
-        "private key",
-        ("Private-Lines:", "BEGIN SSH2", "Static key"),
-        _pattern(
-            r"(Private-Lines: \d{1,4}\r?\n|---- BEGIN SSH2 [A-Z ]{0,20}PRIVATE KEY ----"
-            r"|-----BEGIN [\w ]{1,20}Static key V1-----)"
-            r"([^-]++(?:-(?!---)[^-]*+)*+)()"
-        ),
-        _second_group,
-    ),
-    SecretFormat(
-        "hash of a password",
-        ("$", "{", "pbkdf2_", ":::"),
-        _pattern(
-            r"((?<![\w$])\$(?:2[abxy]?|apr1|[1567]|y|P|H|argon2(?:id|i|d)|scrypt|pbkdf2[\w-]{0,16})\$"
-            r"|\{S?SHA(?:256|384|512)?\}|pbkdf2_sha\d{1,3}\$|SCRAM-SHA-\d{1,3}\$\d{1,7}:"
-            r"|\b[0-9a-f]{32}:(?=[0-9a-f]{32}:::))([\w./+$,=:-]{12,}?)(?=:\d{0,6}:|:::|[^\w./+$,=:-]|\Z)()"
-        ),
-        _second_group,
-    ),
-    SecretFormat(
-        "password in a document",
-        ("</", "<?"),
-        _pattern(
-            r"(<(?:[\w.-]{1,40}:)?(?P<name>[\w.-]{1,64})(?:\s[^<>]{0,200})?>\s{0,8})([^<>\s][^<>]{0,4096})(</)"
-        ),
-        _telling_third,
-    ),
-    SecretFormat(
-        "password in a document",
-        ("value", "<entry"),
-        _pattern(
-            r"((?:\bname|\bkey)[\"'\\]{0,3}\s{0,4}[:=]\s{0,4}[\"'\\]{0,3}(?P<name>[\w.:-]{1,64})"
-            r"(?:[\"'\\,\s]{1,40}value[\"'\\]{0,3}\s{0,4}[:=]\s{0,4}[\"'\\]{0,3}|[\"'\\]{1,3}>))"
-            r"([^\"'\\<>\n]{1,4096})()",
-            re.IGNORECASE,
-        ),
-        _telling_third,
-    ),
-    SecretFormat(
-        "password on the next line",
-        ("\n",),
-        _pattern(
-            r"(^[ \t-]{0,64}[\"']?(?P<name>[\w.-]{1,64})[\"']?[ \t]{0,4}[:=][ \t]{0,4}"
-            r"(?:(?:[>|][+\-0-9]{0,2}|\"{3}|'{3})[ \t]{0,4}\r?\n[ \t]{0,64}"
-            r"|\r?\n[ \t]{1,64}(?=[^\s:-][^\s:]{0,256}$)))"
-            r"([^\n\"']{1,4096})()",
-            re.MULTILINE,
-        ),
-        _telling_third,
-    ),
-    SecretFormat(
-        "password of an account",
-        ("identified", "password", "secret", "sym_"),
-        _pattern(
-            r"(\bidentified\s{1,4}(?:with\s{1,4}\S{1,64}\s{1,4})?(?:by|as)\s{1,4}(?:password\s{1,4})?'"
-            r"|\bpassword(?:\s{1,4}|\s{0,4}[=(]\s{0,4})n?'|\bset\s{1,4}password\s{1,4}for\s{1,4}[^=\n]{1,80}=\s{0,4}'"
-            r"|\bsecret\s{1,4}'|sym_(?:en|de)crypt\([^,\n]{1,200},\s{0,4}')([^'\n]{1,1024})()",
-            re.IGNORECASE,
-        ),
-        _second_group,
-        folded=True,
-    ),
-    SecretFormat(
-        "password in words",
-        ("password", "requirepass", "masterauth", "rootpw"),
-        _pattern(
-            r"((?:\b(?:login|user|account)\s{1,8}\S{1,128}\s{1,8}password|\bpassword\s{1,4}(?:is|to)"
-            r"|^\s{0,8}(?:requirepass|masterauth|rootpw|password))\s{1,8})([^\s\"'=:,.;()][^\s\"']{4,})()",
-            re.IGNORECASE | re.MULTILINE,
-        ),
-        _numbered,
-        folded=True,
-    ),
-    SecretFormat(
-        "password in a pipe",
-        ("stdin", "sudo", "chpasswd", "passwd", "with-token"),
-        _pattern(
-            r"(\b(?:echo|printf)\s{1,4}(?:-[neE]{1,3}\s{1,4}|['\"]%s(?:\\n)?['\"]\s{1,4})?['\"]?)"
-            r"([^\s'\"|$-][^|\n'\"]{0,300}?)(['\"]?\s{0,4}\|\s{0,4}(?:sudo\s{1,4})?"
-            r"(?:sudo\s[^|\n]{0,40}?-\w{0,3}S|(?:chpasswd|passwd)\b|[^|\n]{0,200}?--?(?:[a-z]{1,16}-)?(?:stdin|with-token)\b))"
-        ),
-        _second_group,
-    ),
-    SecretFormat(
-        "code for one use",
-        ("code", "otp", "pin"),
-        _pattern(
-            r"((?:\b(?:verification|one[- ]?time|security|login|sign[- ]?in|confirmation"
-            r"|auth\w{0,12}|access|2fa|mfa|sms)\s{1,2}(?:pass)?(?:code|password|pin)|\botp)\b"
-            r"(?:\s{1,2}(?:code|is))?[^\w\n]{1,6}(?:is\s{1,2})?"
-            r"|\bcode\s{1,2}(?=\d{4,8}\s{1,2}to\s{1,2}(?:sign|log|verify|confirm))"
-            r"|\b(?=(?:g-)?\d{4,8}\s{1,2}is\s{1,2}your\s[\w ]{0,40}code)(?:g-)?)(\d{4,8})\b()",
-            re.IGNORECASE,
-        ),
-        _second_group,
-        folded=True,
-    ),
-    SecretFormat(
-        "address that is a key",
-        ("/bot", "/hook/", "hc-ping.com/", "/with/key/", "/integration/", "/live2/", "rtmp"),
-        _pattern(
-            r"(api\.telegram\.org/bot(?=\d)|/bot/v2/hook/|hc-ping\.com/|/with/key/|pagerduty\.com/integration/"
-            r"|\brtmps?://[^\s/\"']{1,200}/(?:[^\s/\"']{1,40}/)?)([\w:-]{8,})()"
-        ),
-        _second_group,
-    ),
-    SecretFormat(
-        "secret part of a JSON Web Key",
-        ('"kty"',),
-        _pattern(r'("(?:d|k|p|q|dp|dq|qi)"\s{0,4}:\s{0,4}")([\w-]{8,})(")'),
-        _second_group,
-    ),
-    SecretFormat(
-        "response to a challenge",
-        ("digest", "signature="),
-        _pattern(r"(\b(?:response|signature)=\"?)([0-9a-f]{32,128})()", re.IGNORECASE),
-        _second_group,
-        folded=True,
-    ),
-    SecretFormat(
-        "password of a database",
-        (":",),
-        # A line of ~/.pgpass, and the login of Oracle's driver.
-        _pattern(
-            r"((?<![\w.:/-])(?:[\w.-]{1,80}|\*):\d{4,5}:(?:[\w.-]{1,64}|\*):[\w.-]{1,64}:"
-            r"|\bjdbc:oracle:\w{2,8}:\w{1,64}/)([^\s:@/]{4,256})(?=@|\s|$)()"
-        ),
-        _second_group,
-    ),
-    SecretFormat(
-        "password of a command",
-        ("-",),
-        _pattern(
-            r"-(?<![^\s\"']-)(-?(?P<name>[A-Za-z][\w-]{1,60}+)\s{1,4}[\"']?)([^\s\"'-][^\s\"']*)"
-        ),
-        _option,
-    ),
-)
+_SETTING: Final = re.compile("  (?:hints: |flags: |mask: |folded$)")
+_FORMATS: Final = Path(__file__).with_name("secret_formats.txt").read_text("utf-8")
+"""Read at import: the first record may be written while no descriptor is free."""
+
+
+@cache
+def _formats() -> tuple[SecretFormat, ...]:
+    """Return the formats in the order in which they are masked. Few texts need them."""
+    return tuple(map(_format, _FORMATS.strip().split("\n\n")[1:]))
+
 
 _SIGN: Final = re.compile("[:=]|%3[ADad]", re.ASCII)
 _LAST_LETTERS: Final = frozenset(name[-1] for name in (*TELLING_ENDINGS, *TELLING_NAMES)) | set(
