@@ -1,4 +1,4 @@
-"""Scoring the LLM approver on labelled scenarios, with confidence intervals.
+"""Labelled scenarios, and the scores of the LLM approver on them, with confidence intervals.
 
 Knows scenarios and answers. Does not know how a scorecard is shown.
 """

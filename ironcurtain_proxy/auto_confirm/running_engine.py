@@ -1,4 +1,4 @@
-"""The running engine: the owner of its tasks, and the handling of failed reviewers."""
+"""The running engine: its tasks, failed reviewers, and calls that can be taken back."""
 
 import logging
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,6 @@
-"""Upkeep of the store by a session: it ends abandoned rows, removes old ones, and copies the log.
+"""The store of a session, opened when it is needed, and its upkeep.
+
+A session ends abandoned rows, removes old ones, and copies the log.
 
 Each step is a transaction in the background, because the session may end in between.
 """

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy annotate SERVER`: roles of arguments, proposed and written."""
+"""`ironcurtain-proxy annotate SERVER`: roles of arguments, proposed, shown and written."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""The dialogue of `init` on a terminal, and what a screen may show. Not a command itself."""
+"""The dialogue of `init`, the files that it writes, and what it installs. Not a command itself."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The end of `init`: how many servers are protected, and which are not, each with the reason.
+"""The end of `init`: logins, checks, and which servers are protected or not, and why.
 
 Not a command itself. A server that stays in a client's file runs past the proxy, whatever else was
 set up: the last thing that a person reads must not say otherwise.

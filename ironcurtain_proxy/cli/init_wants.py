@@ -1,4 +1,6 @@
-"""Servers that fail inside their sandbox, and what they want of it. Not a command itself.
+"""Servers that fail inside their sandbox, what they want of it, and what `init` shows.
+
+Not a command itself.
 
 A server that keeps its settings or a cache in a folder of the home directory ends at once where it
 may not write there. It gets that folder for itself, and is started again. What else it says that it

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy login`: log in to a server that is reached over HTTP."""
+"""`ironcurtain-proxy login`: log in to a server over HTTP. `logout` shares parts of it."""
 
 import argparse
 import os

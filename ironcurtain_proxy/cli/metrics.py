@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy metrics`: metrics of the auto-confirm engine."""
+"""`ironcurtain-proxy metrics`: metrics of the auto-confirm engine, and its store for commands."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy policy`: show, change, test and replay the policy."""
+"""`ironcurtain-proxy policy`: show, change, test and replay the policy, and suggest rules."""
 
 import argparse
 import gc

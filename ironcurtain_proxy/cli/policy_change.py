@@ -1,4 +1,4 @@
-"""`policy allow|ask|deny`: a new rule for the operator's own layer, with its effects."""
+"""`policy show|export|allow|ask|deny`: the rules, and a new one with its effects."""
 
 import argparse
 import difflib

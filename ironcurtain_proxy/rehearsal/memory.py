@@ -1,4 +1,6 @@
-"""Simulated approvals in a rehearsal: each remembers the first candidate.
+"""Simulated approvals in a rehearsal, and the questions that are left, counted.
+
+Each approval remembers the first candidate.
 
 An approval of a command remembers the families of its parts, and the identical command for its
 session, never the whole tool. Other approvals remember the first candidate. A call that the

@@ -1,4 +1,4 @@
-"""The judgement of recorded calls, in order, as `serve` would have judged them."""
+"""The judgement of recorded calls, in order, as `serve` would have judged them, and its report."""
 
 import re
 from collections import Counter

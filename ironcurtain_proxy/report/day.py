@@ -1,4 +1,4 @@
-"""Counts of the audit log's calls, for a page.
+"""Counts of the audit log's calls, and these as a part of a page.
 
 Memory is constant: calls are counted by the minute, names up to a limit, and only the last refused
 calls are kept.

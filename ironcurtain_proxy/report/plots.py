@@ -1,4 +1,4 @@
-"""Plots as inline SVG, coloured by the page's style.
+"""Plots as inline SVG, coloured by the page's style, and the periods that they show.
 
 Every text goes through `shown`: an agent's words never become markup. The caller gives the
 names and their colours (`Palette`).

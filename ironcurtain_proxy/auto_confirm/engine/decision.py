@@ -1,4 +1,4 @@
-"""The engine's decision and its reasons, for the record.
+"""The engine's decision and its reasons, for the record, and the end of unanswered questions.
 
 The engine never denies: a reviewer decides on calls that it does not approve.
 """

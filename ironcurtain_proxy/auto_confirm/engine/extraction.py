@@ -1,4 +1,4 @@
-"""The operations and scopes of a call, from its facts.
+"""The operations, scopes and branches of a call, from its facts.
 
 The sources are argument roles, canonical values, names of well-known tools, and switches.
 INVARIANT: words of the agent can add an operation or a danger, never remove one.

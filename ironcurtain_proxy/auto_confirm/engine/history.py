@@ -1,4 +1,4 @@
-"""The comparison of a call with earlier work.
+"""The comparison of a call with earlier work, and how many calls may be held.
 
 Novelty counts against a call, and repetition never counts for it: an agent gains nothing by doing
 a thing often.

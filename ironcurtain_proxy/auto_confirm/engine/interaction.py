@@ -1,4 +1,4 @@
-"""The engine's input: a call, and the knowledge about its session.
+"""The engine's input: a call, the score of its place, and the knowledge about its session.
 
 INVARIANT: only the call comes from the agent. The session's type and health, the queue and the time
 come from the proxy and the operator.

@@ -1,6 +1,7 @@
-"""Patterns that the operator promoted: an operation that is approved on certain paths.
+"""Sessions, places and patterns of paths, and the patterns that the operator promoted.
 
-Every condition must hold for everything that the call names. Conditions are not weighed: a pattern
+A promoted pattern approves an operation on certain paths. Every condition must hold for everything
+that the call names. Conditions are not weighed: a pattern
 that matches by two of four would approve any path.
 """
 

@@ -1,4 +1,4 @@
-"""The risk of a call in hundredths, each factor by name.
+"""The risk of a call, and the confidence in it, in hundredths, each factor by name.
 
 The matrix row gives the base, to which the touched things and the session's health add. Integers
 keep the borders between bands exact.

@@ -1,4 +1,4 @@
-"""The answer of the matrix and the operator's rules on a call.
+"""The answer of the matrix and the operator's rules on a call, and who reviews it.
 
 The strictest answer on any part of a call counts. A rule can make it stricter; a rule can approve
 only where the matrix leaves the question open.

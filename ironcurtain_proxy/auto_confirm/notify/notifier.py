@@ -1,7 +1,6 @@
 """Sends notices of wanted reviews, and summaries of approvals, in the background.
 
-No call waits for a notice, and failed notices are dropped. `notices` has the texts, `channels` the
-transports.
+No call waits for a notice, and failed notices are dropped. `notices` has the texts.
 """
 
 import logging

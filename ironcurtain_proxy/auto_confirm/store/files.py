@@ -1,4 +1,4 @@
-"""The SQLite file: private from its creation, and owned by this user."""
+"""The SQLite file: private, owned by this user, in its place, and written only by SQLite."""
 
 import errno
 import os

@@ -1,4 +1,7 @@
-"""Interactions and their trail, as statements on a connection. The caller holds the transaction."""
+"""Interactions, their trail, and their removal, as statements on a connection.
+
+The caller holds the transaction.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Approval patterns, and proposals for new ones.
+"""Approval patterns, proposals for new ones, and what earlier answers teach.
 
 A proposal comes from approvals of people and reviewers; it approves nothing until an operator
 promotes it.

@@ -1,4 +1,4 @@
-"""The part of a report that is about the auto-confirm engine."""
+"""The part of a report that is about the auto-confirm engine, and its figures over time."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,6 @@
-"""The migration of a database to the current tables: a new one, ours, or another program's.
+"""The opening of a store, and its migration to the current tables.
+
+A database may be new, ours, or another program's.
 
 Missing tables and columns are made; existing ones stay. The version number in the store keeps an
 older proxy from using a newer store.

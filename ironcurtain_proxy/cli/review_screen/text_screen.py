@@ -1,4 +1,4 @@
-"""Lines shown in place of a call: an explanation, a record, the keys. No key answers a call."""
+"""Lines shown in place of a call, and the names of keys. No key here answers a call."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final

@@ -1,4 +1,4 @@
-"""The list of calls that wait, and the search in it."""
+"""The list of calls that wait, the search in it, and one call in full."""
 
 import re
 from collections.abc import Mapping
