@@ -1,6 +1,9 @@
 """What the engine takes a call for."""
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -11,6 +14,8 @@ from ironcurtain_proxy.auto_confirm.engine.extraction import (
     subject_of,
 )
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
+from ironcurtain_proxy.auto_confirm.engine.operations import ROLE_OPERATIONS
+from ironcurtain_proxy.auto_confirm.engine_tables import TABLES
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import call, path_fact, text_fact, url_fact
@@ -220,3 +225,25 @@ def test_no_branch_is_not_a_feature_branch() -> None:
     assert not are_feature_branches((), ("feature/",))
     assert not are_feature_branches(("feature/a", "main"), ("feature/",))
     assert are_feature_branches(("feature/a", "fix/b"), ("feature/", "fix/"))
+
+
+def test_every_role_of_an_argument_is_in_the_table() -> None:
+    assert set(ROLE_OPERATIONS) == set(get_args(ArgumentRole))
+
+
+def _lists(tables: object) -> Iterator[object]:
+    """Yield the tables whose values are texts: operation by operation, or by server."""
+    if isinstance(tables, dict):
+        yield tables
+        for inner in tables.values():
+            yield from _lists(inner)
+
+
+@pytest.mark.parametrize("name", ["tools", "roles", "raising"])
+def test_no_word_of_a_table_stands_for_two_operations(name: str) -> None:
+    for table in _lists(TABLES[name]):
+        assert isinstance(table, dict)
+        found = Counter(
+            word for text in table.values() if isinstance(text, str) for word in text.split()
+        )
+        assert [word for word, count in found.items() if count > 1] == []
