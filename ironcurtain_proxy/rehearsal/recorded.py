@@ -1,4 +1,4 @@
-"""A recorded call, the result of reading transcripts, and a client's tools as calls of servers."""
+"""A recorded call, and the result of reading transcripts."""
 
 from dataclasses import dataclass, field
 
