@@ -54,6 +54,7 @@ STILL_SMALL: Final = frozenset(
         "downstream.wire_params",
         "facts.context",
         "facts.grant_facts",
+        "hooks.launching",
         "llm.http",  # imports httpx, which only a question to a model needs
         "mailbox.leftovers",
         "mailbox.question",
