@@ -81,16 +81,16 @@ def run(options: argparse.Namespace) -> int:
         from ironcurtain_proxy.hooks.kernel import serve_door  # noqa: PLC0415  joins all folders
 
         return serve_door(options.client, options.parent, os.environ)
-    from ironcurtain_proxy.hooks import installing  # noqa: PLC0415  joins all folders
-    from ironcurtain_proxy.hooks.dialects import DIALECTS  # noqa: PLC0415  as above
+    # Joins all folders: slow to import.
+    from ironcurtain_proxy.hooks import installing  # noqa: PLC0415
+    from ironcurtain_proxy.hooks.dialects import DIALECTS  # noqa: PLC0415
 
     home = home_directory(os.environ)
     state = home / STATE_DIRECTORY
     try:
         if options.action == "status":
             for client in DIALECTS:
-                file = installing.file_of(client, home)
-                say(f"{client}: {installing.state_of(client, home)} ({file})")
+                _say_state(client, home, state)
         elif options.action == "remove":
             say(f"{options.client}: {installing.remove(options.client, home, state)}")
         else:
@@ -98,7 +98,22 @@ def run(options: argparse.Namespace) -> int:
             for name in installing.write_policy(state, str(workspace), options.preset):
                 say(f"wrote {name}")
             say(f"hooks are first in {installing.install(options.client, home, state)}")
+            if options.client == "codex":
+                say("Codex skips hooks that you have not trusted: accept them in its /hooks first")
             say("start a new session of the client: `ironcurtain-proxy audit tail` shows its calls")
     except OSError as error:
         raise ConfigurationError(f"{error.filename}: {error.strerror}") from error
     return 0
+
+
+def _say_state(client: HookClient, home: Path, state: Path) -> None:
+    from ironcurtain_proxy.hooks import installing  # noqa: PLC0415  joins all folders
+
+    file, last = installing.file_of(client, home), installing.last_event(client, state)
+    when = f"last event {last:%Y-%m-%d %H:%M} UTC" if last else "no event yet"
+    say(f"{client}: {installing.state_of(client, home)}, {when} ({file})")
+    if problem := installing.last_problem(client, state):
+        say(f"{client}: EVERY CALL IS DENIED, its kernel does not start: {problem}")
+    off = installing.switched_off_by(client, Path.cwd())
+    if off is not None:
+        say(f"{client}: {off} SWITCHES ALL HOOKS OFF in this project")

@@ -42,6 +42,31 @@ SHELL_TOOL: Final[Mapping[str, Json]] = {
 }
 
 _URL: Final = re.compile(r"https?://[^\s\"'<>)\]]+")
+_WILD: Final = re.compile(r"[*?\[{]")
+_PATCHED: Final = re.compile(
+    r"^[ \t]*\*\*\* (Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE
+)
+"""The lines of a patch that name files. The client ignores blanks before them."""
+_PATCH_TOOLS: Final = {
+    "Add File": "Write",
+    "Update File": "Edit",
+    "Delete File": "Delete",
+    "Move to": "Write",
+}
+_GEMINI: Final[Mapping[str, str]] = {
+    "run_shell_command": "Bash",
+    "read_file": "Read",
+    "write_file": "Write",
+    "replace": "Edit",
+    "edit": "Edit",
+    "glob": "Glob",
+    "search_file_content": "Grep",
+    "grep_search": "Grep",
+    "list_directory": "LS",
+    "web_fetch": "WebFetch",
+}
+"""The tools of Gemini CLI by their own names."""
+_PATHS: Final = ("absolute_path", "file_path", "dir_path", "path", "directory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +100,7 @@ def as_server_call(tool: str, given: Arguments, here: str) -> EquivalentCall:
             path = given.get("path")
             if path is not None and not isinstance(path, str):
                 return "broken"
-            place = _absolute(path or here, here)
+            place = _searched(tool, given, _absolute(path or here, here))
             name = "list_directory" if tool == "LS" else "search_files"
             pattern: dict[str, Json] = {} if tool == "LS" else {"pattern": "*"}
             return ServerCall(FILES, name, {"path": place, **pattern})
@@ -94,8 +119,9 @@ def _command(given: Arguments, here: str) -> EquivalentCall:
 
 
 def _file(tool: str, given: Arguments, here: str) -> EquivalentCall:
-    path = given.get("file_path", given.get("notebook_path"))
-    if not isinstance(path, str) or not path:
+    named = [given[key] for key in ("file_path", "notebook_path") if key in given]
+    path = named[0] if named else None
+    if not isinstance(path, str) or not path or named.count(path) != len(named):
         return "broken"
     place = _absolute(path, here)
     match tool:
@@ -110,6 +136,17 @@ def _file(tool: str, given: Arguments, here: str) -> EquivalentCall:
             return ServerCall(FILES, "move_file", gone)
         case _:
             return ServerCall(FILES, "edit_file", {"path": place, "edits": _edits(given)})
+
+
+def _searched(tool: str, given: Arguments, place: str) -> str:
+    """Return the directory of a search: a pattern may lead out of the one that is named."""
+    pattern = given.get("pattern")
+    if tool != "Glob" or not isinstance(pattern, str):
+        return place
+    fixed = _WILD.split(pattern, maxsplit=1)[0]
+    if not pattern.startswith(("/", "~")) and ".." not in pattern.split("/"):
+        return place
+    return posixpath.normpath(_absolute(posixpath.dirname(fixed) or "/", place))
 
 
 def _edits(given: Arguments) -> list[Json]:
@@ -132,3 +169,38 @@ def _text(value: Json, otherwise: str) -> str:
 
 def _absolute(path: str, here: str) -> str:
     return path if path.startswith(("/", "~")) else posixpath.join(here, path)
+
+
+ClientCalls: TypeAlias = tuple[tuple[str, Arguments], ...]
+"""Calls by the names of the table, each with its arguments."""
+
+
+def of_patch(text: Json) -> ClientCalls:
+    """Return the calls of a patch of Codex, one for each file; none if it names no file."""
+    found = _PATCHED.findall(text) if isinstance(text, str) else []
+    return tuple([(_PATCH_TOOLS[what], {"file_path": path.strip()}) for what, path in found])
+
+
+def of_gemini(name: str, given: Arguments) -> ClientCalls:
+    """Return the calls of a tool of Gemini CLI: one, or one for each page that it fetches."""
+    tool = _GEMINI.get(name, name)
+    paths = [given[key] for key in _PATHS if given.get(key)]
+    # Which of two the tool would take is not known.
+    path = paths[0] if paths and paths.count(paths[0]) == len(paths) else None
+    is_odd = bool(paths) and path is None
+    match tool:
+        case "Bash":
+            command = None if is_odd else given.get("command")
+            return (("Bash", {"command": command, **({"cwd": path} if path else {})}),)
+        case "Read":
+            return (("Read", {"file_path": path}),)
+        case "Write" | "Edit":
+            return ((tool, {**given, "file_path": path}),)
+        case "Glob" | "Grep" | "LS":
+            where: Json = 0 if is_odd else path
+            return ((tool, {"path": where, "pattern": given.get("pattern")}),)
+        case "WebFetch":
+            text = f"{given.get('url', '')} {given.get('prompt', '')}"
+            return tuple([("WebFetch", {"url": url}) for url in _URL.findall(text)])
+        case _:
+            return ((tool, given),)

@@ -10,5 +10,5 @@ approvals, timeline and audit log hold as at the MCP door.
 - `door`: the events of a client, and its calls under way.
 - `client_end`: the client as a server of the kernel.
 - `events`: the words that all dialects share. `dialects`: the table of them.
-- `claude`: one client's dialect.
+- `claude`, `codex`, `gemini`: one client's dialect each.
 """

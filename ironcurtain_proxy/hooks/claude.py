@@ -28,6 +28,7 @@ from ironcurtain_proxy.hooks.events import (
     text_of,
 )
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.vocabulary import words
 
 EVENTS: Final[Mapping[str, int]] = {
     "PreToolUse": 600,
@@ -43,42 +44,13 @@ EVENTS: Final[Mapping[str, int]] = {
 }
 """The events that are hooked, each with the seconds that the client waits."""
 
-OWN_TOOLS: Final = frozenset(
-    [
-        "Agent",
-        "AskUserQuestion",
-        "BashOutput",
-        "CronCreate",
-        "CronDelete",
-        "CronList",
-        "EnterPlanMode",
-        "EnterWorktree",
-        "ExitPlanMode",
-        "ExitWorktree",
-        "KillBash",
-        "KillShell",
-        "ListMcpResourcesTool",
-        "Monitor",
-        "ReportFindings",
-        "ScheduleWakeup",
-        "SendMessage",
-        "Skill",
-        "SlashCommand",
-        "StructuredOutput",
-        "Task",
-        "TaskCreate",
-        "TaskGet",
-        "TaskList",
-        "TaskOutput",
-        "TaskStop",
-        "TaskUpdate",
-        "TeamCreate",
-        "TeamDelete",
-        "TodoRead",
-        "TodoWrite",
-        "ToolSearch",
-        "WebSearch",
-    ]
+OWN_TOOLS: Final = words(
+    """
+    Agent AskUserQuestion BashOutput CronCreate CronDelete CronList EnterPlanMode ExitPlanMode
+    KillBash KillShell ListMcpResourcesTool ReportFindings ScheduleWakeup SendMessage Skill
+    SlashCommand StructuredOutput Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate
+    TodoRead TodoWrite ToolSearch WebSearch
+    """
 )
 """Tools that touch nothing but the client's own state, or whose calls arrive one by one."""
 _KEPT_ALIVE: Final = frozenset({"clear", "resume"})
@@ -109,7 +81,12 @@ def read_event(event: str, payload: Arguments) -> HookEvent:
 
 def _of_call(event: str, payload: Arguments, caller: CallingAgent) -> HookEvent:
     tool = _tool(payload)
-    calls = ((tool, object_of(payload, "tool_input")),)
+    given = object_of(payload, "tool_input")
+    if tool == "Bash":
+        # The client knows no such argument, so it must not move what is judged.
+        given = {name: value for name, value in given.items() if name != "cwd"}
+    is_command = tool == "Monitor" and "ws" not in given
+    calls = (("Bash", {"command": given.get("command")}) if is_command else (tool, given),)
     if event == "PermissionRequest":
         return OwnQuestion(caller=caller, tool=tool, calls=calls)
     identifier = text_of(payload, "tool_use_id")

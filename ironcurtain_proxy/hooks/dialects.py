@@ -1,9 +1,9 @@
-"""The dialects of all clients, and the entry that starts their hooks."""
+"""The dialects of all clients."""
 
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.hooks import claude
+from ironcurtain_proxy.hooks import claude, codex, gemini
 from ironcurtain_proxy.hooks.door import HookDialect
 from ironcurtain_proxy.hooks.events import HookClient
 
@@ -12,10 +12,30 @@ DIALECTS: Final[Mapping[HookClient, HookDialect]] = {
         client="claude",
         events=claude.EVENTS,
         own_tools=claude.OWN_TOOLS,
-        asks=True,
+        asks="always",
         seconds=585,
         read_event=claude.read_event,
         answer_before=claude.answer_before,
         answer_question=claude.answer_question,
+    ),
+    "codex": HookDialect(
+        client="codex",
+        events=codex.EVENTS,
+        own_tools=codex.OWN_TOOLS,
+        asks="never",
+        seconds=585,
+        read_event=codex.read_event,
+        answer_before=codex.answer_before,
+        answer_question=codex.answer_question,
+    ),
+    "gemini": HookDialect(
+        client="gemini",
+        events=gemini.EVENTS,
+        own_tools=gemini.OWN_TOOLS,
+        asks="at a terminal",
+        seconds=45,
+        read_event=gemini.read_event,
+        answer_before=gemini.answer_before,
+        answer_question=gemini.answer_question,
     ),
 }

@@ -7,7 +7,7 @@ says that they have ended; what it never says is closed when the agent's turn en
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 
 import anyio
 import orjson
@@ -45,10 +45,15 @@ _MOST_OPEN: Final = 512
 """The most calls under way: more are denied."""
 _LOOK: Final = 0.5
 """Seconds between two looks whether the hook still waits."""
-_OUR_SERVERS: Final = "mcp__ironcurtain"
-"""The beginning of the names of tools that are judged at the other door: those of this proxy."""
+_OUR_SERVERS: Final = ("mcp__ironcurtain", "mcp_ironcurtain_")
+"""The beginnings of the names of tools that are judged at the other door: those of this proxy."""
 
 PromptListener: TypeAlias = Callable[[str], None]
+
+
+AskingDialog: TypeAlias = Literal["always", "at a terminal", "never"]
+"""Whether the client has a dialog that an answer can open. Where it has none, `ask` may run the
+call, or hang."""
 
 
 class HookDialect(Struct, frozen=True, kw_only=True):
@@ -59,9 +64,7 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     """The hooked events, each with the seconds that the client waits."""
     own_tools: frozenset[str]
     """Tools without effect outside the client."""
-    asks: bool
-    """Whether the client has a dialog that an answer can open. Where it has none, `ask` may run the
-    call."""
+    asks: AskingDialog
     seconds: float
     """The longest wait for a reviewer."""
     read_event: Callable[[str, Arguments], HookEvent]
@@ -78,6 +81,8 @@ class Door:
     handle: CallHandler
     """Carries a call through mediation."""
     tasks: TaskGroup
+    asks: bool
+    """Whether the client's dialog can be opened."""
     on_prompt: PromptListener
     """Gets the user's words; empty: there are none that count."""
     on_end: Callable[[], None]
@@ -166,7 +171,7 @@ class Door:
             return Refuse(f"IronCurtain cannot read the arguments of {event.tool[:100]}.")
         if meant == "none":
             why = f"IronCurtain does not know what the tool {event.tool[:100]} does."
-            return AskInClient(why) if self.dialect.asks else Refuse(why)
+            return AskInClient(why) if self.asks else Refuse(why)
         if len(self._open) >= _MOST_OPEN:
             return Refuse("IronCurtain: too many calls are under way. Nothing was run.")
         call = OpenCall(id=event.id, caller=event.caller, tool=event.tool, given=given)
@@ -217,7 +222,8 @@ class Door:
             and one.tool == event.tool
             and one.given in event.calls
         ]
-        for call in by_id if event.id else alike[:1]:
+        several = alike if len(event.calls) > 1 else alike[:1]
+        for call in by_id if event.id else several:
             error = event.error
             if event.is_refused:
                 error = f"refused in the client: {error}"

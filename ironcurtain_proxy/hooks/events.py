@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Arguments
 
-HookClient: TypeAlias = Literal["claude", "codex", "gemini", "cursor"]
+HookClient: TypeAlias = Literal["claude", "codex", "gemini"]
 """The clients whose hooks are known."""
 
 

@@ -6,7 +6,10 @@ file since, taking out restores it byte for byte; otherwise our entries alone ar
 
 import hashlib
 import os
+import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -21,7 +24,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
-from ironcurtain_proxy.hooks.kernel import VARIABLES
+from ironcurtain_proxy.hooks.kernel import VARIABLES, fired_file, problem_file
 from ironcurtain_proxy.hooks.launching import hook_line, hook_words, is_ours
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.private_files import make_private_directory, write_whole
@@ -34,6 +37,13 @@ _FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
 """The user's file with hooks, by client, from the home."""
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""
+
+_PROJECT_FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
+    "claude": (".claude/settings.json", ".claude/settings.local.json"),
+    "codex": (".codex/config.toml",),
+    "gemini": (".gemini/settings.json",),
+}
+"""A project's own settings, by client."""
 
 HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]
 """`incomplete`: some events have no hook of ours, or it is not the first."""
@@ -130,6 +140,43 @@ def state_of(client: HookClient, home: Path) -> HookState:
     if all(first.values()):
         return "installed"
     return "incomplete" if any(map(_has_ours, found.values())) else "absent"
+
+
+def switched_off_by(client: HookClient, project: Path) -> Path | None:
+    """Return the file of a project that switches all hooks off; None: none does.
+
+    Clients obey such a file without a word.
+    """
+    for name in _PROJECT_FILES[client]:
+        file = project / name
+        with suppress(OSError, ValueError, ConfigurationError, RecursionError):
+            text = file.read_text("utf-8")
+            document = tomllib.loads(text) if file.suffix == ".toml" else _document(file, text)
+            if _switches_off(document):
+                return file
+    return None
+
+
+def _switches_off(document: Mapping[str, object]) -> bool:
+    gemini, codex = document.get("hooksConfig"), document.get("features")
+    off = isinstance(gemini, dict) and gemini.get("enabled") is False
+    named = isinstance(gemini, dict) and "ironcurtain" in (gemini.get("disabled") or ())
+    without = isinstance(codex, dict) and codex.get("hooks") is False
+    return document.get("disableAllHooks") is True or off or named or without
+
+
+def last_problem(client: HookClient, state: Path) -> str:
+    """Return why the last kernel of a client could not start; empty if it could."""
+    with suppress(OSError):
+        return problem_file(state, client).read_text("utf-8", "replace").strip()
+    return ""
+
+
+def last_event(client: HookClient, state: Path) -> datetime | None:
+    """Return when a kernel last had an event of a client; None: never."""
+    with suppress(OSError):
+        return datetime.fromtimestamp(fired_file(state, client).stat().st_mtime, UTC)
+    return None
 
 
 def write_policy(state: Path, workspace: str, name: PresetName) -> list[str]:

@@ -23,9 +23,10 @@ from msgspec import Struct
 
 from ironcurtain_proxy.config.annotating.known import known_servers
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.downstream.working_directory import tidy
-from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL, TOOLS
 from ironcurtain_proxy.hooks.client_end import ClientEnd, DialogReviewer
 from ironcurtain_proxy.hooks.dialects import DIALECTS
@@ -69,18 +70,31 @@ def serve_door(client: HookClient, parent: int, environ: Mapping[str, str]) -> i
     Raises:
         ConfigurationError: something cannot be used; every call is denied then.
     """
-    state = home_directory(environ) / ".ironcurtain"
+    state = home_directory(environ) / STATE_DIRECTORY
+    problem = problem_file(state, client)
+    try:
+        _serve_door(client, parent, environ, state)
+    except IronCurtainError as error:
+        # The hook that started this process reads none of its output.
+        with suppress(OSError):
+            write_whole(problem, str(error).encode())
+        raise
+    return 0
+
+
+def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], state: Path) -> None:
     owner = Owner(parent, start_of(parent))
     if not owner.start_time:
         raise ConfigurationError(f"there is no process {parent}")
     place = state / DOORS / f"{owner.pid}-{owner.start_time}"
     with ExitStack() as exits:
         if not _hold(place, exits):
-            return 0
+            return
         settings = client_settings({**environ, **variables_in(state)}, parent)
         dialect = DIALECTS[client]
         exits.callback(configure_logging(settings.session_log))
-        proxy = client_proxy(settings, dialect)
+        asks = has_dialog(dialect, parent)
+        proxy = client_proxy(settings, dialect, asks=asks)
         for hold in proxy.holds:
             exits.callback(hold.release)
         exits.callback(tidy, settings.session_dir)
@@ -88,8 +102,8 @@ def serve_door(client: HookClient, parent: int, environ: Mapping[str, str]) -> i
         exits.callback(forget_session, settings)
         exits.callback(proxy.audit.close)
         proxy.note_client(client)
-        anyio.run(_Listener(proxy, dialect, owner, place).run)
-    return 0
+        problem_file(state, client).unlink(missing_ok=True)
+        anyio.run(_Listener(proxy, dialect, owner, place, asks).run)
 
 
 def _hold(place: Path, exits: ExitStack) -> bool:
@@ -166,7 +180,27 @@ def directory_of(pid: int) -> RealPath | None:
     return None
 
 
-def client_proxy(settings: Settings, dialect: HookDialect) -> Proxy:
+def fired_file(state: Path, client: HookClient) -> Path:
+    """Return the file whose time says when a hook of a client last came."""
+    return state / DOORS / f"{client}.fired"
+
+
+def problem_file(state: Path, client: HookClient) -> Path:
+    """Return the file that says why the last kernel of a client could not start."""
+    return state / DOORS / f"{client}.problem"
+
+
+def has_dialog(dialect: HookDialect, parent: int) -> bool:
+    """Return whether a client has a dialog that an answer can open."""
+    if dialect.asks != "at a terminal":
+        return dialect.asks == "always"
+    with suppress(OSError):
+        found = str(Path(f"/proc/{parent}/fd/0").readlink())
+        return found.startswith(("/dev/pts/", "/dev/tty"))
+    return False
+
+
+def client_proxy(settings: Settings, dialect: HookDialect, *, asks: bool) -> Proxy:
     """Join the kernel of a client. Starts nothing."""
     loaded = load_policy(settings)
     known = known_servers()
@@ -183,7 +217,7 @@ def client_proxy(settings: Settings, dialect: HookDialect) -> Proxy:
         )
         for server, names in TOOLS.items()
     }
-    last = Channel(DialogReviewer(), lambda: True, "client") if dialect.asks else None
+    last = Channel(DialogReviewer(), lambda: True, "client") if asks else None
     return assemble(
         settings,
         loaded,
@@ -201,6 +235,7 @@ class _Listener(Struct, frozen=True):
     dialect: HookDialect
     client: Owner
     place: Path
+    asks: bool
 
     async def run(self) -> None:
         """Serve until the client ends."""
@@ -211,6 +246,7 @@ class _Listener(Struct, frozen=True):
                 dialect=self.dialect,
                 handle=self.proxy.calls.handle,
                 tasks=tasks,
+                asks=self.asks,
                 on_prompt=self._prompt,
                 on_end=tasks.cancel_scope.cancel,
             )
@@ -249,6 +285,8 @@ class _Listener(Struct, frozen=True):
         if client != self.dialect.client or event not in self.dialect.events:
             _log.warning("a hook that is not of this client was turned away")
             return
+        with suppress(OSError):
+            fired_file(self.proxy.settings.state_dir, self.dialect.client).touch(0o600)
         answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await stream.send(answer + b"\0")
@@ -257,11 +295,11 @@ class _Listener(Struct, frozen=True):
         """Write the user's words where the auto-approvers of this client's kernels read them."""
         for directory in self._mailboxes():
             with suppress(OSError):
+                # First, so that a full disk leaves no earlier words.
+                (directory / FILE_NAME).unlink(missing_ok=True)
                 if text.strip():
                     context: Json = {"userMessage": text, "source": "hook"}
                     write_whole(directory / FILE_NAME, orjson.dumps(context))
-                else:
-                    (directory / FILE_NAME).unlink(missing_ok=True)
 
     def _mailboxes(self) -> list[Path]:
         settings = self.proxy.settings

@@ -37,11 +37,12 @@ _LEVELS = 8
 """The most processes between the client and this one."""
 _START = 15.0
 """Seconds for the start of a kernel."""
-_SECONDS = {"gemini": 50, "cursor": 50}
+_SECONDS = {"gemini": 50}
 """Seconds for an answer, ten less than the client waits; other clients wait 600."""
 _GATES = (
-    *("PreToolUse", "PermissionRequest", "BeforeTool", "preToolUse"),
-    *("beforeShellExecution", "beforeMCPExecution", "beforeReadFile"),
+    "PreToolUse",
+    "PermissionRequest",
+    "BeforeTool",
 )
 _CLAUDE = (
     '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny",'
@@ -51,7 +52,6 @@ _DENIALS = {
     "claude": _CLAUDE,
     "codex": _CLAUDE,
     "gemini": '{"decision":"deny","reason":"%s"}\n',
-    "cursor": '{"permission":"deny","user_message":"%s","agent_message":"%s"}\n',
 }
 _ASKED = (
     '{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny",'
@@ -88,7 +88,8 @@ def _parents() -> list[tuple[int, str]]:
     """Return pid and start time of the processes above the launcher, the nearest first."""
     found: list[tuple[int, str]] = []
     pid = getppid()
-    while pid > 1 and len(found) <= _LEVELS:
+    # In a container the client may be process 1.
+    while pid > 0 and len(found) <= _LEVELS:
         file = open_file(f"/proc/{pid}/stat", 0)
         line = read(file, 4096)
         close_file(file)

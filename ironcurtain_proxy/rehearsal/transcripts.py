@@ -6,7 +6,6 @@ files.
 
 import gzip
 import os
-import re
 import shlex
 import stat
 import zlib
@@ -19,6 +18,7 @@ from typing import IO, Final
 import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.client_tools import of_gemini, of_patch
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.rehearsal.recorded import Recording, TranscriptCall
 
@@ -117,7 +117,6 @@ _CALLS: Final = frozenset({"function_call", "local_shell_call", "custom_tool_cal
 _MARKS: Final = frozenset({"session_meta", "turn_context", "response_item", "event_msg"})
 _SHELLS: Final = frozenset({"bash", "sh", "zsh"})
 _SHELL_TOOLS: Final = frozenset({"shell", "shell_command", "exec_command", "container.exec"})
-_FILE: Final = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _WITH_TEXT: Final = 3
 
 
@@ -188,12 +187,11 @@ class Rollout:
 
     def _patch(self, text: Json) -> Iterator[TranscriptCall | None]:
         """Yield the calls of a patch, one for each file."""
-        found = _FILE.findall(text) if isinstance(text, str) else []
+        found = of_patch(text)
         if not found:
             yield None
-        for what, path in found:
-            tool = {"Add": "Write", "Update": "Edit", "Delete": "Delete"}[what]
-            yield self._call(tool, {"file_path": path.strip()})
+        for tool, arguments in found:
+            yield self._call(tool, {**arguments})
 
     def _call(self, tool: str, arguments: dict[str, Json]) -> TranscriptCall:
         return TranscriptCall(
@@ -225,21 +223,6 @@ def _text_of(command: Json) -> str | None:
 # (`projectHash`, SHA-256 of the directory), so the user must give it.
 
 
-_NAMES: Final[Mapping[str, str]] = {
-    "run_shell_command": "Bash",
-    "read_file": "Read",
-    "write_file": "Write",
-    "replace": "Edit",
-    "edit": "Edit",
-    "glob": "Glob",
-    "search_file_content": "Grep",
-    "grep_search": "Grep",
-    "list_directory": "LS",
-    "web_fetch": "WebFetch",
-}
-_PATHS: Final = ("absolute_path", "file_path", "dir_path", "path")
-
-
 def is_of_gemini(row: Mapping[str, Json]) -> bool:
     """Return whether a document is of this format."""
     return "sessionId" in row and isinstance(row.get("messages"), list)
@@ -251,36 +234,22 @@ def gemini_calls(row: Mapping[str, Json]) -> Iterator[TranscriptCall | None]:
     for message in messages if isinstance(messages, list) else ():
         made = message.get("toolCalls") if isinstance(message, dict) else None
         for one in made if isinstance(made, list) else ():
-            yield _call(str(row["sessionId"]), one)
+            yield from _calls(str(row["sessionId"]), one)
 
 
-def _call(session: str, one: Json) -> TranscriptCall | None:
-    if not isinstance(one, dict):
-        return None
-    name, given = one.get("name"), one.get("args")
-    if not isinstance(name, str) or not isinstance(given, dict):
-        return None
-    arguments = dict(given)
-    tool = _NAMES.get(name, name)
-    path = next((given[key] for key in _PATHS if key in given), None)
-    if tool == "Bash":
-        where = given.get("directory", path)
-        arguments = {"command": given.get("command")}
-        if where:
-            arguments["cwd"] = where
-    elif tool in {"Read", "Write", "Edit"}:
-        arguments = {"file_path": path}
-    elif tool in {"Glob", "Grep", "LS"}:
-        arguments = {"path": path}
-    elif tool == "WebFetch":
-        arguments = {"url": given.get("url", given.get("prompt"))}
-    return TranscriptCall(
-        session=session,
-        directory="",
-        tool=tool,
-        arguments=arguments,
-        refused=one.get("status") == "cancelled",
-    )
+def _calls(session: str, one: Json) -> Iterator[TranscriptCall | None]:
+    name, given = (one.get("name"), one.get("args")) if isinstance(one, dict) else (None, None)
+    if not isinstance(one, dict) or not isinstance(name, str) or not isinstance(given, dict):
+        yield None
+        return
+    for tool, arguments in of_gemini(name, given) or ((name, given),):
+        yield TranscriptCall(
+            session=session,
+            directory="",
+            tool=tool,
+            arguments=arguments,
+            refused=one.get("status") == "cancelled",
+        )
 
 
 _MAX_LINE: Final = 64 << 20

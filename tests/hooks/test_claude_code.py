@@ -9,8 +9,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.hooks.installing import install
 from tests.hooks.hooked import CLAUDE, HookedHome
-from tests.hooks.scripted_claude import ScriptedModel, serving
+from tests.hooks.scripted_model import ScriptedModel, serving
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -27,7 +28,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 @pytest.fixture
 def home(tmp_path: Path) -> HookedHome:
     hooked = HookedHome(tmp_path)
-    hooked.hook_claude()
+    install("claude", hooked.home, hooked.state)
     (hooked.workspace / "notes.txt").write_text("old\n")
     (hooked.home / ".ssh").mkdir()
     (hooked.home / ".ssh/id_rsa").write_text("a secret key")
@@ -70,7 +71,7 @@ def test_what_is_allowed_runs_and_comes_back_and_what_is_denied_or_asked_does_no
         ]
     )
     # The prompt was the user's word while the session went on; its kernel ended with it.
-    assert list((home.state / "doors").iterdir()) == []
+    assert [one.name for one in (home.state / "doors").iterdir()] == ["claude.fired"]
     edited = next(one for one in home.outcomes() if one["hookTool"] == "Edit")
     listed = home.command("rollback", "--list").stdout
     assert "changed notes.txt" in listed

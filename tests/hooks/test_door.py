@@ -42,7 +42,7 @@ def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_sessi
     home.end_session()
     while Path(f"/proc/{kernel}").exists():
         os.sched_yield()
-    assert list((home.state / "doors").iterdir()) == []
+    assert [one.name for one in (home.state / "doors").iterdir()] == ["claude.fired"]
     intents = [one for one in home.records() if "result" not in one]
     assert [(one["door"], one["hookTool"], one["decidedBy"]) for one in intents] == [
         ("hook", "Write", "kernel"),
@@ -275,6 +275,16 @@ def test_two_hundred_hooks_at_once_are_each_answered(home: HookedHome) -> None:
         process.stdout.close()
         assert process.wait() == 0
     assert decided == ["silence", "deny"] * 100
+
+
+def test_a_kernel_that_cannot_start_denies_and_the_status_says_why(home: HookedHome) -> None:
+    home.write("config.json", {"allowedDirectory": str(home.workspace), "unknownTools": "perhaps"})
+    found = home.fire("PreToolUse", home.call("Bash", {"command": "ls"}))
+    assert decision_in(found.stdout) == "deny"
+    assert "the kernel does not start" in found.stdout
+    said = home.command("hooks", "status").stdout
+    assert "claude: EVERY CALL IS DENIED, its kernel does not start: " in said
+    assert "unknownTools" in said
 
 
 def test_the_home_is_no_workspace_though_the_client_runs_there(

@@ -6,7 +6,15 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.hooks.installing import file_of, install, remove, state_of, write_policy
+from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.hooks.installing import (
+    file_of,
+    install,
+    remove,
+    state_of,
+    switched_off_by,
+    write_policy,
+)
 from tests.hooks.hooked import HookedHome
 
 OTHERS = """{
@@ -51,6 +59,39 @@ def test_a_file_that_switches_hooks_off_is_told(tmp_path: Path) -> None:
     file = install("claude", tmp_path, tmp_path / "state")
     file.write_bytes(orjson.dumps({**orjson.loads(file.read_bytes()), "disableAllHooks": True}))
     assert state_of("claude", tmp_path) == "switched off"
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "text"),
+    [
+        ("claude", ".claude/settings.local.json", '{"disableAllHooks": true}'),
+        ("codex", ".codex/config.toml", "[features]\nhooks = false\n"),
+        ("gemini", ".gemini/settings.json", '{"hooksConfig": {"enabled": false}}'),
+        ("gemini", ".gemini/settings.json", '{"hooksConfig": {"disabled": ["ironcurtain"]}}'),
+    ],
+)
+def test_a_project_that_switches_hooks_off_is_told(
+    client: HookClient, name: str, text: str, tmp_path: Path
+) -> None:
+    assert switched_off_by(client, tmp_path) is None
+    file = tmp_path / name
+    file.parent.mkdir()
+    file.write_text("{")
+    assert switched_off_by(client, tmp_path) is None
+    file.write_text(text)
+    assert switched_off_by(client, tmp_path) == file
+
+
+@pytest.mark.parametrize("client", ["claude", "codex", "gemini"])
+def test_the_entries_of_each_client_are_known_again_and_removed(
+    client: HookClient, tmp_path: Path
+) -> None:
+    file = install(client, tmp_path, tmp_path / "state")
+    assert state_of(client, tmp_path) == "installed"
+    document = orjson.loads(file.read_bytes())
+    file.write_bytes(orjson.dumps({**document, "more": 1}))
+    assert remove(client, tmp_path, tmp_path / "state") == "taken out"
+    assert orjson.loads(file.read_bytes()) == {"hooks": {}, "more": 1}
 
 
 @pytest.mark.parametrize("text", [OTHERS, "[]", '{"hooks": []}', '{"hooks": {"Stop": {}}}', "\x00"])

@@ -1,0 +1,130 @@
+"""What each client sends, as recorded from the real programs, and what each may be answered."""
+
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.facts.client_tools import ServerCall, as_server_call, of_gemini, of_patch
+from ironcurtain_proxy.hooks.dialects import DIALECTS
+from ironcurtain_proxy.hooks.events import (
+    AfterCall,
+    Approve,
+    AskInClient,
+    BeforeCall,
+    HookClient,
+    NoObjection,
+    Prompt,
+    Refuse,
+    UnreadableEventError,
+)
+from ironcurtain_proxy.model.json import Json
+
+DATA: Final = Path(__file__).parents[1] / "data/hooks"
+RECORDED: Final = sorted(DATA.glob("*/*/*.json"))
+HERE: Final = "/home/me/project"
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: "/".join(file.parts[-3:]))
+def test_every_recorded_event_is_read(file: Path) -> None:
+    client: HookClient = next(one for one in DIALECTS if one == file.parts[-3])
+    dialect = DIALECTS[client]
+    assert file.stem.partition(".")[0] in dialect.events
+    found = dialect.read_event(file.stem.partition(".")[0], orjson.loads(file.read_bytes()))
+    if isinstance(found, BeforeCall | AfterCall):
+        for tool, given in found.calls:
+            assert isinstance(as_server_call(tool, given, HERE), ServerCall)
+    if isinstance(found, Prompt):
+        assert found.text
+
+
+def test_each_client_is_recorded() -> None:
+    assert {file.parts[-3] for file in RECORDED} == {*DIALECTS}
+
+
+def before(decision: str) -> Json:
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": decision,
+            "permissionDecisionReason": "why",
+        }
+    }
+
+
+ANSWERS: Final[dict[HookClient, list[Json]]] = {
+    "claude": [{}, before("allow"), before("ask"), before("deny")],
+    # An unknown field, an empty reason and `ask` each make it run the call.
+    "codex": [None, None, before("deny"), before("deny")],
+    "gemini": [
+        {},
+        {},
+        {"decision": "ask", "reason": "why"},
+        {"decision": "deny", "reason": "why"},
+    ],
+}
+
+
+@pytest.mark.parametrize("client", ANSWERS)
+def test_an_answer_holds_exactly_what_its_client_takes(client: HookClient) -> None:
+    dialect = DIALECTS[client]
+    verdicts = (NoObjection(), Approve("why"), AskInClient("why"), Refuse("why"))
+    assert [dialect.answer_before(one) for one in verdicts] == ANSWERS[client]
+    assert str(dialect.answer_before(Refuse(""))) != str(dialect.answer_before(NoObjection()))
+
+
+def test_a_patch_names_every_file_that_it_touches_however_it_is_indented() -> None:
+    patch = (
+        "*** Begin Patch\n*** Update File: a\n*** Move to: /etc/b\n@@\n-x\n+y\n"
+        "  *** Add File: /etc/c \n+z\n\t*** Delete File: d\n*** End Patch"
+    )
+    assert of_patch(patch) == (
+        ("Edit", {"file_path": "a"}),
+        ("Write", {"file_path": "/etc/b"}),
+        ("Write", {"file_path": "/etc/c"}),
+        ("Delete", {"file_path": "d"}),
+    )
+    event: dict[str, Json] = {"tool_name": "apply_patch", "cwd": HERE, "tool_input": {}}
+    with pytest.raises(UnreadableEventError):
+        DIALECTS["codex"].read_event("PreToolUse", event)
+
+
+def test_what_names_two_places_is_not_judged_by_one_of_them() -> None:
+    for tool, given in (
+        ("NotebookEdit", {"file_path": "a", "notebook_path": "/etc/b"}),
+        *of_gemini("write_file", {"absolute_path": "a", "file_path": "/etc/b", "content": ""}),
+        *of_gemini("list_directory", {"path": "a", "dir_path": "/etc"}),
+        *of_gemini("run_shell_command", {"command": "ls", "dir_path": "a", "directory": "/"}),
+    ):
+        assert as_server_call(tool, dict(given), HERE) == "broken"
+    pages = of_gemini("web_fetch", {"prompt": "sum up https://a.example/ and https://b.example/x"})
+    assert [given["url"] for _, given in pages] == ["https://a.example/", "https://b.example/x"]
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"pattern": "**/*.py"}, HERE),
+        ({"pattern": "/etc/*.conf"}, "/etc"),
+        ({"pattern": "~/.ssh/*"}, "~/.ssh"),
+        ({"pattern": "../other/*", "path": "/home/me/project/src"}, "/home/me/project/other"),
+    ],
+)
+def test_a_pattern_that_leads_out_of_its_directory_is_judged_where_it_leads(
+    given: dict[str, Json], place: str
+) -> None:
+    found = as_server_call("Glob", given, HERE)
+    assert isinstance(found, ServerCall)
+    assert found.arguments["path"] == place
+
+
+def test_a_tool_that_watches_a_command_is_judged_as_that_command() -> None:
+    event: dict[str, Json] = {
+        "tool_name": "Monitor",
+        "cwd": HERE,
+        "tool_input": {"command": "curl x", "cwd": "/"},
+    }
+    found = DIALECTS["claude"].read_event("PreToolUse", event)
+    assert isinstance(found, BeforeCall)
+    assert found.calls == (("Bash", {"command": "curl x"}),)

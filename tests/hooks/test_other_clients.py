@@ -1,0 +1,132 @@
+"""The real Codex CLI and Gemini CLI, each driven by a scripted model."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.hooks.installing import install
+from tests.hooks.hooked import CODEX, GEMINI, HookedHome
+from tests.hooks.scripted_model import (
+    Block,
+    ScriptedModel,
+    answer_codex,
+    answer_gemini,
+    serving,
+)
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class RealClient(Struct, frozen=True):
+    """One client: its program, its model, and its words for a command and for the result."""
+
+    name: HookClient
+    program: Path
+    answer: Callable[[ScriptedModel, str, Block], tuple[bytes, str]]
+    shell: tuple[str, str]
+    denied: str
+
+
+CLIENTS = [
+    RealClient("codex", CODEX, answer_codex, ("exec_command", "cmd"), "blocked by PreToolUse hook"),
+    RealClient(
+        "gemini", GEMINI, answer_gemini, ("run_shell_command", "command"), "execution blocked"
+    ),
+]
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda one: one.name)
+def client(request: pytest.FixtureRequest) -> RealClient:
+    found = request.param
+    assert isinstance(found, RealClient)
+    if not found.program.exists():
+        pytest.skip(f"{found.name} is not installed: npm ci")
+    return found
+
+
+def hooked(client: RealClient, root: Path) -> HookedHome:
+    home = HookedHome(root)
+    (home.workspace / "notes.txt").write_text("old")
+    if client.name == "gemini":
+        (home.home / ".gemini").mkdir()
+        chosen = '{"security": {"auth": {"selectedType": "gemini-api-key"}}}'
+        (home.home / ".gemini/settings.json").write_text(chosen)
+    install(client.name, home.home, home.state)
+    return home
+
+
+def run(client: RealClient, home: HookedHome, model: ScriptedModel) -> None:
+    start = home.run_codex if client.name == "codex" else home.run_gemini
+    out, err = start(model).communicate(timeout=250)
+    assert "done" in out, (out, err)
+
+
+def commands(client: RealClient, *texts: str) -> list[tuple[str, Block]]:
+    tool, argument = client.shell
+    return [(tool, {argument: text}) for text in texts]
+
+
+def test_what_is_allowed_runs_and_what_nobody_approves_does_not(
+    client: RealClient, tmp_path: Path
+) -> None:
+    home = hooked(client, tmp_path)
+    script = commands(client, "cat notes.txt", "touch made && curl https://example.com", "ls")
+    with serving(script, client.answer) as model:
+        run(client, home, model)
+    texts = [text for _, text in model.results]
+    assert client.denied not in texts[0]
+    assert client.denied in texts[1]
+    assert "no approval channel available" in texts[1]
+    assert client.denied not in texts[2]
+    assert not (home.workspace / "made").exists()
+    ended = [
+        str(one["result"]["status"]) for one in home.outcomes() if isinstance(one["result"], dict)
+    ]
+    assert sorted(ended) == ["denied", "success", "success"]
+    assert {one["hookClient"] for one in home.records()} == {client.name}
+
+
+def test_when_the_kernel_is_killed_in_the_middle_every_later_call_is_denied(
+    client: RealClient, tmp_path: Path
+) -> None:
+    home = hooked(client, tmp_path)
+    script = commands(client, "ls", "ls ..", "cat notes.txt")
+    with serving(script, client.answer) as model:
+        model.before_turn[1] = go = threading.Event()
+        model.reached[1] = reached = threading.Event()
+
+        def kill() -> None:
+            reached.wait(200)
+            os.kill(home.kernel(), signal.SIGKILL)
+            go.set()
+
+        threading.Thread(target=kill, daemon=True).start()
+        run(client, home, model)
+    texts = [text for _, text in model.results]
+    assert client.denied not in texts[0]
+    for text in texts[1:]:
+        assert client.denied in text
+        assert "the kernel of this session has ended, so nothing was run" in text
+
+
+@pytest.mark.parametrize("gone", ["interpreter", "stub"])
+def test_a_hook_that_cannot_run_runs_no_call(gone: str, client: RealClient, tmp_path: Path) -> None:
+    home = hooked(client, tmp_path)
+    file = next(
+        one
+        for name in (".codex/hooks.json", ".gemini/settings.json")
+        if (one := home.home / name).exists()
+    )
+    word = "python" if gone == "interpreter" else "stub.py"
+    file.write_text(file.read_text().replace(f"{word} ", f"{word}-is-gone "))
+    assert "is-gone" in file.read_text()
+    with serving(commands(client, "touch made"), client.answer) as model:
+        run(client, home, model)
+    assert not (home.workspace / "made").exists()
+    assert client.denied in model.results[0][1]
