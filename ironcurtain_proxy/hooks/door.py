@@ -65,6 +65,12 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     own_tools: frozenset[str]
     """Tools without effect outside the client."""
     asks: AskingDialog
+    reads: tuple[str, ...] = ()
+    """Places of the client's own below the home, which its file tools read unasked; `{project}`
+    stands for the client's name of the project."""
+    writes: tuple[str, ...] = ()
+    """Those of them that its file tools write unasked, too: plans and notes. Never settings, hooks,
+    agents, commands or credentials."""
     seconds: float
     """The longest wait for a reviewer."""
     read_event: Callable[[str, Arguments], HookEvent]

@@ -7,6 +7,7 @@ start time. Whoever connects must be of the same user, and the client must be am
 import fcntl
 import logging
 import os
+import re
 import socket
 import struct
 from collections.abc import Mapping
@@ -17,12 +18,13 @@ from select import POLLERR, POLLHUP, poll
 from typing import Final
 
 import anyio
+import msgspec
 import orjson
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 from msgspec import Struct
 
 from ironcurtain_proxy.config.annotating.known import known_servers
-from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.downstream.working_directory import tidy
@@ -35,8 +37,11 @@ from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.processes import is_alive
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.conditions import PathCondition
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.own_process.operator_log import configure_logging
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
@@ -56,6 +61,7 @@ _MOST_HOOKS: Final = 256
 _SECONDS: Final = 30.0
 """Seconds for an event to arrive."""
 _LEVELS: Final = 8
+_NO_WORD: Final = re.compile(r"[^A-Za-z0-9]")
 _log: Final = logging.getLogger(__name__)
 
 
@@ -203,6 +209,7 @@ def has_dialog(dialect: HookDialect, parent: int) -> bool:
 def client_proxy(settings: Settings, dialect: HookDialect, *, asks: bool) -> Proxy:
     """Join the kernel of a client. Starts nothing."""
     loaded = load_policy(settings)
+    loaded = msgspec.structs.replace(loaded, policy=_with_own_places(loaded, settings, dialect))
     known = known_servers()
     tools = {
         server: tuple(
@@ -226,6 +233,34 @@ def client_proxy(settings: Settings, dialect: HookDialect, *, asks: bool) -> Pro
         ways=AddedChannels(last=last),
         own=ClientEnd(dialect.client, tools, settings.workspace),
     )
+
+
+def _with_own_places(loaded: LoadedPolicy, settings: Settings, dialect: HookDialect) -> Policy:
+    """Return the policy with the client's own places behind the operator's own rules."""
+    home = RealPath.from_text(os.path.realpath(settings.home))
+    project = _NO_WORD.sub("-", str(settings.workspace or ""))
+    roles: tuple[tuple[ArgumentRole, tuple[str, ...]], ...] = (
+        ("read-path", dialect.reads),
+        ("write-path", dialect.writes),
+    )
+    own = [
+        Rule(
+            name=f"client-{role}-{number}",
+            effect="allow",
+            reason="It is a place of the client's own.",
+            servers=frozenset({FILES}),
+            paths=PathCondition(
+                roles=frozenset({role}),
+                within=RealPath((*home.parts, *text.format(project=project).split("/"))),
+            ),
+        )
+        for role, places in roles
+        for number, text in enumerate(places)
+        if project or "{project}" not in text
+    ]
+    policy = loaded.policy
+    first = [one.layer != "shipped" for one in policy.rules].count(True)
+    return replace(policy, rules=(*policy.rules[:first], *own, *policy.rules[first:]))
 
 
 class _Listener(Struct, frozen=True):

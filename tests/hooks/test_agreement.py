@@ -40,7 +40,9 @@ def calls(home: HookedHome) -> list[tuple[str, Message]]:
         found.append(("Read", {"file_path": one}))
         found.append(("Write", {"file_path": one, "content": "x"}))
         found.append(("Edit", {"file_path": one, "old_string": "a", "new_string": "b"}))
-    return [*found, *[("Bash", {"command": one}) for one in commands]]
+    for one in commands:
+        found.append(("Bash", {"command": one}))  # noqa: PERF401  typed
+    return found
 
 
 async def test_a_call_is_decided_by_its_hook_as_in_a_rehearsal(

@@ -287,6 +287,38 @@ def test_a_kernel_that_cannot_start_denies_and_the_status_says_why(home: HookedH
     assert "unknownTools" in said
 
 
+def test_the_client_s_own_plans_and_notes_need_no_question_but_its_settings_do(
+    home: HookedHome, tmp_path: Path
+) -> None:
+    own = home.home / ".claude"
+    project = own / "projects" / str(home.workspace).replace("/", "-").replace("_", "-")
+    (own / "plans").mkdir(parents=True)
+    (own / "skills").symlink_to(tmp_path)
+    plan, note = str(own / "plans/a.md"), str(project / "memory/a.md")
+    for file in (plan, note):
+        assert home.decide("Read", {"file_path": file}) == "silence"
+        assert home.decide("Write", {"file_path": file, "content": ""}) == "silence"
+    assert home.decide("Read", {"file_path": str(project / "s/tool-results/1.txt")}) == "silence"
+    written = [project / "s.jsonl", own / "agents/a.md", own / "commands/a.md", own / "CLAUDE.md"]
+    for file in map(str, [*written, own / "projects/other/memory/a.md", own / "skills/a/SKILL.md"]):
+        assert home.decide("Write", {"file_path": file, "content": ""}) == "ask", file
+    for name in ("settings.json", "settings.local.json", "hooks/x"):
+        assert home.decide("Write", {"file_path": str(own / name), "content": ""}) == "deny"
+    for file in map(str, [own / ".credentials.json", own / "skills/secret", own / "history.jsonl"]):
+        assert home.decide("Read", {"file_path": file}) in {"ask", "deny"}, file
+
+
+def test_a_proxy_for_servers_loads_nothing_of_hooks() -> None:
+    script = (
+        "import sys, ironcurtain_proxy.wiring.serving\n"
+        "print([one for one in sys.modules if one.startswith('ironcurtain_proxy.hooks')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
 def test_the_home_is_no_workspace_though_the_client_runs_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
