@@ -20,7 +20,7 @@ from ironcurtain_proxy.grants.worktrees import (
     is_same_repository,
 )
 from ironcurtain_proxy.model.annotation import same_scalar
-from ironcurtain_proxy.model.family import ONLY_READS, OWN_BRANCH, Family
+from ironcurtain_proxy.model.family import ONLY_READS, OWN_BRANCH, SERVICES, Family
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, SameFlag
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
@@ -296,6 +296,8 @@ _WORKTREES: Final = " and other worktrees of its repository"
 def _phrase(family: Family, place: str) -> str:
     words = [*family.program, *family.kept]
     target = ""
+    if family.program == (SERVICES,):
+        return f"{_plain(' at '.join(words))}, {_PORTS}, {place}"
     if family.program[-1:] == (ONLY_READS,):
         return _reading_phrase(family, place)
     if words[:2] in (["git", "push"], ["git", "fetch"], ["git", "pull"]):
@@ -306,6 +308,9 @@ def _phrase(family: Family, place: str) -> str:
         target = target if named else ""
         words = [word for word in words if word not in named]
     return f"`{_plain(family.spelled(words))}`{_plain(target)} {place}{_reach_phrase(family)}"
+
+
+_PORTS: Final = "any port but those of proxies and control services"
 
 
 def _reading_phrase(family: Family, place: str) -> str:

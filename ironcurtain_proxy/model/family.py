@@ -11,6 +11,8 @@ ANY: Final = "\0"
 ONLY_READS: Final = "commands that only read"
 """Stands in a family for all sub-commands of a program that only read."""
 
+SERVICES: Final = "requests to services"
+"""Stands in a family for the programs that ask a service at an address, without files."""
 OWN_BRANCH: Final = "any new branch"
 """Stands in a family of pushes for all branches that began in this clone."""
 

@@ -8,8 +8,8 @@
 - `wrappers`: programs that run others.
 - `launchers`, `launched_packages`: programs that fetch what they run, as commands of servers.
 - `capabilities`, `operations`, `branches`: what a profile and the engine ask of a command.
-- `families`, `family_options`, `family_table`, `family_words`, `kinds`: what an approval of a
-  command may cover.
+- `families`, `family_options`, `family_table`, `family_words`, `kinds`, `local_services`: what an
+  approval of a command may cover.
 - `scripts`: the files that a command runs.
 - `quiet`: local parts that need no approval beside one that reaches out.
 - `in_words`: what a command does, in sentences for the person who is asked.

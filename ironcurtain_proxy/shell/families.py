@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.family import ONLY_READS, OWN_BRANCH, DiskLookups, Family
+from ironcurtain_proxy.model.family import ONLY_READS, OWN_BRANCH, SERVICES, DiskLookups, Family
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.disturbances import Disturbance, disturbances
 from ironcurtain_proxy.shell.effects import Part, effect_of, only_reads_elsewhere
@@ -40,6 +40,7 @@ from ironcurtain_proxy.shell.family_table import (
 from ironcurtain_proxy.shell.family_words import is_free_path, spelled
 from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.kinds import plain_request, reading, reading_of_api, wider
+from ironcurtain_proxy.shell.local_services import service_of
 from ironcurtain_proxy.shell.outward import sub_commands
 from ironcurtain_proxy.shell.places import (
     glob_directory,
@@ -278,6 +279,9 @@ def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
     at = place.directory if task is not None and task.has_meaning else None
     defined = tuple(posixpath.join(at, name) for name in task.files) if at and task else ()
     launcher, rest = started.launcher, started.rest
+    service = None if outside or launcher != () else service_of(rest)
+    if service is not None:
+        return Family(program=(SERVICES,), kept=(service,))
     if task is None or outside or launcher is None or never_general(rest, task):
         texts = tuple(map(spelled, started.words))
         where = place.directory if outside or task is None else at

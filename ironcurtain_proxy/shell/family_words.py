@@ -38,7 +38,8 @@ def is_free_value(  # noqa: PLR0911  one answer for each kind
     text = word.text
     match kind:
         case "t":
-            return not text.startswith(("@", "file:"))
+            # `%output{FILE}` in a format of curl writes a file.
+            return not text.startswith(("@", "file:")) and "%output" not in text
         case "n":
             return bool(_NUMBER.fullmatch(text) or re.fullmatch(r"\d+", text))
         case "w":
