@@ -61,6 +61,8 @@ class OpenCall:
     verdict: Verdict | None = None
     decided: anyio.Event = field(default_factory=anyio.Event)
     ended: anyio.Event = field(default_factory=anyio.Event)
+    recorded: anyio.Event = field(default_factory=anyio.Event)
+    """Set once the outcome has its record, and the point of the call is closed."""
     result: ToolResult | None = None
     """The result; None: the client has not said how the call ended."""
     decider: Decider = KERNEL

@@ -43,6 +43,8 @@ _log: Final = logging.getLogger(__name__)
 
 _MOST_OPEN: Final = 512
 """The most calls under way: more are denied."""
+_SETTLING: Final = 1.0
+"""Seconds that a hook after a call waits for its record; at its end the client waits 1.5 in all."""
 _LOOK: Final = 0.5
 """Seconds between two looks whether the hook still waits."""
 _OUR_SERVERS: Final = ("mcp__ironcurtain", "mcp_ironcurtain_")
@@ -116,6 +118,12 @@ class Door:
         if isinstance(event, OwnQuestion):
             return self.dialect.answer_question(self._known(event))
         self._note(event)
+        # The client goes on with its next call, whose point must not hold the changes of this one.
+        with anyio.move_on_after(_SETTLING):
+            for call in [one for one in self._open if one.ended.is_set()]:
+                await call.recorded.wait()
+        if isinstance(event, SessionEnded) and event.is_last:
+            self.on_end()
         return {}
 
     def _note(self, event: AfterCall | Prompt | TurnEnded | SessionStarted | SessionEnded) -> None:
@@ -128,11 +136,9 @@ class Door:
                 self._close([one for one in self._open if one.caller.id == caller.id])
             case SessionStarted():
                 self.on_prompt("")
-            case SessionEnded(is_last=is_last):
+            case SessionEnded():
                 self._close(self._open)
                 self.on_prompt("")
-                if is_last:
-                    self.on_end()
             case _:
                 assert_never(event)
 
@@ -205,6 +211,7 @@ class Door:
         finally:
             call.decide(Refuse("IronCurtain met a defect. Nothing was run."))
             self._open.remove(call)
+            call.recorded.set()
 
     def _asked(self) -> list[OpenCall]:
         return [one for one in self._open if isinstance(one.verdict, AskInClient)]

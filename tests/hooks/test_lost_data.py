@@ -1,0 +1,97 @@
+"""Commands that have cost people their data, run by a hooked client: each comes back whole."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.hooks.hooked import HookedHome, decision_in
+
+pytestmark = pytest.mark.timeout(240)
+
+LOSSES = {
+    "untracked files": "git checkout -f . && rm -rf drafts",
+    "ignored files": "rm -f .env && rm -rf secrets.d",
+    "a clean": "git clean -fdx",
+    "a wrong mirror": "rm -rf mirror && cp -r empty mirror",
+    "a failed move": "mv drafts/a.txt drafts/b.txt missing/ ; rm -rf drafts",
+    "a file moved over another": "mv notes.txt plan.txt",
+    "a worktree": "git worktree remove --force tree",
+    "a database": "rm -f data.sqlite && touch data.sqlite",
+    "a reset": "git reset --hard && git stash clear",
+}
+
+
+def furnish(workspace: Path) -> None:
+    def git(*words: str) -> None:
+        config = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        subprocess.run(["git", *config, *words], cwd=workspace, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    (workspace / ".gitignore").write_text(".env\nsecrets.d\n")
+    for name in ("notes.txt", "plan.txt"):
+        (workspace / name).write_text(f"{name}\n")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    (workspace / "notes.txt").write_text("not committed\n")
+    git("stash")
+    (workspace / "plan.txt").write_text("not committed, not stashed\n")
+    git("worktree", "add", "-q", "-b", "other", "tree")
+    (workspace / "tree/work.txt").write_text("of the worktree\n")
+    for name in ("drafts/a.txt", "drafts/b.txt", "secrets.d/key", "mirror/one/two", "empty/.keep"):
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / name).write_text(f"{name}\n")
+    (workspace / ".env").write_text("TOKEN=x\n")
+    with sqlite3.connect(workspace / "data.sqlite") as database:
+        database.execute("create table t (x)")
+        database.execute("insert into t values (1)")
+    database.close()
+
+
+def contents(workspace: Path) -> dict[str, bytes]:
+    """Return all files but those of git, and what git says of its own."""
+    files = {
+        str(file.relative_to(workspace)): file.read_bytes()
+        for file in workspace.rglob("*")
+        if file.is_file() and ".git" not in file.parts
+    }
+    for words in (("status", "--short"), ("stash", "list"), ("worktree", "list"), ("log", "-1")):
+        done = subprocess.run(["git", *words], cwd=workspace, capture_output=True, check=False)
+        files[f"git {words[0]}"] = done.stdout
+    return files
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
+def test_what_a_command_of_the_client_s_own_shell_destroyed_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = HookedHome(tmp_path)
+    furnish(home.workspace)
+    monkeypatch.chdir(home.workspace)
+    try:
+        for what, command in LOSSES.items():
+            before = contents(home.workspace)
+            call = home.call("Bash", {"command": command})
+            assert decision_in(home.fire("PreToolUse", call).stdout) == "ask", what
+            # The user said yes in the client's dialog.
+            variables = {"PATH": os.environ["PATH"], "HOME": str(home.home)}
+            subprocess.run(
+                ["bash", "-c", command],
+                cwd=home.workspace,
+                env=variables,
+                capture_output=True,
+                check=False,
+            )
+            assert contents(home.workspace) != before, what
+            home.fire("PostToolUse", {**call, "tool_response": {}})
+            ended = home.outcomes()[-1]
+            done = home.command("rollback", str(ended["requestId"]))
+            assert done.returncode == 0, (what, done.stdout, done.stderr)
+            assert contents(home.workspace) == before, what
+        for command in ("rm -rf ~", "rm -rf ~/project", "mv ~/.bashrc /tmp/x", "rm -rf /"):
+            assert home.decide("Bash", {"command": command}) in {"ask", "deny"}, command
+    finally:
+        home.end_session()
