@@ -15,18 +15,17 @@ import anyio
 import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, answer, answer_async
-from ironcurtain_proxy.mailbox.credential import Credential
-from ironcurtain_proxy.mailbox.listener_lock import ListenerLock, listener_pid
-from ironcurtain_proxy.mailbox.messages import is_id, timestamp
-from ironcurtain_proxy.mailbox.requests import (
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, answer, answer_async, read_token
+from ironcurtain_proxy.mailbox.mailboxes import (
+    ListenerLock,
     MailboxReader,
     OfferedCandidate,
     PendingRequest,
+    listener_pid,
     utc_now,
 )
-from ironcurtain_proxy.mailbox.token_file import read_token
-from ironcurtain_proxy.mailbox.watch import watch_directory
+from ironcurtain_proxy.mailbox.messages import Credential, is_id, timestamp
+from ironcurtain_proxy.mailbox.reviewer import watch_directory
 from ironcurtain_proxy.model.grant import Candidate
 from ironcurtain_proxy.private_directory import MailboxDirectory
 

@@ -42,16 +42,15 @@ _GRANTS: Final = ("grants/test_book", "grants/test_granted", "grants/test_grant_
     "grants/test_whole_calls")  # fmt: skip
 MODULES: Final[dict[str, tuple[str, ...]]] = {
     "decision.authorizer": _RULES, "decision.breaker": ("decision/test_breaker",),
-    "decision.combining": _RULES,
     "decision.explanation": (
         "decision/test_explanation", "decision/test_explained_steps", "decision/test_names",
         "decision/test_operations", "decision/test_unknown_tools", "decision/test_uris",
     ), "decision.invariants": (*_RULES, "decision/test_questions"),
-    "decision.matching": _RULES, "decision.prior_consent": (
+    "decision.prior_consent": (
         "decision/test_prior_consent", "decision/test_containment", "decision/test_names",
     ),
     "decision.rules": _RULES,
-    "mediation.mediator": _CALLS, "mediation.judge": _CALLS, "mediation.refusals": _CALLS,
+    "mediation.mediator": _CALLS, "mediation.judge": _CALLS, "mediation.outcome": _CALLS,
     "mediation.escalated": _CALLS,
     "grants.patterns": _GRANTS, "grants.matching": _GRANTS, "grants.grant_settlement": _GRANTS,
     "facts.paths": ("facts/test_paths", "facts/test_namesakes"),

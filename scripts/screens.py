@@ -30,9 +30,8 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, this_process
 from ironcurtain_proxy.mailbox.messages import Owner, request_bytes, request_name
-from ironcurtain_proxy.mailbox.processes import this_process
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason

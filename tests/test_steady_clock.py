@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from ironcurtain_proxy.mailbox.mailboxes import MailboxReader, utc_now
 from ironcurtain_proxy.mailbox.messages import response_name
-from ironcurtain_proxy.mailbox.requests import MailboxReader, utc_now
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling

@@ -8,12 +8,16 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter, is_
 from typing import Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ironcurtain_proxy.approval.capabilities import HINT_CAPABILITIES, Profile
-from ironcurtain_proxy.approval.overlay import OverlayDecision, OverlayRules, judge
-from ironcurtain_proxy.approval.safety import DANGEROUS_ROLES
-from ironcurtain_proxy.approval.subject import Subject
+from ironcurtain_proxy.approval.overlay import (
+    DANGEROUS_ROLES,
+    OverlayDecision,
+    OverlayRules,
+    Subject,
+    judge,
+)
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.argument_capability import (
     ArgumentCapabilities,
@@ -21,12 +25,24 @@ from ironcurtain_proxy.model.argument_capability import (
 )
 from ironcurtain_proxy.model.capability import Capability, ToolDeclaration, spoken_of
 from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, PriorConsent
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, PriorConsent
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import Facts
+
+
+def with_secrets(judged: Judgement, facts: Facts) -> Judgement:
+    """The judgement with the question about secrets added. A denial stays."""
+    if not facts.secrets or isinstance(judged.decision, Deny):
+        return judged
+    said = ", ".join([f'"{one.argument}" ({one.kind})' for one in facts.secrets])
+    ground = Ground("secret-in-arguments", f"What is sent holds a secret: {said}")
+    reason = OriginReason(origin="secrets", ground=ground)
+    decision = Escalate(ground) if isinstance(judged.decision, Allow) else judged.decision
+    return structs.replace(judged, decision=decision, reasons=(*judged.reasons, reason))
+
 
 _HINTS: Final = ("readOnlyHint", *HINT_CAPABILITIES)
 _NO_HINT: Final = (False,) * len(_HINTS)

@@ -4,8 +4,9 @@ The overlay only makes decisions stricter: an allowed call may be asked about or
 escalated call may be denied, and a denied call is not examined.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 
 from msgspec import Struct
 
@@ -15,20 +16,243 @@ from ironcurtain_proxy.approval.capabilities import (
     capabilities_of,
     described,
     effective_profile,
+    refined,
     verdict,
 )
-from ironcurtain_proxy.approval.modes import (
-    AskedBecause,
-    InterceptorConfig,
-    RatedTool,
-    is_gate_on,
-    why_asked,
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.capability import (
+    Capability,
+    Isolation,
+    SafetyLevel,
+    ToolDeclaration,
+    spoken_of,
 )
-from ironcurtain_proxy.approval.safety import safety_level_of
-from ironcurtain_proxy.approval.subject import Subject
-from ironcurtain_proxy.model.capability import Capability, Isolation, SafetyLevel
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, Ground
+from ironcurtain_proxy.model.decision import (
+    Allow,
+    Decision,
+    Deny,
+    Effect,
+    Escalate,
+    Ground,
+    PriorConsent,
+)
 from ironcurtain_proxy.model.escalation import OriginReason
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.request import AccessRequest, sql_of
+from ironcurtain_proxy.model.sql import SqlEffect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One call of one tool."""
+
+    server: str
+    """The operator's name of the server."""
+    tool: str
+    names: frozenset[str]
+    """The names under which lists may mention the tool; see `tool_names`."""
+    request: AccessRequest
+    """The resources that the arguments name, by role."""
+    declared: ToolDeclaration | None = None
+    """The operator's declaration of the tool."""
+    by_arguments: frozenset[Capability] = frozenset()
+    """The capabilities that these arguments add by the operator's table."""
+    command: frozenset[Capability] = frozenset()
+    """The capabilities that the shell command needs; empty if there is none."""
+    only_reads_command: bool = False
+    """All programs of that command are known, and each of them only reads."""
+    blocked_programs: tuple[str, ...] = ()
+    """The programs of that command that the profile blocks."""
+    hints: Mapping[str, Json] | None = None
+    """The server's own `annotations` of the tool: untrusted, so they only add."""
+    pushes: bool = False
+    """Whether the call sends to a git remote."""
+    standing: PriorConsent = field(default_factory=PriorConsent)
+    """The earlier consent of a person."""
+
+    @property
+    def roles(self) -> frozenset[ArgumentRole]:
+        """Every role of the arguments, including arguments that the call omits.
+
+        The server may fill in an omitted argument.
+        """
+        return frozenset([role for fact in self.request.arguments for role in fact.roles])
+
+
+def tool_names(server: str, tool: str, *, is_unique: bool) -> frozenset[str]:
+    """The names an operator may write for a tool.
+
+    Args:
+        server: the operator's name of the server.
+        tool: the server's name of the tool.
+        is_unique: whether no other server has a tool of this name.
+    """
+    qualified = f"{server}/{tool}"
+    return frozenset({qualified, tool} if is_unique else {qualified})
+
+
+ApprovalPolicy: TypeAlias = str
+"""The approval mode. An empty value stands for `dangerous`; an unknown one asks about every tool.
+"""
+
+APPROVAL_POLICY_DANGEROUS: Final[ApprovalPolicy] = "dangerous"
+APPROVAL_POLICY_ALL: Final[ApprovalPolicy] = "all"
+APPROVAL_POLICY_CONFIGURED: Final[ApprovalPolicy] = "configured"
+APPROVAL_POLICY_NONE: Final[ApprovalPolicy] = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterceptorConfig:
+    """`security.interceptor`, as the operator wrote it."""
+
+    enabled: bool = True
+    approval_policy: ApprovalPolicy = APPROVAL_POLICY_DANGEROUS
+    exempt_tools: tuple[str, ...] = ()
+    """Never asked about; `server/tool`, or a bare name if one server has it."""
+    sensitive_tools: tuple[str, ...] = ()
+    """Always asked about, unless exempt."""
+    approval_contained: bool = False
+    """Ask also about calls that can harm only the workspace."""
+    approval_allowed: bool = False
+    """Ask also about calls that a rule allows by name."""
+
+    @property
+    def mode(self) -> ApprovalPolicy:
+        """The mode in force."""
+        return self.approval_policy or APPROVAL_POLICY_DANGEROUS
+
+
+class RatedTool(Struct, frozen=True, kw_only=True):
+    """A tool with its names and its safety level."""
+
+    names: frozenset[str]
+    safety_level: SafetyLevel | int | None
+    """The declared level. None and any number that is no level count as dangerous."""
+
+
+AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-policy"]
+"""The reason for which a mode asks."""
+
+
+def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None:
+    """The reason why a tool needs approval; None: it needs none."""
+    if not tool.names.isdisjoint(config.exempt_tools):
+        return None
+    if not spoken_of(tool.names).isdisjoint(config.sensitive_tools):
+        return "sensitive"
+    match config.mode:
+        case "dangerous":
+            return "dangerous" if counts_as(tool.safety_level) == SafetyLevel.DANGEROUS else None
+        case "all":
+            return "all"
+        case "configured" | "none":
+            return None
+        case _:
+            return "unknown-policy"
+
+
+def is_gate_on(config: InterceptorConfig) -> bool:
+    """Whether the mode asks about any tool at all."""
+    return config.enabled and config.mode != APPROVAL_POLICY_NONE
+
+
+def counts_as(level: SafetyLevel | int | None) -> SafetyLevel:
+    """The level that a number stands for; an unknown number is dangerous."""
+    if level is None or isinstance(level, bool) or level not in _LEVELS:
+        return SafetyLevel.DANGEROUS
+    return SafetyLevel(level)
+
+
+_LEVELS: Final = frozenset(SafetyLevel)
+
+
+DANGEROUS_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
+    {"delete-path", "write-history", "delete-history"}
+)
+"""Roles whose loss may be permanent. A push is dangerous, too: see `Subject.pushes`."""
+
+_PUSHED_TO: Final[ArgumentRole] = "git-remote-url"
+_GRAVE: Final[frozenset[SqlEffect]] = frozenset({"destroys", "runs"})
+"""Effects of a tool, or of SQL, that may not be taken back."""
+
+_NEEDED_BY_READERS: Final = frozenset({"fs.read"})
+
+
+def safety_level_of(subject: Subject, config: InterceptorConfig) -> SafetyLevel:
+    """The safety level of a call.
+
+    Args:
+        subject: the call.
+        config: its `approval_contained` and `approval_allowed` turn the two caps off.
+    """
+    declared = subject.declared
+    if declared is not None and declared.safety_level is not None:
+        return declared.safety_level
+    if not subject.request.annotated:
+        return SafetyLevel.DANGEROUS
+    if _is_grave(subject):
+        by_name = subject.standing.names_tool and not config.approval_allowed
+        return SafetyLevel.MODERATE if by_name else SafetyLevel.DANGEROUS
+    runs_commands = _runs_commands(subject)
+    roles = subject.roles & DANGEROUS_ROLES
+    if subject.pushes:
+        roles |= {_PUSHED_TO}
+    if runs_commands or roles:
+        settled = not runs_commands and all(_is_settled(r, subject, config) for r in roles)
+        by_name = subject.standing.names_tool and not config.approval_allowed
+        return SafetyLevel.MODERATE if settled or by_name else SafetyLevel.DANGEROUS
+    return SafetyLevel.SAFE if _only_reads(subject) else SafetyLevel.MODERATE
+
+
+def _is_grave(subject: Subject) -> bool:
+    """Whether the effect of the tool, or of its SQL, may be one that cannot be taken back."""
+    sql = sql_of(subject.request)
+    if sql is not None:
+        return sql.effect in _GRAVE
+    match subject.request.effect:
+        case "destroys":
+            # The paths that are deleted say more, where they are known.
+            return DANGEROUS_ROLES.isdisjoint(subject.roles)
+        case "runs":
+            # So does the command.
+            return not subject.command and "command" not in subject.roles
+        case "reads" | "writes" | "sends":
+            return False
+        case None:
+            return "unclear" in subject.roles
+        case _:
+            assert_never(subject.request.effect)
+
+
+def _runs_commands(subject: Subject) -> bool:
+    declared = subject.declared
+    takes_command = "command" in subject.roles or (
+        declared is not None and declared.command_argument is not None
+    )
+    if not subject.only_reads_command and (subject.command or takes_command):
+        return True
+    said = capabilities_of(declared, subject.by_arguments, (), None, subject.command)
+    return any(refined(capability) == "proc.exec" for capability in said)
+
+
+def _is_settled(role: ArgumentRole, subject: Subject, config: InterceptorConfig) -> bool:
+    """Whether a person has consented to what makes the role dangerous."""
+    if role in subject.standing.names_roles and not config.approval_allowed:
+        return True
+    # Containment covers paths. The target of a push is not in the workspace.
+    paths = {found for found in subject.roles if ROLE_TRAITS[found].category == "path"}
+    return not config.approval_contained and role in paths and paths <= subject.standing.contained
+
+
+def _only_reads(subject: Subject) -> bool:
+    """Whether the server's hints say that the tool only reads, and nothing contradicts it."""
+    hints = subject.hints
+    if hints is None or hints.get("readOnlyHint") is not True:
+        return False
+    needed = capabilities_of(
+        subject.declared, subject.by_arguments, subject.roles, hints, subject.command
+    )
+    return {refined(capability) for capability in needed} <= _NEEDED_BY_READERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,11 @@ can read this one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
+from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.audit import OwnField
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decider import (
@@ -27,10 +29,52 @@ from ironcurtain_proxy.model.decider import (
     in_record,
 )
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId
+from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Ruling, Unreachable
 from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import RefusedBy
+
+EscalationState: TypeAlias = Literal["open", "approved", "used", "lapsed", "refused", "withdrawn"]
+"""The state of a question."""
+
+TRANSITIONS: Final[Mapping[EscalationState, frozenset[EscalationState]]] = MappingProxyType(
+    {
+        "open": frozenset({"approved", "refused", "withdrawn"}),
+        "approved": frozenset({"used", "lapsed"}),
+        "used": frozenset(),
+        "lapsed": frozenset(),
+        "refused": frozenset(),
+        "withdrawn": frozenset(),
+    }
+)
+"""The states that may follow a state. An approval is used once: no state leads back to `approved`.
+"""
+
+APPROVAL_LASTS: Final = timedelta(seconds=300)
+"""The time for which an approval waits until the call is repeated."""
+
+
+def advance(state: EscalationState, following: EscalationState) -> EscalationState:
+    """The next state, checked against the table.
+
+    Raises:
+        KernelError: it may not follow.
+    """
+    if following not in TRANSITIONS[state]:
+        raise KernelError(f"an escalation that is {state} cannot become {following}")
+    return following
+
+
+def state_after(ruling: Ruling) -> EscalationState:
+    """The state of an open question after its ruling."""
+    match ruling:
+        case Approved():
+            return "approved"
+        case Declined(kind="withdrawn"):
+            return "withdrawn"
+        case Declined() | Unreachable():
+            return "refused"
+
 
 _DeclinedKind: TypeAlias = Literal["denied", "expired", "invalid", "withdrawn", "limit"]
 

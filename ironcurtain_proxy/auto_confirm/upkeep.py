@@ -20,8 +20,8 @@ from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.interactions import BATCH
 from ironcurtain_proxy.auto_confirm.store.store import Store
+from ironcurtain_proxy.mailbox.mailboxes import is_alive, this_process
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.mailbox.processes import is_alive, this_process
 from ironcurtain_proxy.steady_clock import boot_id
 
 # --- a store that is opened when it is first needed -----------------------------------------------

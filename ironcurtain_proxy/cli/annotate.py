@@ -284,7 +284,7 @@ def _offline(spec: ServerSpec) -> "Mapping[str, Json] | bool | None":
 
 def _read(settings: Settings, spec: ServerSpec, seconds: float) -> DescribedServer:
     # Joins all folders: long to import, and only this step needs them.
-    from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
+    from ironcurtain_proxy.wiring.rehearsal import list_live_tools  # noqa: PLC0415
 
     found = list_live_tools(settings, load_policy(settings).policy, patience=seconds)
     if spec.name not in found.answered:

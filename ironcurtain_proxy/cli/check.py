@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     _lint(loaded, settings, report)
     if options.live and settings is not None and not report.has_errors:
         # Slow to import, as above.
-        from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
+        from ironcurtain_proxy.wiring.rehearsal import list_live_tools  # noqa: PLC0415
 
         live = list_live_tools(settings, loaded.policy, options.seconds)
         lint_live(loaded.annotations, live, settings.servers, report)

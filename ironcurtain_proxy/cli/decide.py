@@ -12,9 +12,8 @@ import orjson
 
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
 from ironcurtain_proxy.config.servers.roots import Root, initial_roots
-from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.decision.combining import gravest_first
-from ironcurtain_proxy.decision.completions import unasked
+from ironcurtain_proxy.decision.authorizer import authorize, unasked
+from ironcurtain_proxy.decision.rules import gravest_first
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.operations import OperationSource, named_by

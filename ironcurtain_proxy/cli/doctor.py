@@ -39,9 +39,9 @@ from ironcurtain_proxy.config.review_settings import PROVIDER_KEYS
 from ironcurtain_proxy.config.settings import Settings, gather_settings
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.answering import read_token
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.mailbox.requests import utc_now
-from ironcurtain_proxy.mailbox.token_file import read_token
+from ironcurtain_proxy.mailbox.mailboxes import utc_now
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
 from ironcurtain_proxy.sandbox.limits import shown_limits

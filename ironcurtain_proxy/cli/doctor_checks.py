@@ -20,8 +20,8 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS
+from ironcurtain_proxy.wiring.containment import TIMELINES
 from ironcurtain_proxy.wiring.readiness import refuse_mailbox
-from ironcurtain_proxy.wiring.timeline import TIMELINES
 
 CheckState: TypeAlias = Literal["ok", "warn", "fail"]
 """`ok`: fine. `warn`: works, but not as well as it could. `fail`: a needed part is missing."""

@@ -28,8 +28,8 @@ from ironcurtain_proxy.config.policy.proposing import is_directory, proposal_for
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings, load_settings
-from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.explanation import Explanation, Trial, explain, shown
+from ironcurtain_proxy.decision.rules import gravest_first
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.asked import on_the_wire, operation_of
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, effect_of

@@ -35,8 +35,12 @@ from ironcurtain_proxy.mailbox.grants_command import (
     put_command,
     read_grants,
 )
-from ironcurtain_proxy.mailbox.processes import is_alive
-from ironcurtain_proxy.mailbox.requests import session_mailboxes, sessions_directory, utc_now
+from ironcurtain_proxy.mailbox.mailboxes import (
+    is_alive,
+    session_mailboxes,
+    sessions_directory,
+    utc_now,
+)
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId
 from ironcurtain_proxy.model.json import Json
@@ -46,7 +50,7 @@ from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.shell.families import sought
 from ironcurtain_proxy.shell.parse import parse_command
-from ironcurtain_proxy.wiring.persistence import basis_in
+from ironcurtain_proxy.wiring.reviewers import basis_in
 
 # --- grants that do not count any more ------------------------------------------------------------
 # Reasons why kept grants are void under the present policy and servers. Not a command itself.

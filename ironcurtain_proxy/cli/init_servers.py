@@ -125,7 +125,7 @@ def _places(path: str, workspace: Path) -> list[str]:
 def read_servers(settings: Settings, seconds: float) -> list[ReadServer]:
     """Start the servers, list their tools and stop the servers."""
     # Joins all folders: long to import, and only this step needs them.
-    from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
+    from ironcurtain_proxy.wiring.rehearsal import list_live_tools  # noqa: PLC0415
 
     policy = load_policy(settings).policy
     # `init` names the unconfined servers before it asks; the warning would repeat them.

@@ -8,9 +8,8 @@ from ironcurtain_proxy.cli.output import say, say_json, terminal_width
 from ironcurtain_proxy.cli.reviewing import add_directories, existing_mailboxes_of, state_directory
 from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.display import banner
-from ironcurtain_proxy.mailbox.mailboxes import keep_numbers
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, keep_numbers, utc_now
 from ironcurtain_proxy.mailbox.messages import timestamp
-from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
 
 DESCRIPTION: Final = "List the calls that wait for an approval, in full."
 

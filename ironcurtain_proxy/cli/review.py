@@ -23,9 +23,8 @@ from ironcurtain_proxy.cli.reviewing import (
     state_directory,
 )
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.credential import Credential
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError
-from ironcurtain_proxy.mailbox.requests import utc_now
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError, utc_now
+from ironcurtain_proxy.mailbox.messages import Credential
 
 DESCRIPTION: Final = """\
 Answer calls that wait for an approval, on a live screen. It shows each call in full: every

@@ -19,19 +19,21 @@ from ironcurtain_proxy.mailbox.answering import (
     objection,
     outcomes,
     post,
+    read_token,
     still_waits,
 )
-from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import summary, why_alone
 from ironcurtain_proxy.mailbox.mailboxes import (
     Mailboxes,
     NotPendingError,
+    PendingRequest,
     came_later,
     find,
     has_changed,
+    sessions_directory,
+    utc_now,
 )
-from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory, utc_now
-from ironcurtain_proxy.mailbox.token_file import read_token
+from ironcurtain_proxy.mailbox.messages import Credential
 from ironcurtain_proxy.private_directory import MailboxDirectory
 
 TOKEN_FILE: Final = "IRONCURTAIN_REVIEWER_TOKEN_FILE"  # noqa: S105  a variable's name

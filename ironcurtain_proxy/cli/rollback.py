@@ -27,8 +27,8 @@ from ironcurtain_proxy.snapshots.timeline.rewinding import (
     kept,
     roll_back,
 )
+from ironcurtain_proxy.wiring.containment import TIMELINES, limits_of
 from ironcurtain_proxy.wiring.rollback_lookout import looking_after
-from ironcurtain_proxy.wiring.timeline import TIMELINES, limits_of
 
 DESCRIPTION: Final = "Undo the changes of a call, or all changes since it, in the workspace."
 

@@ -25,8 +25,8 @@ from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.policy.proposing import RuleProposal, is_directory, proposal_for
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, sessions_directory
 from ironcurtain_proxy.mailbox.messages import Request
-from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory
 from ironcurtain_proxy.model.operation import METHODS
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.sessions.configuration import (

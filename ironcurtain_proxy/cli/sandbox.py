@@ -201,7 +201,7 @@ def _recorded(options: argparse.Namespace, server: str) -> Iterator[_Attempt]:
 def _started(alone: Settings, policy: Policy, seconds: float | None) -> tuple[list[_Attempt], str]:
     """Return what one start says, and why the server did not answer, or "" if it did."""
     # Slow to import, as above.
-    from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
+    from ironcurtain_proxy.wiring.rehearsal import list_live_tools  # noqa: PLC0415
 
     (name,) = [one.name for one in alone.servers]
     with tempfile.TemporaryDirectory(prefix="ironcurtain-learn-") as place:

@@ -9,7 +9,7 @@ from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.cli.selecting import span
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.mailbox.requests import utc_now
+from ironcurtain_proxy.mailbox.mailboxes import utc_now
 
 DESCRIPTION: Final = """\
 Open, close or show a window of the auto-confirm engine. During a testing window, the engine

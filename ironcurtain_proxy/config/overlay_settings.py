@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from ironcurtain_proxy.approval.modes import (
+from ironcurtain_proxy.approval.overlay import (
     APPROVAL_POLICY_ALL,
     APPROVAL_POLICY_CONFIGURED,
     APPROVAL_POLICY_DANGEROUS,

@@ -3,9 +3,8 @@
 from dataclasses import replace
 from typing import Final
 
-from ironcurtain_proxy.decision.floors import restrictions
-from ironcurtain_proxy.decision.matching import resource_roles
-from ironcurtain_proxy.decision.rules import answering_rules, decide_role
+from ironcurtain_proxy.decision.authorizer import restrictions
+from ironcurtain_proxy.decision.rules import answering_rules, decide_role, resource_roles
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Allow
 from ironcurtain_proxy.model.policy import Policy, Rule

@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize
-from ironcurtain_proxy.decision.combining import decision_of, gravest_first
-from ironcurtain_proxy.decision.floors import restrictions
+from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize, restrictions
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
-from ironcurtain_proxy.decision.matching import covers, resource_roles, restricts_everything
-from ironcurtain_proxy.decision.rules import decide_role, denying_rule
+from ironcurtain_proxy.decision.rules import (
+    covers,
+    decide_role,
+    decision_of,
+    denying_rule,
+    gravest_first,
+    resource_roles,
+    restricts_everything,
+)
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, RoleCategory
 from ironcurtain_proxy.model.conditions import (
     DomainCondition,

@@ -4,8 +4,7 @@ It changes no decision. Approval modes ask less where a person has already appro
 """
 
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
-from ironcurtain_proxy.decision.matching import resource_roles
-from ironcurtain_proxy.decision.rules import answering_rules
+from ironcurtain_proxy.decision.rules import answering_rules, resource_roles
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, PriorConsent
 from ironcurtain_proxy.model.policy import Policy, Rule

@@ -5,23 +5,169 @@ Documents is allowed by one rule on reading and another on writing. A value that
 is denied.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import assert_never
 
-from ironcurtain_proxy.decision.combining import DEFAULT_DENY, decision_of, is_severer
-from ironcurtain_proxy.decision.matching import (
-    applies_to_call,
-    asked_everywhere,
-    covers,
-    holds_unseen,
-    resource_roles,
-    restricts_everything,
+from msgspec.structs import replace
+
+from ironcurtain_proxy.model.annotation import (
+    GRAVEST_FIRST,
+    RESOURCE_ROLES,
+    ROLE_TRAITS,
+    ArgumentRole,
 )
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.conditions import leads_only_to
-from ironcurtain_proxy.model.decision import UNKNOWN_TOOL, Allow, Decision, Escalate, Ground
+from ironcurtain_proxy.model.conditions import leads_only_to, values_of
+from ironcurtain_proxy.model.decision import (
+    SEVERITY,
+    UNKNOWN_TOOL,
+    Allow,
+    Decision,
+    Deny,
+    Effect,
+    Escalate,
+    Ground,
+    effect_of,
+)
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule, RuleBook
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
+
+DEFAULT_DENY = Deny(Ground("default-deny", "No matching policy rule -- denied by default"))
+"""The decision where no rule matched."""
+
+
+def decision_of(rule: Rule) -> Decision:
+    """The decision of a rule that holds."""
+    return answer(rule.effect, Ground(rule.name, rule.reason))
+
+
+def answer(effect: Effect, ground: Ground) -> Decision:
+    """A decision from its effect and ground."""
+    match effect:
+        case "allow":
+            return Allow(ground)
+        case "escalate":
+            return Escalate(ground)
+        case "deny":
+            return Deny(ground)
+        case _:
+            assert_never(effect)
+
+
+def is_severer(one: Decision, other: Decision) -> bool:
+    """Whether one decision is more severe than the other."""
+    return SEVERITY[effect_of(one)] > SEVERITY[effect_of(other)]
+
+
+def combine(answers: Iterable[tuple[ArgumentRole, Decision]]) -> Decision:
+    """The most severe decision, the first of equals; an escalation names all escalated roles.
+
+    An empty sequence is denied: vacuous truth must not allow a call whose roles were never
+    examined.
+    """
+    worst: Decision | None = None
+    escalated: list[tuple[ArgumentRole, Ground]] = []
+    for role, decision in answers:
+        if isinstance(decision, Deny):
+            return decision
+        if isinstance(decision, Escalate):
+            escalated.append((role, decision.ground))
+        if worst is None or is_severer(decision, worst):
+            worst = decision
+    if worst is None:
+        return DEFAULT_DENY
+    if isinstance(worst, Escalate):
+        roles, grounds = zip(*escalated, strict=True)
+        return Escalate(worst.ground, roles, grounds)
+    return worst
+
+
+def gravest_first(decision: Decision) -> Decision:
+    """An escalation with its gravest role's rule as ground, and all reasons.
+
+    Roles come in file order. A person who reads "reading" first, and approves, could approve a
+    deletion unseen. Other decisions are returned unchanged.
+    """
+    if not isinstance(decision, Escalate) or not decision.by_role:
+        return decision
+    asked = sorted(
+        zip(decision.roles, decision.by_role, strict=True),
+        key=lambda one: GRAVEST_FIRST.index(one[0]),
+    )
+    reasons = dict.fromkeys([ground.reason.removesuffix(".") for _, ground in asked])
+    gravest = asked[0][1]
+    reason = gravest.reason if len(reasons) == 1 else "; ".join(reasons)
+    return replace(decision, ground=Ground(gravest.rule, reason))
+
+
+def resource_roles(request: AccessRequest) -> list[ArgumentRole]:
+    """Return every resource role of the tool once, in annotation order.
+
+    Roles without a value in this call are included: the server may fill in a missing argument.
+    """
+    roles: dict[ArgumentRole, None] = {}
+    for fact in request.arguments:
+        for role in fact.roles:
+            if role in RESOURCE_ROLES:
+                roles[role] = None
+    return list(roles)
+
+
+def covers(rule: Rule, value: Value) -> bool:
+    """Return whether a rule's conditions on single values hold for a value."""
+    return all(one.covers(value) for one in rule.of_value)
+
+
+def holds_unseen(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
+    """Return whether a rule's conditions on single values hold where the role has no value."""
+    return all(one.holds_unseen(request, role) for one in rule.of_value)
+
+
+def applies_to_call(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
+    """Return whether all conditions hold except those on single values.
+
+    The rule comes from `RuleBook.about`, which already selected by server, tool and role.
+    """
+    if role is None and rule.roles is not None and not _has_any_role(request, rule.roles):
+        return False
+    return all(one.holds(request, role) for one in rule.of_call)
+
+
+def asked_everywhere(
+    request: AccessRequest, book: RuleBook, role: ArgumentRole
+) -> frozenset[Value]:
+    """Return the values of a role that a rule restricts by name or everywhere.
+
+    No directory settles these.
+    """
+    rules = book.restricting(request.server, request.tool, role, request.method)
+    return frozenset(
+        [
+            value
+            for rule in rules
+            if applies_to_call(rule, request, role)
+            for value in values_of(request, (role,))
+            if covers(rule, value)
+        ]
+    )
+
+
+def restricts_everything(rule: Rule) -> bool:
+    """Return whether a rule that does not allow covers the root directory.
+
+    The server fills in a path that the call omits, and any such path lies within `/`. This holds
+    for restricting rules only: no unseen path is ever allowed.
+    """
+    return (
+        rule.effect != "allow"
+        and rule.names is None
+        and rule.paths is not None
+        and not rule.paths.within.parts
+    )
+
+
+def _has_any_role(request: AccessRequest, roles: frozenset[ArgumentRole]) -> bool:
+    return any(not roles.isdisjoint(fact.roles) for fact in request.arguments)
 
 
 def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> Decision:

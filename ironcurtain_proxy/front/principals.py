@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.token_file import LONGEST, SHORTEST
+from ironcurtain_proxy.mailbox.answering import LONGEST, SHORTEST
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 
 ONLY: Final = "agent"

@@ -34,8 +34,8 @@ from ironcurtain_proxy.hooks.client_end import ClientEnd, DialogReviewer
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door, HookDialect
 from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.mailbox.mailboxes import is_alive
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.mailbox.processes import is_alive
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import PathCondition

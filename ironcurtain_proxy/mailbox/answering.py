@@ -7,19 +7,23 @@ still lies beside the answer counts instead.
 
 import os
 import pwd
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import anyio
+from msgspec import Struct
 
-from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.mailbox.credential import Credential
-from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
+from ironcurtain_proxy.mailbox.display import summary, visible
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest
 from ironcurtain_proxy.mailbox.messages import (
     MAX_NOTE,
+    Credential,
     Request,
     clean_line,
     proved_response_bytes,
@@ -28,6 +32,37 @@ from ironcurtain_proxy.mailbox.messages import (
     response_name,
 )
 from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_taken, is_removed
+from ironcurtain_proxy.private_files import read_private
+
+SHORTEST: Final = 32
+LONGEST: Final = 4096
+"""The most characters, and bytes, of a token."""
+
+_TOKEN: Final = re.compile(rb"[\x21-\x7e]+")
+_LINE_END: Final = 2
+
+
+def read_token(path: Path) -> str:
+    """Read the token.
+
+    Raises:
+        ConfigurationError: it is not there, or cannot be trusted; the message names the file and
+            holds nothing of what is in it.
+    """
+    raw = read_private(path, LONGEST + _LINE_END + 1, "token file")
+    line = raw.removesuffix(b"\n").removesuffix(b"\r")
+    if not SHORTEST <= len(line) <= LONGEST or _TOKEN.fullmatch(line) is None:
+        raise ConfigurationError(
+            _unusable(
+                path, f"is not one line of {SHORTEST} to {LONGEST} visible characters of ASCII"
+            )
+        )
+    return line.decode("ascii")
+
+
+def _unusable(path: Path, what: str) -> str:
+    return f"token file {path} {what}"
+
 
 WAIT_SECONDS: Final = 2.0
 """Seconds that a proxy may take to accept an answer before acceptance is only presumed."""
@@ -212,3 +247,30 @@ async def answer_async(place: MailboxDirectory, request: Request, given: Reviewe
         return posted.presumed()
     finally:
         posted.close()
+
+
+class SentAnswer(Struct, frozen=True):
+    """The outcome of an answer, and its words."""
+
+    told: str
+    taken: bool = False
+    """Whether the proxy took it."""
+    waits: bool = False
+    """Whether the call still waits for an answer."""
+
+
+async def sent(mailboxes: Mailboxes, one: PendingRequest, given: ReviewerAnswer) -> SentAnswer:
+    """Write an answer, and wait until the proxy has taken it."""
+    told = summary(one)
+    place = mailboxes.place_of(one)
+    try:
+        taken = place is not None and await answer_async(place, one.request, given)
+    except OSError as error:
+        return SentAnswer(f"not answered: {error.strerror}: {told}", waits=True)
+    if taken:
+        word = "approved" if given.approved else "denied"
+        kept = " and remembered" if given.remember is not None else ""
+        return SentAnswer(f"{word}{kept}: {told}", taken=True)
+    waits = place is not None and still_waits(place, one.request)
+    why = NOT_COUNTED if waits else "too late, no longer pending"
+    return SentAnswer(f"{why}: {told}", waits=waits)

@@ -12,8 +12,8 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, seconds_left
 from ironcurtain_proxy.mailbox.messages import Request
-from ironcurtain_proxy.mailbox.requests import PendingRequest, seconds_left
 from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import fold, folded, is_invisible

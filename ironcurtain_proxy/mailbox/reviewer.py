@@ -6,8 +6,9 @@ none waits for another. All file work is short and done in place, so that cancel
 always withdraws it.
 """
 
+import errno
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,36 +16,37 @@ from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
-from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.grants_command import (
+    GRANTS_NAME,
     GrantsAction,
     discard_grants,
     grants_bytes,
+    grants_owner,
     is_grants_command,
     read_command,
 )
-from ironcurtain_proxy.mailbox.leftovers import discard_leftovers
-from ironcurtain_proxy.mailbox.listener_lock import is_listened_to
+from ironcurtain_proxy.mailbox.mailboxes import is_alive, is_listened_to, this_process
 from ironcurtain_proxy.mailbox.messages import (
+    MAX_REQUEST_BYTES,
     MAX_RESPONSE_BYTES,
     Answer,
+    Credential,
     Expected,
     Owner,
     digest_of,
     invalid,
     is_id,
     judge_response,
+    read_request,
     request_bytes,
+    request_id,
     request_name,
     response_id,
     response_name,
 )
-from ironcurtain_proxy.mailbox.processes import this_process
-from ironcurtain_proxy.mailbox.question import Question
-from ironcurtain_proxy.mailbox.watch import watch_directory
 from ironcurtain_proxy.model.decider import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
@@ -54,10 +56,144 @@ from ironcurtain_proxy.private_directory import (
     UnacceptableFileError,
     content,
     mark_taken,
+    temporary_writer,
 )
+from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.steady_clock import in_this_boot, on_the_wall
 
+_EMPTY_GRACE: Final = 0.25
+"""Seconds for which an empty response counts as still being written, as by a shell's `>`."""
+
+
+class Question(Struct, kw_only=True, eq=False):
+    """One question, open or settled."""
+
+    escalation: Escalation
+    place: MailboxDirectory
+    expected: Expected
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    ruling: Ruling | None = None
+    _empty_since: float | None = None
+    """The time since which an empty response has been there, in monotonic seconds."""
+
+    def settle(self, ruling: Ruling) -> None:
+        """Settle the question. Only the first answer counts."""
+        if self.ruling is None:
+            self.ruling = ruling
+            self.answered.set()
+
+    def may_be_answered_by(self, name: str) -> bool:
+        """Whether a file of this name is an answer to it.
+
+        Nobody can occupy a name that nobody can foresee. Only an answer with a proof of its author
+        may have such a name.
+        """
+        if self.expected.credential is None:
+            return name == response_name(self.escalation.id)
+        return response_id(name) == self.escalation.id
+
+    def names_of_answers(self) -> list[str]:
+        """The file names under which answers may lie."""
+        if self.expected.credential is not None:
+            with suppress(OSError):
+                return [name for name in self.place.names() if self.may_be_answered_by(name)]
+        return [response_name(self.escalation.id)]
+
+    def may_still_be_written(self, now: float) -> bool:
+        """Whether an empty response may be still being written; `now` is monotonic."""
+        if self._empty_since is None:
+            self._empty_since = now
+        return now - self._empty_since < _EMPTY_GRACE
+
+
+def discard_leftovers(place: MailboxDirectory) -> None:
+    """Remove the requests of dead owners, responses without a request, and half-written files."""
+    with suppress(OSError):
+        names = place.names()
+        for name in names:
+            _discard_request(place, name)
+        for name in names:
+            _discard_orphan(place, name)
+
+
+def _discard_request(place: MailboxDirectory, name: str) -> None:
+    escalation = request_id(name)
+    if escalation is None:
+        return
+    with suppress(FileNotFoundError, UnacceptableFileError):
+        request = read_request(name, place.read(name, MAX_REQUEST_BYTES))
+        # Without an owner it is one of the original's proxies, which may well be alive.
+        if request is not None and request.owner is not None and not is_alive(request.owner):
+            place.discard(name)
+            place.discard(response_name(escalation))
+
+
+def _discard_orphan(place: MailboxDirectory, name: str) -> None:
+    escalation, writer = response_id(name), temporary_writer(name)
+    if escalation is not None:
+        if not place.has(request_name(escalation)):
+            place.discard_ours(name)
+    elif writer is not None:
+        if writer == 0 or not is_alive(Owner(writer, "")):
+            place.discard_ours(name)
+    elif name == GRANTS_NAME:
+        owner = grants_owner(place)
+        if owner is None or not is_alive(owner):
+            place.discard_ours(name)
+
+
 _log = logging.getLogger(__name__)
+
+_SECONDS: Final = 1.0
+"""Seconds without a change after which an empty set is returned."""
+_PAUSE: Final = 0.001
+"""Seconds between two looks, where changes go on, as those of a log beside the mailbox do."""
+_RETRY_SECONDS: Final = 0.25
+
+
+async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
+    """The names of made or changed files in the directory; an empty set every second.
+
+    Where it cannot be watched (no more watches left, a strange file system), only an empty set
+    comes: whoever reads this looks for himself then. Ends when `stop` is set.
+    """
+    try:
+        async with aclosing(_by_kernel(path, stop)) as found:
+            async for names in found:
+                yield names
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            _log.warning("%s cannot be watched and is polled: %s", path, error)
+        with anyio.move_on_after(_RETRY_SECONDS):
+            await stop.wait()
+        yield set()
+
+
+async def _by_kernel(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
+    watch = Inotify()
+    try:
+        if not watch.add(str(path), contents=True):
+            raise OSError("the system has no watch for it")
+        while not stop.is_set():
+            await _until_something_happens(watch.descriptor, stop)
+            yield watch.names()
+            await anyio.sleep(_PAUSE)
+    finally:
+        watch.close()
+
+
+async def _until_something_happens(descriptor: int, stop: anyio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def until_stopped() -> None:
+            await stop.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(until_stopped)
+        with anyio.move_on_after(_SECONDS):
+            await anyio.wait_readable(descriptor)
+        tasks.cancel_scope.cancel()
+
 
 GrantsListener = Callable[[GrantsAction, str | None], Awaitable[None]]
 """Called with `("revoke", grant id)` or `("clear", None)` for an operator's command."""

@@ -1,25 +1,206 @@
 """The entry point for the agent's calls, of a server's tools and of the proxy's own tools."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ironcurtain_proxy.agent.own_tools import (
+    COMPOSITE,
+    PREFIX,
+    PREFLIGHT,
+    PREFLIGHT_TOOL,
+    STATUS,
+    STATUS_TOOL,
+    composite_result,
+    composite_tool,
+    preflight_result,
+    status_result,
+    text_result,
+)
+from ironcurtain_proxy.agent.replies import result_of
+from ironcurtain_proxy.approval.capabilities import described
+from ironcurtain_proxy.approval.settlements import EscalationState
+from ironcurtain_proxy.grants.budget import Budget, BudgetBook
 from ironcurtain_proxy.grants.session_grants import SessionGrants
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.mediator import Mediator
-from ironcurtain_proxy.mediation.own_tools import OwnTools
+from ironcurtain_proxy.mediation.plans import SERVER, PlannedCall, Planner, read_calls
 from ironcurtain_proxy.model.caller import Caller
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.composite import CompositeSpec
 from ironcurtain_proxy.model.decision import Deny
-from ironcurtain_proxy.model.grounds import NO_ROOM, NO_TASKS
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.reply import Answered, Reply
+from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.grant import GrantId
+from ironcurtain_proxy.model.grounds import NO_ROOM, NO_TASKS, OWN_TOOL
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.ports import ProgressListener, ToolFinder
+from ironcurtain_proxy.ports import Clock, ProgressListener, ToolFinder
 
 
-@dataclass(slots=True, kw_only=True)
-class Calls:
+class Questions(Protocol):
+    """The open questions of one session, as the proxy's own tools see them."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a call may be held."""
+
+    def open(self) -> Sequence[tuple[Escalation, EscalationState]]:
+        """All open questions, each with its state."""
+
+
+class StepHandler(Protocol):
+    """Carries a call of a server's tool to its reply; implemented by the mediator."""
+
+    def __call__(
+        self,
+        exposed_name: str,
+        params: Mapping[str, Json],
+        on_progress: ProgressListener | None = None,
+        *,
+        run: GrantId | None = None,
+    ) -> Awaitable[Reply]:
+        """Carry the call, as a step of `run` if one is given."""
+
+
+class OwnTools(Struct, frozen=True, kw_only=True):
+    """The proxy's own tools in one session."""
+
+    journal: Journal
+    call: StepHandler
+    """Carries out a step of a composite tool."""
+    planner: Planner
+    budgets: BudgetBook
+    clock: Clock
+    questions: Questions
+    ready: Callable[[str], Awaitable[object]]
+    """Waits until the tool can be found, for a limited time."""
+    plans: bool
+    """Whether plans are offered. Without a profile that asks about capabilities they save no
+    question."""
+    composites: Mapping[str, CompositeSpec] = field(default_factory=dict)
+
+    def listing(self, *, may_hold: bool) -> list[Json]:
+        """The definitions that the agent is shown.
+
+        Args:
+            may_hold: whether a call may be held, so that its state is of interest.
+        """
+        tools: list[Json] = [composite_tool(spec) for spec in self.composites.values()]
+        if self.plans:
+            tools.append(PREFLIGHT_TOOL)
+        return [*tools, STATUS_TOOL] if may_hold else tools
+
+    def has(self, exposed_name: str) -> bool:
+        """Whether a name is that of one of the proxy's own tools."""
+        if not exposed_name.startswith(PREFIX):
+            return False
+        return (
+            (exposed_name == STATUS and self.questions.holds)
+            or (exposed_name == PREFLIGHT and self.plans)
+            or exposed_name.removeprefix(COMPOSITE) in self.composites
+        )
+
+    async def handle(
+        self,
+        exposed_name: str,
+        params: Mapping[str, Json],
+        on_progress: ProgressListener | None = None,
+    ) -> Reply:
+        """Handle a call to one of these tools; see `has`."""
+        given = params.get("arguments")
+        arguments = given if isinstance(given, dict) else {}
+        case = self.journal.open(exposed_name, params, (SERVER, exposed_name), decision=OWN_TOOL)
+        if exposed_name == STATUS:
+            return await self._answer(case, status_result(self.questions.open(), arguments))
+        if exposed_name == PREFLIGHT:
+            return await self.journal.guard(case, self._announced(case, arguments))
+        if arguments:
+            return await self._answer(
+                case, text_result("This tool takes no arguments.", failed=True)
+            )
+        spec = self.composites[exposed_name.removeprefix(COMPOSITE)]
+        return await self.journal.guard(case, self._carried_out(case, spec, on_progress))
+
+    async def _announced(self, case: Case, arguments: Arguments) -> Reply:
+        now = self.clock.steady()
+        ended = arguments.get("end")
+        budgets = self.budgets
+        if isinstance(ended, str):
+            run = budgets.get(ended, now)
+            if run is None or run.private:
+                return await self._answer(case, text_result("There is no such run.", failed=True))
+            budgets.close(run.id)
+            return await self._answer(case, text_result(f"Run {ended} has ended."))
+        parent: Budget | None = None
+        named = arguments.get("parent")
+        if named is not None:
+            parent = budgets.get(named, now) if isinstance(named, str) else None
+            if parent is None or parent.private:
+                return await self._answer(
+                    case, text_result("There is no such parent run.", failed=True)
+                )
+        calls = read_calls(arguments)
+        if isinstance(calls, str):
+            return await self._answer(case, text_result(calls, failed=True))
+        await self._until_ready(calls)
+        opened = await self.planner.open(case, calls, parent=parent)
+        if isinstance(opened, Refused):
+            return opened
+        names = [described(name) for name in sorted(opened.budget.capabilities)]
+        return await self._answer(
+            case, preflight_result(opened.budget.id, names, opened.asked_later)
+        )
+
+    async def _carried_out(
+        self, case: Case, spec: CompositeSpec, on_progress: ProgressListener | None
+    ) -> Reply:
+        calls = [PlannedCall(step.tool, step.arguments) for step in spec.steps]
+        await self._until_ready(calls)
+        opened = await self.planner.open(case, calls, private=True)
+        if isinstance(opened, Refused):
+            return opened
+        if opened.asked_later and self.questions.holds:
+            # A held step would be reported as done by halves, and be repeated.
+            self.budgets.close(opened.budget.id)
+            text = f"Make these calls one by one: {'; '.join(opened.asked_later)}"
+            return await self._answer(case, text_result(text, failed=True))
+        steps: list[tuple[str, Mapping[str, Json]]] = []
+        try:
+            for call in calls:
+                result = await self._step(call, opened.budget, on_progress)
+                steps.append((call.exposed_name, result))
+                if result.get("isError") is True:
+                    break
+        finally:
+            self.budgets.close(opened.budget.id)
+        return await self._answer(case, composite_result(steps))
+
+    async def _until_ready(self, calls: Sequence[PlannedCall]) -> None:
+        for name in dict.fromkeys([call.exposed_name for call in calls]):
+            await self.ready(name)
+
+    async def _step(
+        self, call: PlannedCall, budget: Budget, on_progress: ProgressListener | None
+    ) -> Mapping[str, Json]:
+        params: dict[str, Json] = {"name": call.exposed_name, "arguments": dict(call.arguments)}
+        reply = await self.call(call.exposed_name, params, on_progress, run=budget.id)
+        if isinstance(reply, Answered) and reply.result.error is not None:
+            return text_result(str(reply.result.error.get("message")), failed=True)
+        return result_of(reply, call.exposed_name)
+
+    async def _answer(self, case: Case, result: dict[str, Json]) -> Reply:
+        return await self.journal.answer(case, ToolResult(result=result))
+
+
+def by_name(specs: Sequence[CompositeSpec]) -> Mapping[str, CompositeSpec]:
+    """Composites indexed by name."""
+    return {spec.name: spec for spec in specs}
+
+
+class Calls(Struct, kw_only=True):
     """Implements `ports.CallHandler`, and synchronises remembered approvals with their file."""
 
     tools: ToolFinder
@@ -31,7 +212,7 @@ class Calls:
     """Publishes the remembered approvals for `grants list`."""
     renamed: Callable[[str, ToolResult], ToolResult] | None = None
     """Renames the resources that a server's answer names; None: they keep their names."""
-    _shown: list[Mapping[str, Json]] = field(default_factory=list, init=False)
+    _shown: list[Mapping[str, Json]] = field(default_factory=list)
 
     async def handle(
         self,

@@ -3,15 +3,13 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 import msgspec
 from msgspec import Struct
 
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.mediation.in_force import PolicyInForce
-from ironcurtain_proxy.mediation.unattended import Unattended
 from ironcurtain_proxy.model.asked import operation_of
 from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.caller import Caller
@@ -24,11 +22,35 @@ from ironcurtain_proxy.model.grounds import DEFECT, WITHDRAWN
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import Operation, ParsedRequest
+from ironcurtain_proxy.model.policy import PolicyInForce
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import Clock, IdSource, OutcomeListener, Recorder
 
 _log = logging.getLogger(__name__)
+
+Tell: TypeAlias = Callable[[], Awaitable[None]]
+"""Notifies the people behind the session. Its exceptions are logged, and the call stays refused."""
+
+
+@dataclass(slots=True)
+class Unattended:
+    """Notifies the people behind the session, once, that no reviewer answers its questions."""
+
+    tell: Tell | None = None
+    """Tells that nobody reviews; None: nobody can be told, as when embedded in another program."""
+    _was_told: bool = field(default=False, init=False)
+
+    async def found(self) -> None:
+        """Note that a call was refused because no reviewer could be asked."""
+        if self.tell is None or self._was_told:
+            return
+        self._was_told = True
+        try:
+            await self.tell()
+        except Exception:  # noqa: BLE001  a courtesy: the call is refused and recorded already
+            _log.exception("the agent could not be told that nobody is reviewing")
+
 
 _UNJUDGED: Final = Judgement(decision=Deny(DEFECT))
 """The decision on a call to a known tool until it is judged."""

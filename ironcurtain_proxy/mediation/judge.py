@@ -11,19 +11,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
-from ironcurtain_proxy.approval.secrets import with_secrets
-from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.decision.combining import gravest_first
-from ironcurtain_proxy.decision.completions import unasked
+from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone, with_secrets
+from ironcurtain_proxy.decision.authorizer import authorize, unasked
 from ironcurtain_proxy.decision.prior_consent import prior_consent_of
-from ironcurtain_proxy.mediation.in_force import PolicyInForce
+from ironcurtain_proxy.decision.rules import gravest_first
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, Operation
-from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable, lasting
 from ironcurtain_proxy.ports import FactGatherer, ToolFinder
 

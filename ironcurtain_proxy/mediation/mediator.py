@@ -23,8 +23,7 @@ from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls, Lapsed
 from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
-from ironcurtain_proxy.mediation.outcome import Outcomes
-from ironcurtain_proxy.mediation.refusals import turn_down, unanswered
+from ironcurtain_proxy.mediation.outcome import Outcomes, turn_down, unanswered
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Case

@@ -20,8 +20,8 @@ from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.mediation.containing import opening_of
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
+from ironcurtain_proxy.mediation.outcome import turn_down
 from ironcurtain_proxy.mediation.question import Frame
-from ironcurtain_proxy.mediation.refusals import turn_down
 from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Escalate, Ground

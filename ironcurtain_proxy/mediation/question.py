@@ -1,11 +1,13 @@
 """Building the question for a call that needs a reviewer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.approval.containment import why_alone
+from ironcurtain_proxy.approval.containment import hosts_of, why_alone
 from ironcurtain_proxy.grants.families import command_candidates
 from ironcurtain_proxy.grants.grant_settlement import offered, tool_candidate
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
@@ -14,16 +16,254 @@ from ironcurtain_proxy.grants.whole_calls import (
     whole_call_candidates,
     whole_tool_candidate,
 )
-from ironcurtain_proxy.mediation.first_reason import said_of_call
-from ironcurtain_proxy.mediation.in_force import PolicyInForce
+from ironcurtain_proxy.mediation.judge import BLOCKED
+from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.crossing import bound_meta
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason
+from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.question import as_json
-from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    Facts,
+    PathValue,
+    TextValue,
+    UrlValue,
+    Value,
+    sql_of,
+)
+from ironcurtain_proxy.model.sentence import (
+    SENSITIVE,
+    and_more,
+    short_host,
+    short_name,
+    short_place,
+)
+
+HARMLESS: Final = 50
+"""From this rank on, nothing leaves and nothing is lost: the operator's rule is the reason."""
+
+_Said = tuple[int, str]
+
+
+def said_of_call(
+    facts: Facts,
+    reasons: Sequence[OriginReason],
+    workspace: RealPath | None,
+    home: RealPath | None,
+    opening: SandboxOpening | None = None,
+) -> tuple[str, ...]:
+    """Return what a call does, the gravest first; empty: the operator's own reason says more.
+
+    Args:
+        facts: of the call.
+        reasons: why it is asked about.
+        workspace: what is not outside.
+        home: written as `~`.
+        opening: the access beyond the sandbox that an approval opens.
+    """
+    found = [*_of_secrets(facts), *_of_host(facts, reasons, opening)]
+    if facts.command is None:
+        found += _of_request(facts, workspace, None if home is None else str(home))
+    else:
+        # The tables of programs, which only tools that run commands need.
+        from ironcurtain_proxy.shell.in_words import said_of_command  # noqa: PLC0415
+
+        found += said_of_command(facts.command, facts.place)
+    found.sort(key=lambda one: one[0])
+    by_rule = any(one.origin == "policy" and not _is_own(one) for one in reasons)
+    if by_rule and all(rank >= HARMLESS for rank, _ in found):
+        return ()
+    return tuple(dict.fromkeys([text for _, text in found]))
+
+
+def _is_own(reason: OriginReason) -> bool:
+    """Return whether the ground is a sentence of the proxy's own, not the operator's."""
+    return reason.ground.rule.startswith("structural-")
+
+
+def _of_secrets(facts: Facts) -> Iterator[_Said]:
+    server = short_name(facts.request.server)
+    for one in facts.secrets[:1]:
+        yield (-2, f"Sends a secret to {server}: {short_name(one.argument)} ({one.kind}).")
+
+
+def _of_host(
+    facts: Facts, reasons: Sequence[OriginReason], opening: SandboxOpening | None
+) -> Iterator[_Said]:
+    """The sentence about a host that the sandbox kept the same call from, and nothing names."""
+    named = {*hosts_of(facts), *facts.place.every_host()}
+    named |= {
+        domain
+        for fact in facts.request.arguments
+        for value in fact.values
+        if isinstance(value, UrlValue)
+        for domain in value.domains
+    }
+    stopped = [one for one in (() if opening is None else opening.hosts) if one not in named]
+    for host in stopped[:1]:
+        if any(one.ground.rule == BLOCKED for one in reasons):
+            said = f"{short_host(host)}: approving opens it to all allowed calls of this server."
+            yield (-1, f"Reaches {said}")
+        else:
+            yield (3, f"Reaches {short_host(host)}, from which the sandbox kept the same call.")
+
+
+# --- calls of tools ------------------------------------------------------------------------------
+
+
+def _of_request(facts: Facts, workspace: RealPath | None, home: str | None) -> Iterator[_Said]:
+    request = facts.request
+    tool = short_name(request.tool)
+    if not request.annotated:
+        yield (13, _undescribed(request))
+    by_role = _by_role(request)
+    yield from _of_remotes(facts, by_role)
+    yield from _of_paths(by_role, workspace, home)
+    yield from _of_people_and_places(request, by_role)
+    sql = sql_of(request)
+    if sql is not None:
+        reason = f": {short_name(sql.reason)}" if sql.reason else ""
+        rank = {"reads": 55, "writes": 20, "destroys": 9, "runs": 9}[sql.effect]
+        yield (rank, f"{_BY_SQL[sql.effect]} the database{reason}.")
+    if request.effect is not None:
+        rank, says = _BY_EFFECT[request.effect]
+        yield (rank, f"{says}: {tool} of {short_name(request.server)}.")
+
+
+def _undescribed(request: AccessRequest) -> str:
+    tool = f"{short_name(request.server)}/{short_name(request.tool)}"
+    if request.undescribed:
+        names = and_more([short_name(one) for one in request.undescribed])
+        return f"Gives {tool} an argument that nobody has described: {names}."
+    return f"Calls {tool}, a tool that nobody has described."
+
+
+_BY_SQL: Final = MappingProxyType(
+    {"reads": "Reads", "writes": "Changes", "destroys": "Deletes from", "runs": "Runs code in"}
+)
+_BY_EFFECT: Final[Mapping[ToolEffect, _Said]] = MappingProxyType(
+    {
+        "sends": (19, "Sends to other people or machines"),
+        "destroys": (21, "Deletes"),
+        "runs": (22, "Runs programs"),
+        "writes": (56, "Changes files"),
+        "reads": (57, "Only reads"),
+    }
+)
+
+
+def _by_role(request: AccessRequest) -> dict[ArgumentRole, list[Value]]:
+    found: dict[ArgumentRole, list[Value]] = {}
+    for fact in request.arguments:
+        for role in fact.roles if fact.values else ():
+            found.setdefault(role, []).extend(fact.values)
+    return found
+
+
+def _of_remotes(facts: Facts, by_role: Mapping[ArgumentRole, list[Value]]) -> Iterator[_Said]:
+    remotes = [one for one in by_role.get("git-remote-url", ()) if isinstance(one, UrlValue)]
+    if not remotes and not facts.pushes:
+        return
+    named = [_remote(one) for one in remotes]
+    where = and_more(named) or "a remote"
+    if not facts.pushes:
+        yield (6, f"Fetches from {where}.")
+        return
+    named_branch = next(
+        (one.text for one in by_role.get("branch-name", ()) if isinstance(one, TextValue)), None
+    )
+    branch = named_branch or facts.branch
+    what = f"branch {short_name(branch)}" if branch else "commits"
+    is_forced = any(facts.arguments.get(name) is True for name in ("force", "force_with_lease"))
+    forced = " by force: commits there may be lost" if is_forced else ""
+    yield (4, f"Pushes {what} to {where}{forced}.")
+
+
+def _remote(value: UrlValue) -> str:
+    hosts = and_more([short_host(one) for one in value.domains])
+    is_name = "://" not in value.text and "@" not in value.text and value.text not in value.domains
+    return f"{short_name(value.text)} ({hosts})" if is_name else hosts
+
+
+def _of_paths(
+    by_role: Mapping[ArgumentRole, list[Value]], workspace: RealPath | None, home: str | None
+) -> Iterator[_Said]:
+    from ironcurtain_proxy.shell.secrets import names_a_secret_file  # noqa: PLC0415  as above
+
+    for role, (rank, does) in _PATHS.items():
+        paths = [one for one in by_role.get(role, ()) if isinstance(one, PathValue)]
+        secret = [one for one in paths if names_a_secret_file(one.text)]
+        if secret:
+            shown = short_place(str(secret[0].path), home)
+            yield (rank - 4, f"{does} {shown}, {SENSITIVE}.")
+        inside = [one for one in paths if workspace is not None and one.path.is_within(workspace)]
+        outside = [one for one in paths if one not in inside]
+        if any(one not in secret for one in outside):
+            yield (rank, f"{does} {_places(outside, home)}, outside the workspace.")
+        if any(one not in secret for one in inside):
+            below = [_below(one.path, workspace) for one in inside]
+            yield (rank + HARMLESS, f"{does} {and_more(below)}, in the workspace.")
+    for role, does in _HISTORY.items():
+        repositories = [one for one in by_role.get(role, ()) if isinstance(one, PathValue)]
+        if repositories:
+            rank = 9 if role == "delete-history" else 54
+            yield (rank, f"{does} of the repository {_places(repositories, home)}.")
+
+
+_PATHS: Final[Mapping[ArgumentRole, _Said]] = MappingProxyType(
+    {"delete-path": (11, "Deletes"), "write-path": (12, "Writes"), "read-path": (16, "Reads")}
+)
+_HISTORY: Final[Mapping[ArgumentRole, str]] = MappingProxyType(
+    {"delete-history": "May lose commits", "write-history": "Changes the history"}
+)
+
+
+def _places(values: Sequence[PathValue], home: str | None) -> str:
+    return and_more([short_place(str(one.path), home) for one in dict.fromkeys(values)])
+
+
+def _below(path: RealPath, workspace: RealPath | None) -> str:
+    count = 0 if workspace is None else len(workspace.parts)
+    return short_name("/".join(path.parts[count:]) or "everything")
+
+
+def _of_people_and_places(
+    request: AccessRequest, by_role: Mapping[ArgumentRole, list[Value]]
+) -> Iterator[_Said]:
+    tool = short_name(request.tool)
+    fetched = [one for one in by_role.get("fetch-url", ()) if isinstance(one, UrlValue)]
+    if fetched:
+        hosts = and_more(list(dict.fromkeys([short_host(d) for v in fetched for d in v.domains])))
+        sends = request.effect in {"sends", "runs", "destroys"} or any(
+            "?" in one.text for one in fetched
+        )
+        yield (5, f"{'Sends data to' if sends else 'Fetches from'} {hosts}: {tool}.")
+    for role, says in _NAMED.items():
+        texts = [one.text for one in by_role.get(role, ()) if isinstance(one, TextValue)]
+        if texts:
+            named = and_more([short_name(one) for one in dict.fromkeys(texts)])
+            yield (5, says(named, tool))
+    if "message" in by_role or "email-body" in by_role:
+        yield (7, f"Sends a text that other people will read: {tool}.")
+    owners = [one.text for one in by_role.get("github-owner", ()) if isinstance(one, TextValue)]
+    projects = [one.text for one in by_role.get("github-repo", ()) if isinstance(one, TextValue)]
+    if owners or projects:
+        named = short_name("/".join([*owners[:1], *projects[:1]]))
+        does = "Reads from" if request.effect == "reads" else "Acts on"
+        yield (6, f"{does} {named} at GitHub: {tool}.")
+
+
+_NAMED: Final[Mapping[ArgumentRole, Callable[[str, str], str]]] = MappingProxyType(
+    {
+        "email-address": lambda named, tool: f"Sends to {named}: {tool}.",
+        "share-permission": lambda named, tool: f"Shares with others, as {named}: {tool}.",
+        "proxy-domain": lambda named, tool: f"Opens the network to {named}: {tool}.",
+    }
+)
 
 
 class Frame(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
-from ironcurtain_proxy.approval.subject import tool_names
+from ironcurtain_proxy.approval.overlay import tool_names
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge

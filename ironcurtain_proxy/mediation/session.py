@@ -12,16 +12,14 @@ from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import EscalatedCalls
-from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Attempts, Judge
 from ironcurtain_proxy.mediation.mediator import Mediator
-from ironcurtain_proxy.mediation.outcome import Outcomes
+from ironcurtain_proxy.mediation.outcome import Outcomes, Results
 from ironcurtain_proxy.mediation.plans import Planner
 from ironcurtain_proxy.mediation.question import Frame
-from ironcurtain_proxy.mediation.results import Results
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.ports import Pins, World
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.mediation.unattended import Tell
+from ironcurtain_proxy.mediation.journal import Tell
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.operator_log import say
 

@@ -23,7 +23,6 @@ from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.grant_settlement import NewGrantTerms
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.grants.worktrees import moved
-from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_about
 from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.decision import Escalate
@@ -34,7 +33,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.request import Facts, PathValue
 from ironcurtain_proxy.rehearsal.recorded import as_tool_call
 from ironcurtain_proxy.shell.effects import effect_of

@@ -14,7 +14,7 @@ import orjson
 from msgspec import structs
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
-from ironcurtain_proxy.approval.subject import tool_names
+from ironcurtain_proxy.approval.overlay import tool_names
 from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.config.annotating.known import known_servers
 from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED

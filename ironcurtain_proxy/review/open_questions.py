@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec import Struct, field
 
-from ironcurtain_proxy.approval.lifecycle import (
+from ironcurtain_proxy.approval.settlements import (
     APPROVAL_LASTS,
     EscalationState,
     advance,

@@ -12,7 +12,7 @@ from typing import Final
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, sessions_directory
 from ironcurtain_proxy.mailbox.user_message import read_user_context
 from ironcurtain_proxy.sessions.configuration import FILE_NAME, read_state, state_of
 from ironcurtain_proxy.strict_json import strict_json

@@ -27,9 +27,8 @@ from ironcurtain_proxy.config.reading.environment import (
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, is_alive
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.mailbox.processes import is_alive
-from ironcurtain_proxy.mailbox.requests import PendingRequest
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.private_files import read_beginning

@@ -20,8 +20,7 @@ from typing import Final
 
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.working_directory import make_private
-from ironcurtain_proxy.mailbox.listener_lock import is_listened_to
-from ironcurtain_proxy.mailbox.requests import MailboxReader, utc_now
+from ironcurtain_proxy.mailbox.mailboxes import MailboxReader, is_listened_to, utc_now
 
 _DAY: Final = 86_400
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

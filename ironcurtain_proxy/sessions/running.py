@@ -12,10 +12,8 @@ from pathlib import Path
 from msgspec import Struct, json
 
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, is_alive, this_process, utc_now
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.mailbox.processes import is_alive, this_process
-from ironcurtain_proxy.mailbox.requests import utc_now
 from ironcurtain_proxy.private_files import make_private_directory, write_whole
 from ironcurtain_proxy.sessions.configuration import FILE_NAME, read_state, variables_of
 

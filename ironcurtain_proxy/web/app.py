@@ -12,7 +12,7 @@ of an open page (`guard`), except the exchange of a ticket for such a key:
 - `GET /api/calls`, `/api/call` and `/api/day` read the audit log.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -27,12 +27,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ironcurtain_proxy.audit.calls import CallHistory
+from ironcurtain_proxy.audit.calls import CallHistory, recorded_calls
+from ironcurtain_proxy.audit.display import LogEntry, printable
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection, sent
 from ironcurtain_proxy.mailbox.changes import file_change
-from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import (
     Field,
     arguments_of,
@@ -41,14 +41,36 @@ from ironcurtain_proxy.mailbox.display import (
     summary,
     visible,
 )
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
-from ironcurtain_proxy.mailbox.requests import PendingRequest, seconds_left, utc_now
-from ironcurtain_proxy.mailbox.sending import sent
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, seconds_left, utc_now
+from ironcurtain_proxy.mailbox.messages import Credential
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.report.day import calls_part, count_calls
+from ironcurtain_proxy.report.page import part_of_page
 from ironcurtain_proxy.sessions.asker import asker_of
 from ironcurtain_proxy.strict_json import strict_json
 from ironcurtain_proxy.web.guard import Access
-from ironcurtain_proxy.web.record import day_of, row_of
+
+
+def day_of(history: CallHistory, chosen: Selection, now: datetime) -> str:
+    """The plots and tables of the report, as markup.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    day = count_calls(recorded_calls(history.members(), chosen))
+    return part_of_page(calls_part(day, now, history.when))
+
+
+def row_of(entry: LogEntry, history: CallHistory) -> Mapping[str, str]:
+    """A call as the page lists it."""
+    names = ("by", "tool", "argument", "rule", "outcome", "client")
+    return {
+        "number": entry.number,
+        "time": history.when(entry.time),
+        "decision": entry.decision,
+        **{name: printable(getattr(entry, name)) for name in names},
+    }
+
 
 _LOOK_SECONDS: Final = 0.2
 _LISTEN_SECONDS: Final = 1.0

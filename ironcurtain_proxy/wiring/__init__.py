@@ -1,14 +1,14 @@
 """Joins the folders to a running proxy.
 
 - `serving`, `proxy`: `serve`, and one proxy put together from its settings.
-- `overlay`, `confinement`, `containment`, `timeline`, `persistence`, `reviewers`, `auto_confirm`:
-  one part each.
+- `overlay`, `confinement`, `reviewers`, `auto_confirm`: one part each. `containment`: also the
+  timeline.
 - `replaying`: recorded calls judged again. `suggesting`: rules that would have spared questions.
 - `pins`: what servers are held to. `call_facts`: what reads calls.
 - `reloading`: a changed policy in a running session.
 - `rollback_lookout`: what a rollback may bring back of hooks and settings.
-- `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
+- `rehearsal`: for `explain`, and the servers' tools for `check --live`.
 - `views`: where the commands of our own shell have their views, and their commits.
-- `readiness`, `remote`: what stops the start, in general and for servers over HTTP.
 - `containment_report`: the servers whose calls can be contained.
+- `readiness`, `remote`: what stops the start, in general and for servers over HTTP.
 """

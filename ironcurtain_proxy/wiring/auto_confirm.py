@@ -44,9 +44,9 @@ from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, parse_model_id
-from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.answering import read_token
+from ironcurtain_proxy.mailbox.messages import Credential
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
-from ironcurtain_proxy.mailbox.token_file import read_token
 from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.review.channel_order import FirstReviewer, Panel
 

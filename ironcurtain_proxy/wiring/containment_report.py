@@ -17,9 +17,9 @@ from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.snapshots.timeline.bounds import beyond_bounds
 from ironcurtain_proxy.wiring.confinement import confinements, keeps_own_place
+from ironcurtain_proxy.wiring.containment import limits_of
 from ironcurtain_proxy.wiring.proxy import settled
 from ironcurtain_proxy.wiring.rehearsal import configured_walls
-from ironcurtain_proxy.wiring.timeline import limits_of
 
 _NO_WORKSPACE: Final = "there is no workspace"
 

@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection
 
 from ironcurtain_proxy.approval.capabilities import detect_isolation, effective_profile
 from ironcurtain_proxy.approval.judging import Overlay
-from ironcurtain_proxy.approval.modes import is_gate_on
-from ironcurtain_proxy.approval.overlay import OverlayRules
+from ironcurtain_proxy.approval.overlay import OverlayRules, is_gate_on
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.capability import Isolation
 

@@ -33,12 +33,9 @@ from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.jsonrpc.batch import Batch
-from ironcurtain_proxy.mediation.calls import Calls
-from ironcurtain_proxy.mediation.operations import Operations
-from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
-from ironcurtain_proxy.mediation.refusals import refuse_later
-from ironcurtain_proxy.mediation.results import Results
-from ironcurtain_proxy.mediation.server_questions import ServerQuestions
+from ironcurtain_proxy.mediation.calls import Calls, OwnTools, by_name
+from ironcurtain_proxy.mediation.operations import Operations, ServerQuestions
+from ironcurtain_proxy.mediation.outcome import Results, refuse_later
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ResultRules, ServerSpec
@@ -55,11 +52,17 @@ from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
-from ironcurtain_proxy.wiring.persistence import grant_ending, grant_ttl, patience
 from ironcurtain_proxy.wiring.pins import follow_acceptance, pins_of
 from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
 from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, remote_hosts
-from ironcurtain_proxy.wiring.reviewers import AddedChannels, Reviewers, assemble_reviewers
+from ironcurtain_proxy.wiring.reviewers import (
+    AddedChannels,
+    Reviewers,
+    assemble_reviewers,
+    grant_ending,
+    grant_ttl,
+    patience,
+)
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
@@ -212,7 +215,7 @@ def _timeline(settings: Settings, clock: SystemClock) -> "WorkspaceTimeline | No
     if not settings.containment.undo and (config is None or not config.engine.enabled):
         return None
     # Off unless switched on: most sessions start without it.
-    from ironcurtain_proxy.wiring.timeline import workspace_timeline  # noqa: PLC0415
+    from ironcurtain_proxy.wiring.containment import workspace_timeline  # noqa: PLC0415
 
     return workspace_timeline(settings, clock)
 

@@ -49,15 +49,14 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
 from ironcurtain_proxy.grants.session_grants import SessionGrants
-from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, GrantPattern, Pattern
-from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.own_process.operator_log import say
 from ironcurtain_proxy.review.open_questions import OpenQuestions
-from ironcurtain_proxy.wiring.persistence import basis_in
+from ironcurtain_proxy.wiring.reviewers import basis_in
 
 _log = logging.getLogger(__name__)
 

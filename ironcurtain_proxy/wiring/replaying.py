@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
-from ironcurtain_proxy.approval.subject import tool_names
+from ironcurtain_proxy.approval.overlay import tool_names
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.facts.catalogue import CataloguedTool

@@ -31,7 +31,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.jsonrpc.channels import claim_stdio
 from ironcurtain_proxy.jsonrpc.pipes import open_reader, open_writer
 from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
-from ironcurtain_proxy.mediation.server_questions import note_unserved
+from ironcurtain_proxy.mediation.operations import note_unserved
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.own_process.memory import MemoryTrimmer

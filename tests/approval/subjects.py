@@ -4,9 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Level, Profile
-from ironcurtain_proxy.approval.modes import InterceptorConfig
-from ironcurtain_proxy.approval.overlay import OverlayRules
-from ironcurtain_proxy.approval.subject import Subject, tool_names
+from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules, Subject, tool_names
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import CAPABILITIES, SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, PriorConsent

@@ -6,9 +6,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
-from ironcurtain_proxy.approval.modes import InterceptorConfig
-from ironcurtain_proxy.approval.overlay import OverlayRules, judge
-from ironcurtain_proxy.approval.subject import Subject
+from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules, Subject, judge
 from ironcurtain_proxy.model.argument_capability import ArgumentCapabilities
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.decision import (

@@ -5,7 +5,12 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.approval.lifecycle import TRANSITIONS, EscalationState, advance, state_after
+from ironcurtain_proxy.approval.settlements import (
+    TRANSITIONS,
+    EscalationState,
+    advance,
+    state_after,
+)
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable

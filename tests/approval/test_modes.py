@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.modes import (
+from ironcurtain_proxy.approval.overlay import (
     APPROVAL_POLICY_ALL,
     APPROVAL_POLICY_CONFIGURED,
     APPROVAL_POLICY_DANGEROUS,
@@ -13,9 +13,9 @@ from ironcurtain_proxy.approval.modes import (
     RatedTool,
     counts_as,
     is_gate_on,
+    tool_names,
     why_asked,
 )
-from ironcurtain_proxy.approval.subject import tool_names
 from ironcurtain_proxy.model.capability import SafetyLevel
 from tests.approval.subjects import interceptors, unhurried
 

@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
-from ironcurtain_proxy.approval.modes import InterceptorConfig
-from ironcurtain_proxy.approval.overlay import OverlayDecision, OverlayRules, judge
-from ironcurtain_proxy.approval.subject import Subject
+from ironcurtain_proxy.approval.overlay import (
+    InterceptorConfig,
+    OverlayDecision,
+    OverlayRules,
+    Subject,
+    judge,
+)
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.decision import SEVERITY, Decision, Ground, PriorConsent, effect_of
 from ironcurtain_proxy.model.escalation import OriginReason

@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from ironcurtain_proxy.approval.modes import InterceptorConfig
-from ironcurtain_proxy.approval.safety import safety_level_of
-from ironcurtain_proxy.approval.subject import Subject
+from ironcurtain_proxy.approval.overlay import InterceptorConfig, Subject, safety_level_of
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.decision import PriorConsent

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.agent import replies
-from ironcurtain_proxy.web import guard
+from ironcurtain_proxy.web.guard import _CLOSED, _FOREIGN
 from tests.source import PACKAGE, modules, one_worker
 
 pytestmark = one_worker
@@ -100,5 +100,5 @@ def test_every_refusal_that_an_agent_reads_stands_on_the_page() -> None:
 
 def test_every_problem_of_the_page_in_the_browser_stands_on_the_page() -> None:
     page = re.sub(r"\s+", " ", PAGE)
-    for words in (guard._FOREIGN, guard._CLOSED):
+    for words in (_FOREIGN, _CLOSED):
         assert words in page

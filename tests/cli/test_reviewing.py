@@ -15,10 +15,15 @@ from ironcurtain_proxy.cli.reviewing import answer_several
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox import answering
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, post
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError, find, keep_numbers
+from ironcurtain_proxy.mailbox.mailboxes import (
+    Mailboxes,
+    NotPendingError,
+    PendingRequest,
+    find,
+    keep_numbers,
+    this_process,
+)
 from ironcurtain_proxy.mailbox.messages import request_bytes, request_name, response_name
-from ironcurtain_proxy.mailbox.processes import this_process
-from ironcurtain_proxy.mailbox.requests import PendingRequest
 from ironcurtain_proxy.model.decider import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_taken, mark_taken

@@ -7,8 +7,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.credential import Credential
-from ironcurtain_proxy.mailbox.messages import response_name
+from ironcurtain_proxy.mailbox.messages import Credential, response_name
 from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.cli.test_review import reviewing

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED
-from ironcurtain_proxy.approval.modes import InterceptorConfig, RatedTool, is_gate_on, why_asked
+from ironcurtain_proxy.approval.overlay import InterceptorConfig, RatedTool, is_gate_on, why_asked
 from ironcurtain_proxy.config.overlay_settings import GrantSettings, OverlaySettings
 from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.config.settings import Settings, load_settings

@@ -17,7 +17,7 @@ from ironcurtain_proxy.credentials.table import (
     names,
     places,
 )
-from ironcurtain_proxy.decision.matching import covers
+from ironcurtain_proxy.decision.rules import covers
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule

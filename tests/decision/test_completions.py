@@ -1,6 +1,6 @@
 """Completions are decided as what they complete, and nobody is asked about them."""
 
-from ironcurtain_proxy.decision.completions import unasked
+from ironcurtain_proxy.decision.authorizer import unasked
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
 
 

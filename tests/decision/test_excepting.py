@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.decision.matching import covers
+from ironcurtain_proxy.decision.rules import covers
 from ironcurtain_proxy.model.conditions import ExceptingNames, PathCondition
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule

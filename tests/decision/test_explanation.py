@@ -2,8 +2,8 @@
 
 import pytest
 
-from ironcurtain_proxy.decision.combining import DEFAULT_DENY, combine
 from ironcurtain_proxy.decision.explanation import explain, shown
+from ironcurtain_proxy.decision.rules import DEFAULT_DENY, combine
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import DomainCondition, ListCondition
 from ironcurtain_proxy.model.path import RealPath

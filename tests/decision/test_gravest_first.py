@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.decision.combining import combine, gravest_first
+from ironcurtain_proxy.decision.rules import combine, gravest_first
 from ironcurtain_proxy.model.annotation import GRAVEST_FIRST, ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
 

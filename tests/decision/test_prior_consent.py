@@ -3,10 +3,14 @@
 from hypothesis import HealthCheck, given, settings
 
 from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.decision.combining import DEFAULT_DENY
-from ironcurtain_proxy.decision.matching import resource_roles
 from ironcurtain_proxy.decision.prior_consent import prior_consent_of
-from ironcurtain_proxy.decision.rules import answering_rules, decide_role, decide_without_roles
+from ironcurtain_proxy.decision.rules import (
+    DEFAULT_DENY,
+    answering_rules,
+    decide_role,
+    decide_without_roles,
+    resource_roles,
+)
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import DomainCondition, ListCondition, PathCondition
 from ironcurtain_proxy.model.decision import SEVERITY, Allow, PriorConsent, effect_of

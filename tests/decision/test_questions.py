@@ -3,7 +3,11 @@
 import pytest
 
 from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.decision.questions import MAX_TOKENS, decide_question, unsafe_question
+from ironcurtain_proxy.decision.invariants import (
+    MAX_TOKENS,
+    decide_question,
+    unsafe_question,
+)
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, effect_of
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, QuestionKind, ServerQuestion

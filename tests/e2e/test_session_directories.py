@@ -9,9 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.mailbox.listener_lock import ListenerLock
-from ironcurtain_proxy.mailbox.processes import this_process
-from ironcurtain_proxy.mailbox.requests import utc_now
+from ironcurtain_proxy.mailbox.mailboxes import ListenerLock, this_process, utc_now
 from ironcurtain_proxy.sessions.directories import SessionLock, remove_old_sessions
 from tests import program
 from tests.e2e.installation import Installation

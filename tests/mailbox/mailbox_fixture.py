@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import orjson
 
-from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.messages import Credential
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Ruling

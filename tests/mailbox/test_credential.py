@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.messages import Credential
 
 TOKEN = "t0ken-" * 8
 OWN = Credential("night-shift", TOKEN)

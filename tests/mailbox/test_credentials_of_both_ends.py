@@ -9,10 +9,8 @@ from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.inbox import EscalationInbox
 from ironcurtain_proxy.mailbox.answering import NotTheReviewerError, ReviewerAnswer, post
-from ironcurtain_proxy.mailbox.credential import Credential
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
-from ironcurtain_proxy.mailbox.messages import read_request, request_bytes, request_name
-from ironcurtain_proxy.mailbox.processes import this_process
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, this_process
+from ironcurtain_proxy.mailbox.messages import Credential, read_request, request_bytes, request_name
 from ironcurtain_proxy.model.decider import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from ironcurtain_proxy.private_directory import MailboxDirectory

@@ -20,8 +20,8 @@ from ironcurtain_proxy.mailbox.display import (
     summary,
     visible,
 )
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
-from ironcurtain_proxy.mailbox.requests import PendingRequest
 from ironcurtain_proxy.model.json import Json
 from tests.mailbox.mailbox_fixture import CLOCK, escalation, within
 

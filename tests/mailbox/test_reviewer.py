@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.errors import KernelError
-from ironcurtain_proxy.mailbox.listener_lock import ListenerLock
+from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable

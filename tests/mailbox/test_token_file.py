@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.token_file import read_token
+from ironcurtain_proxy.mailbox.answering import read_token
 
 TOKEN = "s3cret-" * 6
 

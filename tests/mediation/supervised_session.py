@@ -8,8 +8,7 @@ from msgspec import structs
 
 from ironcurtain_proxy.approval.capabilities import SUPERVISED
 from ironcurtain_proxy.approval.judging import Overlay
-from ironcurtain_proxy.approval.modes import InterceptorConfig
-from ironcurtain_proxy.approval.overlay import OverlayRules
+from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules
 from ironcurtain_proxy.grants.grant_settlement import capability_pattern
 from ironcurtain_proxy.mediation.plans import Opened, PlannedCall
 from ironcurtain_proxy.model.capability import ToolDeclaration

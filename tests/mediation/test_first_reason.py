@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.mediation.first_reason import said_of_call
+from ironcurtain_proxy.mediation.question import said_of_call
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import OriginReason

@@ -7,8 +7,7 @@ from msgspec import structs
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
 from ironcurtain_proxy.approval.judging import Overlay
-from ironcurtain_proxy.approval.modes import InterceptorConfig
-from ironcurtain_proxy.approval.overlay import OverlayRules
+from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules
 from ironcurtain_proxy.mediation.plans import MAX_CALLS, Opened, PlannedCall, read_calls
 from ironcurtain_proxy.model.capability import ToolDeclaration
 from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT, Grants

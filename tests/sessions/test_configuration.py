@@ -10,9 +10,8 @@ import pytest
 from ironcurtain_proxy.cli.rule_offer import offered_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.mailboxes import sessions_directory, this_process
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.mailbox.processes import this_process
-from ironcurtain_proxy.mailbox.requests import sessions_directory
 from ironcurtain_proxy.sessions.asker import asker_of
 from ironcurtain_proxy.sessions.configuration import command_prefix, configuration_of
 from tests.sessions.session_fixture import SESSION, a_question, a_session

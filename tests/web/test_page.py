@@ -13,7 +13,7 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.writer import LogSettings
-from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.messages import Credential
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.decider import Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation

@@ -8,8 +8,8 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.mailbox.mailboxes import is_alive, this_process
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.mailbox.processes import is_alive, this_process
 from ironcurtain_proxy.private_files import read_beginning, write_whole
 
 FILE_NAME: Final = "given-up-reviewers.json"

@@ -15,8 +15,7 @@ import orjson
 from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, View, cut
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
-from ironcurtain_proxy.mailbox.credential import Credential
-from ironcurtain_proxy.mailbox.messages import MAX_NOTE, clean_line, timestamp
+from ironcurtain_proxy.mailbox.messages import MAX_NOTE, Credential, clean_line, timestamp
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.question import visible
 

@@ -25,7 +25,7 @@ from ironcurtain_proxy.cli.review_screen.text_screen import (
 )
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import summary, visible
-from ironcurtain_proxy.mailbox.requests import PendingRequest
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 
 _KINDS: Final = (
     ("answered by a person", Selection(by="person")),

@@ -13,7 +13,7 @@ from typing import Final
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.display import banner
-from ironcurtain_proxy.mailbox.requests import PendingRequest
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 
 HELP: Final = (
     "/approve N|all   /approve+ N (and remember; /approve+2 N the second kind)   "

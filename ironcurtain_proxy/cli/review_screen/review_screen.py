@@ -33,13 +33,11 @@ from ironcurtain_proxy.cli.review_screen.waiting_list import (
     title_of,
 )
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection, sent
 from ironcurtain_proxy.mailbox.changes import file_change
-from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import summary, time_left, visible, why_alone
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
-from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
-from ironcurtain_proxy.mailbox.sending import sent
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, utc_now
+from ironcurtain_proxy.mailbox.messages import Credential
 from ironcurtain_proxy.sessions.asker import asker_of
 
 GUARD_SECONDS: Final = 0.3

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ironcurtain_proxy.audit.calls import CallHistory
-from ironcurtain_proxy.mailbox.requests import PendingRequest
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from ironcurtain_proxy.mailbox.display import (
     summary,
     visible,
 )
-from ironcurtain_proxy.mailbox.requests import PendingRequest
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 from ironcurtain_proxy.model.question import fold
 from ironcurtain_proxy.sessions.asker import asker_of
 

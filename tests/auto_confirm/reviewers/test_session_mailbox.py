@@ -12,8 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.messages import (
+    Credential,
     proved_response_bytes,
     read_request,
     request_name,

@@ -7,8 +7,8 @@ import pytest
 
 from ironcurtain_proxy.cli.review_screen.plain_review import HELP, PlainReview
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
+from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
-from ironcurtain_proxy.mailbox.requests import PendingRequest
 from tests.mailbox.mailbox_fixture import CLOCK, escalation, within
 
 NOW = CLOCK.now()
