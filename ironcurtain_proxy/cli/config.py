@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy config`: bring the configuration file of an older version up to date.
+"""`ironcurtain-proxy config`: migrate an older configuration, and print schemas for editors.
 
 Other commands never write into a configuration; they only report what is outdated.
 """
@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.arguments import add_config
-from ironcurtain_proxy.cli.output import complain, say
+from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.config.migration.migration import MigrationPlan, migrate, plan_of
+from ironcurtain_proxy.config.schemas import FILES, DocumentKind, schema_of
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.own_process.clocks import SystemClock
 
 DESCRIPTION: Final = """\
-Bring the configuration file of an older version up to date. Its meaning stays the same.
+Bring the configuration file of an older version up to date, with the same meaning; or print the
+JSON Schema of a file, by which an editor completes keys and marks mistakes.
 """
 
 EXAMPLES: Final = """\
@@ -27,9 +29,13 @@ examples:
   ironcurtain-proxy config migrate --dry-run      show the changes
   ironcurtain-proxy config migrate                change the file, and keep a copy of the old one
   ironcurtain-proxy config migrate --config config.json
+  ironcurtain-proxy config schema                 list the files that have a schema
+  ironcurtain-proxy config schema servers > servers.schema.json
+      then, in the file itself: "$schema": "./servers.schema.json"
 
-exit status: 0 if the file is up to date; 1 if it is not: with --dry-run it would be changed,
-without it the change could not be written; 2 if the configuration cannot be used
+exit status: 0 if the file is up to date, or the schema was printed; 1 if the file is not up to
+date: with --dry-run it would be changed, without it the change could not be written; 2 if the
+configuration cannot be used
 """
 
 
@@ -46,14 +52,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="show the changes, and write nothing"
     )
     add_config(action)
+    action = actions.add_parser(
+        "schema", help="print the JSON Schema of a file", description=DESCRIPTION, epilog=EXAMPLES
+    )
+    action.add_argument(
+        "file", nargs="?", metavar="FILE", choices=tuple(FILES), help=", ".join(FILES)
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Migrate the file, or show the changes.
+    """Migrate the file or show the changes, or print a schema.
 
     Raises:
         ConfigurationError: the configuration cannot be used as it is.
     """
+    return _schema(options.file) if options.action == "schema" else _migrate(options)
+
+
+def _schema(kind: DocumentKind | None) -> int:
+    if kind is None:
+        for name, file in FILES.items():
+            say(f"{name:14}{file}")
+        return 0
+    say_json(schema_of(kind))
+    return 0
+
+
+def _migrate(options: argparse.Namespace) -> int:
     settings = load_settings(os.environ, options.config)
     file = settings.config_file
     if file is None:

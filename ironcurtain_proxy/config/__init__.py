@@ -10,5 +10,6 @@ ignored condition would make an allow rule match everything.
 - `servers`: which servers run, and where. `migration`: files of older versions.
 - `annotating`: annotations made from `tools/list`. `packs`: those of well-known servers.
 - `presets`: what `init` writes. `clients`: the files of MCP clients.
+- `schemas`: JSON Schemas of the files, for editors.
 - `extras`: libraries that are not always installed.
 """

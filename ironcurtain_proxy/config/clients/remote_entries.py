@@ -11,8 +11,9 @@ from typing import Final
 from ironcurtain_proxy.config.clients.known import KnownClient
 from ironcurtain_proxy.config.clients.variables import VariableDirectories, filled, is_open
 from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.forms import fill
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.servers.remote_entry import NETWORK_TYPES, REMOTE_KEYS, read_remote
+from ironcurtain_proxy.config.servers.remote_entry import NETWORK_TYPES, RemoteForm
 from ironcurtain_proxy.model.json import Json
 
 ADDRESSES: Final = ("url", "serverUrl", "httpUrl", "uri")
@@ -74,8 +75,7 @@ def _variable(header: str) -> str:
 def _mistake(entry: dict[str, Json]) -> str:
     """The reason why the proxy would refuse an entry; empty: it accepts the entry."""
     report = Report()
-    spot = Spot(entry, "", report)
-    read_remote(spot.object(REMOTE_KEYS, foreign=True))
+    fill(Spot(entry, "", report), RemoteForm, foreign=True)
     errors = [one for one in report.problems if one.severity == "error"]
     if not errors:
         return ""

@@ -10,9 +10,9 @@ from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
     Document,
     Form,
+    FormMistake,
     Maybe,
-    Mistake,
-    Name,
+    NameText,
     read_form,
 )
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
@@ -42,13 +42,13 @@ RolesForm: TypeAlias = Union[Roles, "RoleObjectForm"]
 class ConditionForm(CheckedForm, frozen=True, kw_only=True):
     """A condition on another argument of the same call: one of `equals`, `in` and `is`."""
 
-    arg: Name
+    arg: NameText
     """The name of the other argument."""
     equals: Any = UNSET
     in_: Maybe[tuple[Any, ...]] = field(name="in", default=UNSET)
     is_: Maybe[Presence] = field(name="is", default=UNSET)
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[FormMistake]:
         """Yield what is compared and cannot be, and anything but one comparison."""
         if [self.equals, self.in_, self.is_].count(UNSET) != 2:  # noqa: PLR2004  of three
             yield (), "must have exactly one of equals, in, is", ""
@@ -92,7 +92,7 @@ class _ArgumentsForm(CheckedForm, frozen=True, kw_only=True):
     args: dict[str, RolesForm]
     """The roles of each argument."""
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[FormMistake]:
         """Yield the mistakes of roles that depend on something."""
         for name, roles in self.args.items():
             yield from _role_mistakes(roles, ("args", name), tuple(self.args))
@@ -105,13 +105,13 @@ class _ArgumentsForm(CheckedForm, frozen=True, kw_only=True):
 class PromptForm(_ArgumentsForm, frozen=True, kw_only=True):
     """The annotation of one prompt."""
 
-    prompt_name: Name
+    prompt_name: NameText
 
 
 class AnnotatedToolForm(_ArgumentsForm, frozen=True, kw_only=True):
     """The annotation of one tool."""
 
-    tool_name: Name
+    tool_name: NameText
     input_schema: dict[str, Any] = field(default_factory=dict)
     """The JSON Schema of its arguments."""
     effect: Maybe[ToolEffect] = UNSET
@@ -125,7 +125,7 @@ class ServerToolsForm(CheckedForm, frozen=True, kw_only=True):
     tools: tuple[AnnotatedToolForm, ...]
     prompts: tuple[PromptForm, ...] = ()
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[FormMistake]:
         """Yield tools and prompts that are annotated twice."""
         yield from _twice("tools", "toolName", [one.tool_name for one in self.tools])
         yield from _twice("prompts", "promptName", [one.prompt_name for one in self.prompts])
@@ -185,7 +185,7 @@ def read_annotations_file(path: Path, report: Report) -> AnnotationsFile | None:
     return AnnotationsFile(data, annotations, prompts, frozenset(form.servers))
 
 
-def _twice(key: str, name_key: str, names: list[str]) -> Iterator[Mistake]:
+def _twice(key: str, name_key: str, names: list[str]) -> Iterator[FormMistake]:
     for index, name in enumerate(names):
         if name in names[:index]:
             yield (key, index, name_key), f"{shown(name)} is annotated twice", ""
@@ -193,7 +193,7 @@ def _twice(key: str, name_key: str, names: list[str]) -> Iterator[Mistake]:
 
 def _role_mistakes(
     roles: RolesForm, place: tuple[str | int, ...], arguments: tuple[str, ...], depth: int = 0
-) -> Iterator[Mistake]:
+) -> Iterator[FormMistake]:
     if not isinstance(roles, RoleObjectForm):
         return
     for index, case in enumerate(roles.when):

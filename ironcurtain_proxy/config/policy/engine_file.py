@@ -4,11 +4,12 @@ No other file is read: no user configuration, no shipped annotations, no built-i
 paths.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from msgspec import field
 
 from ironcurtain_proxy.config.policy.policy_file import Purpose
 from ironcurtain_proxy.config.policy.policy_files import (
@@ -19,26 +20,33 @@ from ironcurtain_proxy.config.policy.policy_files import (
 )
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, read_rule_files
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
-from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.forms import Document, NameText, read_form
 from ironcurtain_proxy.config.reading.operator_paths import absolute, real, working_directory
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.reading.reading import is_there, read_document
-from ironcurtain_proxy.config.servers.servers_file import asking
+from ironcurtain_proxy.config.reading.reading import is_there
+from ironcurtain_proxy.config.servers.remote_entry import AskForm, asked
 from ironcurtain_proxy.model.condition_reading import host_patterns
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import UNKNOWN_TOOLS, AskKind, Policy, ProtectedPath
+from ironcurtain_proxy.model.policy import Policy, ProtectedPath, UnknownTools
 
 ENGINE_NAME: Final = "engine.json"
-_KEYS: Final = (
-    "allowedDirectory",
-    "protectedPaths",
-    "domainAllowlists",
-    "trustedServers",
-    "unknownTools",
-    "ask",
-    "home",
-    "containerWorkspaceDir",
-)
+
+
+class EngineForm(Document, frozen=True, kw_only=True):
+    """What stands for the settings in a `decide` directory."""
+
+    allowed_directory: NameText | None = None
+    protected_paths: tuple[NameText, ...] = ()
+    domain_allowlists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Host patterns by server."""
+    trusted_servers: tuple[str, ...] = ()
+    unknown_tools: UnknownTools = "deny"
+    ask: dict[str, AskForm] = field(default_factory=dict)
+    """The questions that a server may ask, by server."""
+    home: NameText | None = None
+    """The directory that `~` stands for."""
+    container_workspace_dir: NameText | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +92,12 @@ class _EngineReader:
             short=short if is_there(short) else None,
             alone=True,
         )
-        self._data, self._said = self._read(directory / ENGINE_NAME)
-        self._home = self._path("home") or home
+        self._data, self._said, self._spot = self._read(directory / ENGINE_NAME)
+        self._home = self._path("home", self._said.home) or home
 
     def engine(self, purpose: Purpose) -> LoadedEngine:
-        directory = self._path("allowedDirectory")
+        said = self._said
+        directory = self._path("allowedDirectory", said.allowed_directory)
         workspace = None if directory is None else real(directory)
         read = read_rule_files(
             self._files,
@@ -103,12 +112,12 @@ class _EngineReader:
             floors=read.rules.floors,
             workspace=workspace,
             protected_paths=self._protected(workspace),
-            domain_allowlists=self._allowlists(),
-            trusted_servers=frozenset(self._said.read("trustedServers", Spot.texts, ())),
-            unknown_tools=self._said.read(
-                "unknownTools", lambda spot: spot.word(UNKNOWN_TOOLS), "deny"
-            ),
-            may_ask=self._may_ask(),
+            domain_allowlists={
+                server: host_patterns(hosts) for server, hosts in said.domain_allowlists.items()
+            },
+            trusted_servers=frozenset(said.trusted_servers),
+            unknown_tools=said.unknown_tools,
+            may_ask={server: frozenset(asked(words)) for server, words in said.ask.items()},
             version=sha256(read.version.encode() + self._data).hexdigest(),
         )
         warnings = [p for p in self._report.problems if p.severity == "warning"]
@@ -120,21 +129,19 @@ class _EngineReader:
             rules=read.rules,
             warnings=tuple(warnings),
         )
-        alias = self._optional("containerWorkspaceDir")
         return LoadedEngine(
             loaded=loaded,
             home=self._home,
-            container_workspace_dir=None if alias is None else alias.name(),
+            container_workspace_dir=said.container_workspace_dir,
         )
 
-    def _read(self, path: Path) -> tuple[bytes, Members]:
-        read = read_document(path, self._report) if is_there(path) else None
-        if read is None:
-            return b"", Members(Spot(None, str(path), None), {})
-        return read[0], read[1].object(_KEYS)
+    def _read(self, path: Path) -> tuple[bytes, EngineForm, Spot]:
+        read = read_form(path, EngineForm, self._report) if is_there(path) else None
+        return (b"", EngineForm(), Spot(None, str(path), None)) if read is None else read
 
     def _protected(self, workspace: RealPath | None) -> tuple[ProtectedPath, ...]:
-        paths = self._said.read("protectedPaths", lambda spot: spot.each(self._as_path), ())
+        said = enumerate(self._said.protected_paths)
+        paths = [self._path(("protectedPaths", index), text) for index, text in said]
         # As in the original: the workspace is exempt at any location.
         return tuple(
             [
@@ -144,26 +151,12 @@ class _EngineReader:
             ]
         )
 
-    def _allowlists(self) -> Mapping[str, frozenset[str]]:
-        lists = self._said.read("domainAllowlists", Spot.members, {})
-        return {server: host_patterns(spot.texts()) for server, spot in lists.items()}
-
-    def _may_ask(self) -> Mapping[str, frozenset[AskKind]]:
-        said = self._said.read("ask", Spot.members, {})
-        return {server: frozenset(asking(spot)) for server, spot in said.items()}
-
-    def _optional(self, key: str) -> Spot | None:
-        """A member that may be absent or null."""
-        spot = self._said.get(key)
-        return None if spot is None or spot.value is None else spot
-
-    def _path(self, key: str) -> Path | None:
-        spot = self._optional(key)
-        return None if spot is None else self._as_path(spot)
-
-    def _as_path(self, spot: Spot) -> Path | None:
+    def _path(self, place: str | tuple[str, int], text: str | None) -> Path | None:
+        if not text:
+            return None
         try:
-            return absolute(spot.name(), self._home, working_directory())
+            return absolute(text, self._home, working_directory())
         except ValueError as error:
-            spot.error(str(error))
+            parts = (place,) if isinstance(place, str) else place
+            self._spot.at(*parts).error(str(error))
             return None

@@ -178,6 +178,10 @@ class Spot:
                 value = None
         return Spot(value, self.source, self._report, (*self.place, *parts))
 
+    def spelled(self, name: str) -> "Spot":
+        """Return the name of this value as a value at the same place."""
+        return Spot(name, self.source, self._report, self.place)
+
     def mute(self) -> "Spot":
         """Return a value that does not exist; mistakes in it are not reported."""
         return Spot(None, self.source, None)

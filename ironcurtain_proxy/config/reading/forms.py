@@ -3,7 +3,7 @@
 Theory of operation. A form is a frozen struct: its fields are the keys of an object, with type,
 bounds and default. From it come
 
-- the fast reading (`filled`): msgspec converts a document that is right;
+- the fast reading (`fill`): msgspec converts a document that is right;
 - all mistakes at once (`mistakes`): where msgspec refuses, the document is walked beside the type,
   and each mistake is reported at its place, with the nearest known word, and without the value;
 - the JSON Schema for editors (`config.schemas`).
@@ -44,7 +44,7 @@ class Document(Form, frozen=True, kw_only=True):
     schema: str = field(name=SCHEMA_KEY, default="")
 
 
-class RefusedError(ValueError):
+class MisfitError(ValueError):
     """A form whose fields do not fit each other."""
 
     def __init__(self, form: "CheckedForm") -> None:
@@ -52,29 +52,42 @@ class RefusedError(ValueError):
         self.form = form
 
 
-Mistake: TypeAlias = tuple[tuple[PathPart, ...], str, str]
+FormMistake: TypeAlias = tuple[tuple[PathPart, ...], str, str]
 """The place inside an object, the message, and the nearest known word or nothing."""
 
 
 class CheckedForm(Form, frozen=True, kw_only=True):
     """A form with a rule about several of its fields, or one that no type expresses."""
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[FormMistake]:
         """Yield each mistake, with its place inside this object."""
         yield from ()
 
     def __post_init__(self) -> None:
         for _ in self.mistakes():
-            raise RefusedError(self)
+            raise MisfitError(self)
 
 
-def says(pattern: str, words: str) -> Meta:
-    """Constrain a text by a pattern, with the message about a text that does not match."""
-    return Meta(min_length=1, pattern=pattern, extra={"words": words})
+class SharedForm(CheckedForm, frozen=True, kw_only=True):
+    """A form of a section that other programs have, too: unknown keys are warnings."""
 
 
-Name: TypeAlias = Annotated[str, says(r"^[^\0]*$", "must not hold NUL")]
+def says(pattern: str, words: str, least: int = 0) -> Meta:
+    """Constrain a text by a pattern for all of it, with the message about one that differs.
+
+    With `least` 1, the message about an empty text is one of its own.
+    """
+    # Python's `$` alone also stands before a last line break.
+    whole = rf"^(?:{pattern})(?!\n)$"
+    return Meta(min_length=least or None, pattern=whole, extra={"words": words})
+
+
+NameText: TypeAlias = Annotated[str, says(r"[^\x00]*", "must not hold NUL", 1)]
 """A text that is not empty and holds no NUL: it becomes a path, a name or an argument."""
+
+VariableName: TypeAlias = Annotated[
+    str, says(r"[^=\x00]+", "is not a name for an environment variable")
+]
 
 
 def read_form(path: Path, kind: type[T], report: Report) -> tuple[bytes, T, Spot] | None:
@@ -87,10 +100,10 @@ def read_form(path: Path, kind: type[T], report: Report) -> tuple[bytes, T, Spot
     if read is None:
         return None
     data, spot = read
-    return data, filled(spot, kind), spot
+    return data, fill(spot, kind), spot
 
 
-def filled(spot: Spot, kind: type[T], *, foreign: bool = False) -> T:
+def fill(spot: Spot, kind: type[T], *, foreign: bool = False) -> T:
     """Fill a form with a value, and report each mistake at its place.
 
     Args:
@@ -102,13 +115,13 @@ def filled(spot: Spot, kind: type[T], *, foreign: bool = False) -> T:
     if form is not None:
         return form
     # Only where something is wrong, or a comment stands inside.
-    from ironcurtain_proxy.config.reading.mistakes import filled_slowly  # noqa: PLC0415
+    from ironcurtain_proxy.config.reading.mistakes import fill_slowly  # noqa: PLC0415
 
-    return filled_slowly(spot, kind, foreign=foreign)
+    return fill_slowly(spot, kind, foreign=foreign)
 
 
 def _converted(value: Json, kind: type[T]) -> T | None:
-    if isinstance(value, dict) and issubclass(kind, Struct):
+    if isinstance(value, dict) and isinstance(kind, type):
         value = {key: inner for key, inner in value.items() if not key.startswith("_")}
     try:
         return convert(value, kind)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, cast  # noqa: TID251  values of all type
 from msgspec import inspect
 
 from ironcurtain_proxy.config.reading.document import Spot
-from ironcurtain_proxy.config.reading.forms import RefusedError
+from ironcurtain_proxy.config.reading.forms import MisfitError, SharedForm
 
 _MOST_WHOLE: Final = 1 << 62
 _MOST_PARTS: Final = 48
@@ -19,8 +19,8 @@ _MOST_PARTS: Final = 48
 T = TypeVar("T")
 
 
-def filled_slowly(spot: Spot, kind: type[T], *, foreign: bool = False) -> T:
-    """Fill a form as `forms.filled` does. After a mistake, the form holds what was right."""
+def fill_slowly(spot: Spot, kind: type[T], *, foreign: bool = False) -> T:
+    """Fill a form as `forms.fill` does. After a mistake, the form holds what was right."""
     info = inspect.type_info(kind)
     if foreign and isinstance(info, inspect.StructType):
         return cast("T", _struct(spot, info, foreign=True))
@@ -37,7 +37,7 @@ def _value(spot: Spot, kind: inspect.Type) -> object:
 
 def _struct(spot: Spot, kind: inspect.StructType, *, foreign: bool = False) -> object:
     fields = {one.encode_name: one for one in kind.fields}
-    members = spot.object(fields, foreign=foreign)
+    members = spot.object(fields, foreign=foreign or issubclass(kind.cls, SharedForm))
     values = {
         one.name: _value(members.required(key), one.type)
         for key, one in fields.items()
@@ -45,7 +45,7 @@ def _struct(spot: Spot, kind: inspect.StructType, *, foreign: bool = False) -> o
     }
     try:
         return kind.cls(**values)
-    except RefusedError as refused:
+    except MisfitError as refused:
         for place, message, suggestion in refused.form.mistakes():
             spot.at(*place).error(message, suggestion)
         return refused.form
@@ -54,6 +54,8 @@ def _struct(spot: Spot, kind: inspect.StructType, *, foreign: bool = False) -> o
 def _alternative(spot: Spot, kind: inspect.UnionType) -> object:
     """Return the value of the one type of a union that its kind of value belongs to."""
     meant = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+    if spot.value is None and len(meant) < len(kind.types):
+        return None
     for one in meant:
         if len(meant) == 1 or type(spot.value) in _json_of(one)[0]:
             return _value(spot, one)
@@ -76,6 +78,13 @@ def _described(spot: Spot, kind: inspect.Metadata) -> object:
     return _value(spot, kind.type)
 
 
+def _by_name(spot: Spot, kind: inspect.DictType) -> dict[str, object]:
+    members = spot.members()
+    for name, inner in members.items() if isinstance(kind.key_type, inspect.Metadata) else ():
+        _value(inner.spelled(name), kind.key_type)
+    return {name: _value(inner, kind.value_type) for name, inner in members.items()}
+
+
 def _whole(spot: Spot, kind: inspect.IntType) -> int:
     return spot.whole(kind.ge or 0, _MOST_WHOLE if kind.le is None else kind.le)
 
@@ -91,9 +100,7 @@ def _listed(spot: Spot, kind: inspect.VarTupleType) -> tuple[object, ...]:
 _READERS: Final[Mapping[type[inspect.Type], Callable[[Spot, Any], object]]] = {
     inspect.AnyType: lambda spot, _: spot.value,
     inspect.BoolType: lambda spot, _: spot.switch(),
-    inspect.DictType: lambda spot, kind: {
-        name: _value(inner, kind.value_type) for name, inner in spot.members().items()
-    },
+    inspect.DictType: _by_name,
     inspect.FloatType: _number,
     inspect.FrozenSetType: lambda spot, kind: frozenset(_listed(spot, kind)),
     inspect.IntType: _whole,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from ironcurtain_proxy.config.reading.forms import keys_of_form
 from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import read_document
-from ironcurtain_proxy.config.servers.remote_entry import REMOTE_KEYS, is_remote
-from ironcurtain_proxy.config.servers.servers_file import BUILTIN_KEYS, SERVER_KEYS
+from ironcurtain_proxy.config.servers.servers_file import form_of
 from ironcurtain_proxy.model.json import Json
 
 _OURSELVES: Final = "ironcurtain-proxy"
@@ -49,7 +49,9 @@ def read_client_file(path: Path, report: Report) -> ClientServers:
         if why is not None:
             notes.append(f"{shown(name)} is left out: {why}")
             continue
-        entries[name] = {key: value for key, value in entry.items() if key in _keys(entry)}
+        entries[name] = {
+            key: value for key, value in entry.items() if key in keys_of_form(form_of(entry))
+        }
         notes.extend(_oddities(name, entry))
     return ClientServers(entries, tuple(notes))
 
@@ -72,15 +74,8 @@ def _by_name(root: Json) -> Mapping[str, Json] | None:
     return {name: entry for name, entry in root.items() if not name.startswith("_")}
 
 
-def _keys(entry: dict[str, Json]) -> tuple[str, ...]:
-    if "builtin" in entry:
-        # Of our own file, which `init` reads before it adds to it.
-        return BUILTIN_KEYS
-    return REMOTE_KEYS if is_remote(entry) else SERVER_KEYS
-
-
 def _oddities(name: str, entry: dict[str, Json]) -> Iterator[str]:
-    unknown = [key for key in entry if key not in {*_keys(entry), "disabled"}]
+    unknown = [key for key in entry if key not in {*keys_of_form(form_of(entry)), "disabled"}]
     if unknown:
         yield f"{shown(name)}: {', '.join(map(shown, unknown))} means nothing here"
     if "${" in str(entry.get("args")) + str(entry.get("env")):

@@ -4,31 +4,35 @@ Knows how such an entry is spelled, and which spellings of a URL are clear to ev
 know whether anything answers there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
-from typing import Final
+from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import can_ada
+from msgspec import UNSET, Meta, field
 
-from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.forms import (
+    CheckedForm,
+    Form,
+    FormMistake,
+    Maybe,
+    NameText,
+    SharedForm,
+    says,
+)
 from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.model.addresses import Network, is_public
+from ironcurtain_proxy.model.pinning import PinMode
+from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.remote import OAuthClient, OAuthGrant, RemoteEndpoint, RemoteTransport
 
-REMOTE_KEYS: Final = (
-    *("url", "type", "headers", "addresses", "proxy", "oauth"),
-    *("description", "annotations", "stateful", "allowedDomains", "ask", "pins", "results"),
-    "arguments",
-)
 _TRANSPORTS: Final[Mapping[str, RemoteTransport]] = {
     "http": "streamable-http",
     "streamable-http": "streamable-http",
     "streamableHttp": "streamable-http",
     "sse": "sse",
 }
-_OAUTH_KEYS: Final = ("clientId", "clientSecret", "issuer", "grant", "scope", "callbackPort")
-_GRANTS: Final[tuple[OAuthGrant, ...]] = ("browser", "client-credentials")
 NETWORK_TYPES: Final = frozenset(_TRANSPORTS)
 _OURS: Final = frozenset(
     {
@@ -37,9 +41,59 @@ _OURS: Final = frozenset(
         *("te", "trailer", "transfer-encoding", "upgrade"),
     }
 )
-_TOKEN: Final = frozenset(
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~"
-)
+_HeaderName: TypeAlias = Annotated[
+    str, says(r"[a-zA-Z0-9!#$%&'*+.^_`|~-]+", "is not a name for a header")
+]
+_HeaderText: TypeAlias = Annotated[
+    str, says(r"[ -~]*", "must hold printable ASCII characters only")
+]
+_AskWord: TypeAlias = Literal["form", "url", "sampling", "sampling-tools", "none"]
+AskForm: TypeAlias = _AskWord | tuple[AskKind, ...]
+"""The questions that a server may ask: one word, or a list of words; `none` allows none."""
+
+
+def asked(said: AskForm) -> tuple[AskKind, ...]:
+    """Return the questions that a server may ask."""
+    if isinstance(said, tuple):
+        return said
+    return () if said == "none" else (said,)
+
+
+class ResultsForm(Form, frozen=True, kw_only=True):
+    """The changes of a server's answers on their way to the agent."""
+
+    clean: bool = False
+    """Take out escapes of terminals and invisible characters."""
+    redact_secrets: bool = False
+    """Mask secrets."""
+
+
+class ArgumentsForm(Form, frozen=True, kw_only=True):
+    """What is asked about the arguments of a server's calls."""
+
+    ask_about_secrets: bool = False
+    """Ask a person about calls that would send the server a secret."""
+
+
+class BaseEntryForm(CheckedForm, frozen=True, kw_only=True):
+    """What every entry may say."""
+
+    description: str = ""
+    annotations: Maybe[NameText] = UNSET
+    """The server's name in policy and annotations."""
+    ask: AskForm = ()
+    """The questions of its own that the server may put to the user."""
+    pins: Maybe[PinMode] = UNSET
+    """The treatment of changed descriptions; the setting for all servers if absent."""
+    results: ResultsForm = ResultsForm()
+
+
+class EntryForm(BaseEntryForm, frozen=True, kw_only=True):
+    """What the entry of a server may say that is somebody else's."""
+
+    stateful: bool = False
+    """The server keeps state between calls, so no second instance carries out one of them."""
+    arguments: ArgumentsForm = ArgumentsForm()
 
 
 def is_remote(entry: object) -> bool:
@@ -51,44 +105,111 @@ def is_remote(entry: object) -> bool:
     )
 
 
-def read_remote(members: Members) -> RemoteEndpoint:
-    """The endpoint of an entry's server; mistakes are in the report."""
-    addresses = members.read("addresses", lambda spot: spot.each(_network), ())
-    url = _url(members.required("url"), addresses)
-    proxy = members.get("proxy")
-    return RemoteEndpoint(
-        url=url,
-        transport=members.read("type", _transport, "streamable-http"),
-        headers=members.read("headers", _headers, {}),
-        addresses=addresses,
-        proxy=None if proxy is None else _proxy(proxy),
-        oauth=None if (oauth := members.get("oauth")) is None else _oauth(oauth),
-    )
+class OAuthForm(SharedForm, frozen=True, kw_only=True):
+    """The client that the operator registered at an authorization server."""
+
+    client_id: NameText
+    client_secret: Maybe[NameText] = UNSET
+    """`${NAME}` stands for the credential of that name."""
+    issuer: Maybe[NameText] = UNSET
+    """The authorization server, as it calls itself: the secret goes nowhere else."""
+    grant: OAuthGrant = "browser"
+    scope: Maybe[NameText] = UNSET
+    """The scope for `client-credentials`."""
+    callback_port: Maybe[Annotated[int, Meta(ge=1, le=65535)]] = UNSET
+    """The port of the redirect URI that was registered; any if absent."""
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield an issuer that is none, and a secret without the server that may see it."""
+        if self.issuer and (message := _issuer_mistake(self.issuer)):
+            yield ("issuer",), message, ""
+        if self.grant == "client-credentials" and self.client_secret is UNSET:
+            yield (), "needs a clientSecret for client-credentials", ""
+        if self.client_secret is not UNSET and self.issuer is UNSET:
+            message = "the only authorization server that is shown the clientSecret"
+            yield (), f"needs an issuer: {message}", ""
+
+    def client(self) -> OAuthClient:
+        """Return the client."""
+        return OAuthClient(
+            client_id=self.client_id,
+            issuer=self.issuer or None,
+            client_secret=self.client_secret or None,
+            grant=self.grant,
+            scope=self.scope or None,
+            callback_port=self.callback_port or None,
+        )
 
 
-def _transport(spot: Spot) -> RemoteTransport:
-    return _TRANSPORTS[spot.word(tuple(_TRANSPORTS))]
+class RemoteForm(EntryForm, frozen=True, kw_only=True):
+    """A server that is reached over HTTP."""
+
+    url: NameText
+    type: Literal["http", "streamable-http", "streamableHttp", "sse"] = "http"
+    headers: dict[_HeaderName, _HeaderText] = field(default_factory=dict)
+    """Sent with each request. `${NAME}` stands for the credential of that name."""
+    addresses: tuple[NameText, ...] = ()
+    """Networks that are allowed besides public addresses."""
+    proxy: Maybe[NameText] = UNSET
+    """The URL of an HTTP proxy."""
+    oauth: Maybe[OAuthForm] = UNSET
+    allowed_domains: tuple[NameText, ...] = ()
+    """The allowlist of the policy's domain gate."""
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield addresses that are none, or that can be read in two ways, and headers of ours."""
+        if message := self.url and _url_mistake(self.url, is_listed=bool(self.addresses)):
+            yield ("url",), message, ""
+        for index, text in enumerate(self.addresses):
+            if text and _network(text) is None:
+                message = 'must be an address, or a network such as "10.1.0.0/16"'
+                yield ("addresses", index), message, ""
+        if self.proxy and not _is_proxy(self.proxy):
+            message = 'must be the URL of an HTTP proxy, such as "http://proxy.example:3128"'
+            yield ("proxy",), message, ""
+        for name in self.headers:
+            if name.lower() in _OURS:
+                message = "is a header of the protocol, which the proxy writes itself"
+                yield ("headers", name), message, ""
+
+    def endpoint(self) -> RemoteEndpoint:
+        """Return the endpoint of a form without mistakes."""
+        networks = [_network(text) for text in self.addresses]
+        return RemoteEndpoint(
+            url=_href(self.url),
+            transport=_TRANSPORTS[self.type],
+            headers=self.headers,
+            addresses=tuple([network for network in networks if network is not None]),
+            proxy=self.proxy or None,
+            oauth=self.oauth.client() if self.oauth else None,
+        )
 
 
-def _url(spot: Spot, addresses: tuple[Network, ...]) -> str:
-    text = spot.name()
+def _href(text: str) -> str:
+    try:
+        return str(can_ada.parse(text).href)
+    except ValueError:
+        return _NOWHERE
+
+
+def _url_mistake(text: str, *, is_listed: bool) -> str:
+    """Return the message about a URL; empty if it is clear to everybody."""
     try:
         url = can_ada.parse(text)
     except ValueError:
-        spot.error("is not a URL")
-        return _NOWHERE
+        return "is not a URL"
+    message = ""
     if url.protocol not in {"http:", "https:"} or not url.hostname:
-        spot.error("must begin with https:// (or http://, for a server on this machine)")
-        return _NOWHERE
-    if url.username or url.password:
-        spot.error("must hold no user and password: name them in headers, from serverCredentials")
+        message = "must begin with https:// (or http://, for a server on this machine)"
+    elif url.username or url.password:
+        message = "must hold no user and password: name them in headers, from serverCredentials"
     elif url.hash:
-        spot.error("must hold no fragment (#…)")
+        message = "must hold no fragment (#…)"
     elif not _is_spelled_out(text, url.hostname):
-        spot.error(f"its host can be read in two ways: write {shown(url.hostname)}")
-    elif url.protocol == "http:" and not addresses and not _is_near(url.hostname):
-        spot.error("must be https: over http, everybody on the way reads and changes what is sent")
-    return str(url.href)
+        message = f"its host can be read in two ways: write {shown(url.hostname)}"
+    elif url.protocol == "http:" and not is_listed and not _is_near(url.hostname):
+        message = "must be https: over http, everybody on the way reads and changes what is sent"
+    return message
 
 
 _NOWHERE: Final = "https://invalid.invalid/"
@@ -120,60 +241,22 @@ def _is_near(host: str) -> bool:
         return host == "localhost"
 
 
-def _network(spot: Spot) -> Network:
+def _network(text: str) -> Network | None:
     try:
-        return ip_network(spot.name())
+        return ip_network(text)
     except ValueError:
-        spot.error('must be an address, or a network such as "10.1.0.0/16"')
-        return ip_network("192.0.2.0/32")
+        return None
 
 
-def _proxy(spot: Spot) -> str:
-    text = spot.name()
+def _is_proxy(text: str) -> bool:
     parts = urlsplit(text)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        spot.error('must be the URL of an HTTP proxy, such as "http://proxy.example:3128"')
-    return text
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
-def _headers(spot: Spot) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for name, value in spot.members().items():
-        text = value.text()
-        if not name or not _TOKEN.issuperset(name):
-            value.error("is not a name for a header")
-        elif name.lower() in _OURS:
-            value.error("is a header of the protocol, which the proxy writes itself")
-        elif not text.isprintable() or not text.isascii():
-            value.error("must hold printable ASCII characters only")
-        found[name] = text
-    return found
-
-
-def _oauth(spot: Spot) -> OAuthClient:
-    members = spot.object(_OAUTH_KEYS, foreign=True)  # clients have the section, too
-    grant: OAuthGrant = members.read("grant", lambda one: one.word(_GRANTS), "browser")
-    secret = members.read("clientSecret", Spot.name, None)
-    issuer = members.read("issuer", _issuer, None)
-    if grant == "client-credentials" and secret is None:
-        spot.error("needs a clientSecret for client-credentials")
-    if secret is not None and issuer is None:
-        spot.error("needs an issuer: the only authorization server that is shown the clientSecret")
-    return OAuthClient(
-        client_id=members.required("clientId").name(),
-        issuer=issuer,
-        client_secret=secret,
-        grant=grant,
-        scope=members.read("scope", Spot.name, None),
-        callback_port=members.read("callbackPort", lambda one: one.whole(1, 65535), None),
-    )
-
-
-def _issuer(spot: Spot) -> str:
-    text = spot.name()
+def _issuer_mistake(text: str) -> str:
     parts = urlsplit(text)
     if not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc:
-        spot.error("must be the URL of an authorization server, as it calls itself")
-    elif parts.scheme != "https" and not (parts.scheme == "http" and _is_near(parts.hostname)):
-        spot.error("must be https: over http, everybody on the way reads what is sent")
-    return text
+        return "must be the URL of an authorization server, as it calls itself"
+    if parts.scheme != "https" and not (parts.scheme == "http" and _is_near(parts.hostname)):
+        return "must be https: over http, everybody on the way reads what is sent"
+    return ""

@@ -9,13 +9,13 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.forms import NameText, VariableName, fill
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.servers.servers_file import (
     WORKSPACE,
     ServersReader,
-    check_variable_name,
     parse_servers,
     read_servers_file,
 )
@@ -97,17 +97,11 @@ def _wanted(spot: Spot, names: list[str]) -> frozenset[str]:
 
 
 def _credentials(spot: Spot, names: list[str]) -> Mapping[str, Mapping[str, str]]:
-    found: dict[str, Mapping[str, str]] = {}
     for server, entry in spot.members().items():
         if server not in names:
             message = f"there is no server {shown(server)}: not used"
             entry.warning(message, nearest(server, names))
-        variables: dict[str, str] = {}
-        for name, value in entry.members().items():
-            check_variable_name(value, name)
-            variables[name] = value.name()
-        found[server] = variables
-    return found
+    return fill(spot, dict[str, dict[VariableName, NameText]])
 
 
 def _warn_if_others_can_read(path: Path, spot: Spot) -> None:

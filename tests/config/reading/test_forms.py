@@ -11,12 +11,12 @@ from ironcurtain_proxy.config.reading.forms import (
     CheckedForm,
     Document,
     Form,
+    FormMistake,
     Maybe,
-    Mistake,
-    Name,
-    filled,
+    NameText,
+    fill,
 )
-from ironcurtain_proxy.config.reading.mistakes import filled_slowly
+from ironcurtain_proxy.config.reading.mistakes import fill_slowly
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.json import Json
 from tests.config.files import said
@@ -28,7 +28,7 @@ class Inner(CheckedForm, frozen=True, kw_only=True):
     low: Annotated[int, Meta(ge=0, le=9)] = 0
     high: Annotated[float, Meta(gt=0, le=9)] = 9.0
 
-    def mistakes(self) -> Iterator[Mistake]:
+    def mistakes(self) -> Iterator[FormMistake]:
         """Yield a lower bound above the upper one."""
         if self.low > self.high:
             yield ("low",), "is above high", ""
@@ -37,10 +37,10 @@ class Inner(CheckedForm, frozen=True, kw_only=True):
 class Outer(Document, frozen=True, kw_only=True):
     """A form with every type."""
 
-    name: Name
+    name: NameText
     word: Literal["yes", "no"] = "no"
     is_on: bool = False
-    texts: tuple[Name, ...] = ()
+    texts: tuple[NameText, ...] = ()
     by_name: dict[str, Inner] = {}  # noqa: RUF012  a struct copies it
     either: Maybe[frozenset[str] | Inner] = UNSET
 
@@ -83,14 +83,14 @@ BAD: list[tuple[Json, list[str]]] = [
 def test_both_readings_of_a_document_without_mistakes_give_the_same_form(value: Json) -> None:
     report = Report()
     spot = Spot(value, "", report)
-    assert filled(spot, Outer) == filled_slowly(spot, Outer)
+    assert fill(spot, Outer) == fill_slowly(spot, Outer)
     assert report.problems == ()
 
 
 @pytest.mark.parametrize(("value", "mistakes"), BAD, ids=str)
 def test_every_mistake_is_named_with_its_place(value: Json, mistakes: list[str]) -> None:
     report = Report()
-    filled(Spot(value, "", report), Outer)
+    fill(Spot(value, "", report), Outer)
     found = said(report)
     assert len(found) == len(mistakes)
     assert all(end in line for line, end in zip(found, mistakes, strict=True)), found
@@ -98,7 +98,7 @@ def test_every_mistake_is_named_with_its_place(value: Json, mistakes: list[str])
 
 def test_an_unknown_key_of_another_program_is_a_warning() -> None:
     report = Report()
-    form = filled(Spot({"name": "a", "nome": 1}, "", report), Outer, foreign=True)
+    form = fill(Spot({"name": "a", "nome": 1}, "", report), Outer, foreign=True)
     assert form == Outer(name="a")
     assert [(one.severity, one.suggestion) for one in report.problems] == [("warning", "name")]
 
@@ -114,5 +114,5 @@ def test_a_deep_document_is_refused_and_does_not_exhaust_the_stack() -> None:
     for _ in range(5000):
         value = {"inner": value}
     report = Report()
-    filled(Spot(value, "", report), Deep)
+    fill(Spot(value, "", report), Deep)
     assert [one.message for one in report.problems] == ["is nested too deeply"]

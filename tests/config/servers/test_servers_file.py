@@ -130,7 +130,10 @@ def test_what_we_cannot_or_should_not_start_is_left_out_with_a_warning(server: J
             {"command": "x", "sandbox": {"network": True}},
             "$.a.sandbox.network: must be an object, not true or false",
         ),
-        ({"command": "x", "sandbox": None}, "$.a.sandbox: must be an object, not null"),
+        (
+            {"command": "x", "sandbox": None},
+            "$.a.sandbox: must be an object or true or false, not null",
+        ),
         ({"command": "x", "annotations": ""}, "$.a.annotations: must not be empty"),
         ({"command": "x", "type": "http"}, '$.a.type: "http" is not one of stdio'),
         (7, "$.a: must be an object, not a number"),
