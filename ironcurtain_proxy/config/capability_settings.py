@@ -14,7 +14,6 @@ from ironcurtain_proxy.approval.capabilities import (
     Profile,
     refined,
 )
-from ironcurtain_proxy.config.reading.declared import one_of
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
@@ -32,7 +31,6 @@ NO_PROFILE: Final = "none"
 _BUILT_IN: Final = {profile.name: profile for profile in (AUTONOMOUS, SUPERVISED)}
 _LEVELS: Final[tuple[Level, ...]] = ("approve", "allow", "deny")
 _DEFAULTS: Final[tuple[DefaultLevel, ...]] = ("approve", "deny")
-_ISOLATIONS: Final[tuple[Isolation, ...]] = ("unisolated", "isolated")
 _SAFETY: Final = ("dangerous", "moderate", "safe")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -64,11 +62,15 @@ def read_capabilities(layers: Layers, names: ToolNames) -> CapabilitySettings:
     _warn_of_names_on_one_side(reader.declared, reader.ruled)
     return CapabilitySettings(
         profile=layers.read("capabilities.profile", lambda spot: _chosen(spot, own), None),
-        isolation_flag=layers.read("capabilities.isolationFlag", one_of(_ISOLATIONS), None),
-        isolation_manifest=layers.read("capabilities.isolation", one_of(_ISOLATIONS), None),
+        isolation_flag=layers.read("capabilities.isolationFlag", _isolation, None),
+        isolation_manifest=layers.read("capabilities.isolation", _isolation, None),
         declarations={name: declaration for name, (declaration, _) in read.items()},
         by_argument={name: rules for name, (_, rules) in read.items() if rules},
     )
+
+
+def _isolation(spot: Spot) -> Isolation:
+    return spot.word(("unisolated", "isolated"))
 
 
 def _chosen(spot: Spot, own: Mapping[str, Profile]) -> Profile | None:
@@ -107,7 +109,7 @@ class _CapabilityReader:
         return Profile(
             name=name,
             rules=members.read("rules", self._rules, {}),
-            default=members.read("default", one_of(_DEFAULTS), "approve"),
+            default=members.read("default", lambda inner: inner.word(_DEFAULTS), "approve"),
             blocked_tools=frozenset(members.read("blockedTools", listed, ())),
             blocked_programs=frozenset(members.read("blockedPrograms", Spot.texts, ())),
             pre_approved_tools=frozenset(members.read("preApprovedTools", listed, ())),

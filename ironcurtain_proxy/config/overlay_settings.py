@@ -7,9 +7,9 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import Struct, field, structs
+from msgspec import Meta, Struct, field, structs
 
 from ironcurtain_proxy.approval.overlay import (
     APPROVAL_POLICY_ALL,
@@ -20,7 +20,7 @@ from ironcurtain_proxy.approval.overlay import (
 )
 from ironcurtain_proxy.config.capability_settings import CapabilitySettings, read_capabilities
 from ironcurtain_proxy.config.migration.legacy_switch import COMMAND, migrated_mode
-from ironcurtain_proxy.config.reading.declared import declared, keys_of, one_of, setting, whole
+from ironcurtain_proxy.config.reading.declared import declared, setting
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, Layers
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
@@ -125,19 +125,17 @@ _NAME: Final = re.compile(r"[a-z0-9_-]{1,64}", re.ASCII)
 GrantScope: TypeAlias = Literal["session", "project", "user"]
 """The sessions in which a kept grant holds."""
 
-_SCOPES: Final[tuple[GrantScope, ...]] = ("session", "project", "user")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantSettings:
     """The lifetimes of remembered approvals."""
 
-    ttl_seconds: int = setting("ttlSeconds", whole(0, 366 * 24 * 3600), 0)
+    ttl_seconds: Annotated[int, Meta(ge=0, le=366 * 24 * 3600)] = setting("ttlSeconds", 0)
     """Seconds for which a remembered approval holds; 0: as long as the session."""
-    persist: bool = setting("persist.enabled", Spot.switch, default=False)
+    persist: bool = setting("persist.enabled", default=False)
     """Keep grants when the session ends."""
-    scope: GrantScope = setting("persist.scope", one_of(_SCOPES), "session")
-    expires_days: int = setting("persist.expiresDays", whole(1, 3650), 30)
+    scope: GrantScope = setting("persist.scope", "session")
+    expires_days: Annotated[int, Meta(ge=1, le=3650)] = setting("persist.expiresDays", 30)
     """Days for which kept grants hold."""
 
 
@@ -152,7 +150,6 @@ class OverlaySettings(Struct, frozen=True, kw_only=True):
 
 OVERLAY_KEYS: Final = (
     *(f"capabilities.{key}" for key in ("profile", "isolation", "profiles", "tools")),
-    *keys_of(GrantSettings, "grants."),
     *INTERCEPTOR_KEYS,
     "composites",
 )

@@ -1,21 +1,15 @@
 """Settings of reviewers: sections `escalation` and `autoApprove`, and API keys of models."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
-from urllib.parse import urlsplit
+from typing import Annotated, Final, Literal, TypeAlias
 
-from ironcurtain_proxy.config.reading.declared import (
-    declared,
-    keys_of,
-    number,
-    one_of,
-    setting,
-    whole,
-)
+from msgspec import Meta
+
+from ironcurtain_proxy.config.reading.declared import declared, setting
 from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.forms import NameText, Seconds, says
 from ironcurtain_proxy.config.reading.layers import Layers
 
 EscalationMode: TypeAlias = Literal["wait", "auto", "held"]
@@ -27,9 +21,6 @@ ChannelName: TypeAlias = Literal["mailbox", "elicitation", "terminal"]
 
 DEFAULT_MODEL: Final = "anthropic:claude-haiku-4-5"
 
-_MODES: Final[tuple[EscalationMode, ...]] = ("auto", "wait", "held")
-_CHANNELS: Final[tuple[ChannelName, ...]] = ("mailbox", "elicitation", "terminal")
-
 PROVIDER_KEYS: Final[Mapping[str, str]] = {
     "anthropic": "anthropicApiKey",
     "google": "googleApiKey",
@@ -37,69 +28,56 @@ PROVIDER_KEYS: Final[Mapping[str, str]] = {
 }
 """The key of the configuration file that holds each provider's API key."""
 
-_TOOL: Final = re.compile(r"[^/\s]+/[^/\s]+")
-_MODEL: Final = re.compile(r"(anthropic|google|openai):[A-Za-z0-9._/@-]{1,128}", re.ASCII)
+_ToolPattern: TypeAlias = Annotated[
+    str, says(r"[^/\s\x00]+/[^/\s\x00]+", "must be SERVER/TOOL; * stands for any characters", 1)
+]
+ProviderModel: TypeAlias = Annotated[
+    str,
+    says(
+        r"(anthropic|google|openai):[A-Za-z0-9._/@-]{1,128}",
+        "must be PROVIDER:MODEL, the provider anthropic, google or openai",
+        1,
+    ),
+]
+"""A model as `PROVIDER:MODEL`."""
 
-
-def _address(spot: Spot) -> str:
-    text = spot.name()
-    try:
-        parts = urlsplit(text)
-        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address or not text.isascii() or "@" in text or set(text) & set(" \r\n\t"):
+_PORT: Final = (
+    r":0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+)
+_Address: TypeAlias = Annotated[
+    str,
+    says(
+        r"[Hh][Tt][Tt][Pp][Ss]?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]+)"
+        rf"({_PORT})?([/?#][!-?A-~]*)?",
         # The address may be a secret: it is not repeated.
-        spot.error("must be an http or https address, without a user name")
-    return text
-
-
-def _tools(spot: Spot) -> tuple[str, ...]:
-    return tuple(spot.each(_tool))
-
-
-def _tool(spot: Spot) -> str:
-    text = spot.name()
-    if _TOOL.fullmatch(text) is None:
-        spot.error("must be SERVER/TOOL; * stands for any characters")
-    return text
-
-
-def _channels(spot: Spot) -> tuple[ChannelName, ...]:
-    return tuple(dict.fromkeys(spot.each(lambda entry: entry.word(_CHANNELS))))
-
-
-def read_model_id(spot: Spot) -> str:
-    """A model as `PROVIDER:MODEL`."""
-    text = spot.name()
-    if _MODEL.fullmatch(text) is None:
-        spot.error("must be PROVIDER:MODEL, the provider anthropic, google or openai")
-        return DEFAULT_MODEL
-    return text
+        "must be an http or https address, without a user name",
+        1,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeSettings:
     """The targets of a notice that a call waits for a person."""
 
-    desktop: bool = setting("noticeDesktop", Spot.switch, default=False)
-    webhook: str = setting("noticeWebhook", _address, "", is_secret=True)
+    desktop: bool = setting("noticeDesktop", default=False)
+    webhook: _Address = setting("noticeWebhook", "", is_secret=True)
     """An address; whoever knows it may often post there."""
-    ntfy: str = setting("noticeNtfy", _address, "", is_secret=True)
+    ntfy: _Address = setting("noticeNtfy", "", is_secret=True)
     """The address of a topic; whoever knows it may read and post there."""
-    ntfy_token: str = setting("noticeNtfyToken", Spot.name, "", is_secret=True)
+    ntfy_token: NameText = setting("noticeNtfyToken", "", is_secret=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EscalationSettings:
     """The settings of questions to reviewers."""
 
-    mode: EscalationMode = setting("mode", one_of(_MODES), "auto")
-    hold_after_seconds: float = setting("holdAfterSeconds", number(0, 3600), 45.0)
+    mode: EscalationMode = setting("mode", "auto")
+    hold_after_seconds: Seconds = setting("holdAfterSeconds", 45.0)
     """Seconds that a call waits before it is held."""
-    channels: tuple[ChannelName, ...] = setting("channels", _channels, ("mailbox",))
+    channels: tuple[ChannelName, ...] = setting("channels", ("mailbox",))
     """The channels, in the order in which they are asked."""
-    require_digest: bool = setting("requireDigest", Spot.switch, default=False)
+    require_digest: bool = setting("requireDigest", default=False)
     """Accept only answers with the digest of the request that was shown."""
     notices: NoticeSettings = field(default_factory=NoticeSettings)
 
@@ -108,45 +86,39 @@ class EscalationSettings:
 class AutoApproveSettings:
     """The settings of the LLM approver, which is off by default."""
 
-    enabled: bool = setting("enabled", Spot.switch, default=False)
-    model_id: str = setting("modelId", read_model_id, DEFAULT_MODEL)
+    enabled: bool = setting("enabled", default=False)
+    model_id: ProviderModel = setting("modelId", DEFAULT_MODEL)
     api_key: str = field(default="", repr=False)
-    api_base: str | None = setting("apiBase", Spot.name, None)
+    api_base: NameText | None = setting("apiBase", None)
     """Another endpoint of the provider's protocol, such as a local model."""
-    target_check: bool = setting("targetCheck", Spot.switch, default=True)
-    deadline_seconds: float = setting("deadlineSeconds", number(0.1, 60), 8.0)
+    target_check: bool = setting("targetCheck", default=True)
+    deadline_seconds: Annotated[float, Meta(gt=0.1, le=60)] = setting("deadlineSeconds", 8.0)
     """Seconds over all attempts."""
-    max_per_minute: int = setting("maxPerMinute", whole(0, 1000), 20)
-    max_outages: int = setting("maxOutages", whole(1, 100), 3)
+    max_per_minute: Annotated[int, Meta(ge=0, le=1000)] = setting("maxPerMinute", 20)
+    max_outages: Annotated[int, Meta(ge=1, le=100)] = setting("maxOutages", 3)
     llm_log: Path | None = None
     """The log of the model; None: `auto-approve-llm.jsonl` in the session's directory."""
-    only: tuple[str, ...] = setting("only", _tools, ())
+    only: tuple[_ToolPattern, ...] = setting("only", ())
     """The tools that the LLM approver may approve, as `SERVER/TOOL` with `*`; empty: all tools."""
-    never: tuple[str, ...] = setting("never", _tools, ())
+    never: tuple[_ToolPattern, ...] = setting("never", ())
     """The tools that the LLM approver may not approve. This list precedes `only`."""
-    confidence: float | None = setting("confidence", number(0, 1), None)
+    confidence: Annotated[float, Meta(gt=0, le=1)] | None = setting("confidence", None)
     """The lowest confidence of the model, from 0 to 1, that counts; None: confidence is not asked
     for."""
-    messages: int = setting("messages", whole(1, 5), 1)
+    messages: Annotated[int, Meta(ge=1, le=5)] = setting("messages", 1)
     """The number of the user's last messages that the model sees."""
-    shadow: bool = setting("shadow", Spot.switch, default=False)
+    shadow: bool = setting("shadow", default=False)
     """Whether the model is asked and its answer recorded while a person decides; it approves
     nothing."""
 
 
-REVIEW_KEYS: Final = (
-    *keys_of(EscalationSettings, "escalation."),
-    *keys_of(NoticeSettings, "escalation."),
-    *keys_of(AutoApproveSettings, "autoApprove."),
-    "autoApprove.llmLogPath",
-    *PROVIDER_KEYS.values(),
-)
-
-
 def read_escalation(layers: Layers) -> EscalationSettings:
     """The section `escalation`."""
+    values = declared(EscalationSettings, layers.read, "escalation.")
+    # Each channel is asked once.
+    values["channels"] = tuple(dict.fromkeys(values["channels"]))
     return EscalationSettings(
-        **declared(EscalationSettings, layers.read, "escalation."),
+        **values,
         notices=NoticeSettings(**declared(NoticeSettings, layers.read, "escalation.")),
     )
 

@@ -14,28 +14,49 @@ from typing import Any, Final, Literal, TypeAlias  # noqa: TID251  schemas are c
 from msgspec import Struct
 from msgspec.json import schema_components
 
+from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmForm
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
 from ironcurtain_proxy.config.policy.engine_file import EngineForm
 from ironcurtain_proxy.config.policy.lists_file import ListsForm
-from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY
+from ironcurtain_proxy.config.reading.declared import declarations
+from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, NameText, VariableName
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm
 from ironcurtain_proxy.config.servers.servers_file import BuiltinForm, ProcessForm
+from ironcurtain_proxy.config.settings import KEYS, SECTIONS
 
-DocumentKind: TypeAlias = Literal["servers", "annotations", "lists", "engine"]
+DocumentKind: TypeAlias = Literal["config", "servers", "annotations", "lists", "engine"]
 """A kind of file that people write."""
 
 FILES: Final[Mapping[DocumentKind, str]] = {
+    "config": "config.json",
     "servers": "mcp-servers.json",
     "annotations": "tool-annotations.json",
     "lists": "dynamic-lists.json",
     "engine": "engine.json, of decide --dir",
 }
 _FORMS: Final[Mapping[DocumentKind, tuple[type[Struct], ...]]] = {
+    "config": (ProcessForm, BuiltinForm, RemoteForm, AutoConfirmForm),
     "servers": (ProcessForm, BuiltinForm, RemoteForm),
     "annotations": (AnnotationsForm,),
     "lists": (ListsForm,),
     "engine": (EngineForm,),
 }
+_OTHER_TYPES: Final[Mapping[str, Any]] = {
+    "serverFilter": tuple[NameText, ...],
+    "serverCredentials": dict[str, dict[VariableName, NameText]],
+    "protectedPaths": tuple[NameText, ...],
+    "capabilities.profiles": dict[str, Any],
+    "capabilities.tools": dict[str, Any],
+    "composites": dict[str, Any],
+    "security.interceptor.enabled": bool,
+    "security.interceptor.approvalPolicy": str,
+    "security.interceptor.approvalRequired": bool,
+    "security.interceptor.approvalContained": bool,
+    "security.interceptor.approvalAllowed": bool,
+    "security.interceptor.exemptTools": tuple[NameText, ...],
+    "security.interceptor.sensitiveTools": tuple[NameText, ...],
+}
+"""The types of keys that no field of `SECTIONS` declares. All others are texts: paths, words."""
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _COMMENTS: Final = "^_"
 
@@ -49,7 +70,11 @@ def schema_of(kind: DocumentKind) -> _Schema:
     for form in _with_inner(forms):
         if form.__name__ in components:
             _describe(components[form.__name__], form)
-    root: _Schema = roots[0] if kind != "servers" else _of_servers(list(roots))
+    root: _Schema = roots[0]
+    if kind == "servers":
+        root = _of_servers(list(roots))
+    elif kind == "config":
+        root = _of_config(_of_servers(list(roots[:-1])), roots[-1])
     inner = {name: _with_comments(one) for name, one in components.items()}
     return {"$schema": _DIALECT, "title": FILES[kind], **root, "$defs": inner}
 
@@ -64,6 +89,52 @@ def _of_servers(entries: list[_Schema]) -> _Schema:
         "patternProperties": {_COMMENTS: {}},
         "additionalProperties": entry,
     }
+
+
+def _of_config(servers: _Schema, engine: _Schema) -> _Schema:
+    """Return the schema of the configuration, from the settings' declarations."""
+    root = _section()
+    for key in KEYS:
+        *sections, last = key.split(".")
+        _at(root, sections)["properties"][last] = {"type": "string", "minLength": 1}
+    for key, kind in _OTHER_TYPES.items():
+        *sections, last = key.split(".")
+        (found,), _ = schema_components((kind,))
+        _at(root, sections)["properties"][last] = found
+    for section, kind in SECTIONS:
+        inside = _at(root, section.split(".")[:-1])
+        words = dict(_attribute_docs(ast.parse(inspect.getsource(kind)).body[0]))
+        for one, key, said in declarations(kind):
+            *sections, last = key.split(".")
+            (found,), _ = schema_components((said,))
+            if one.default is not None:
+                found["default"] = _listed(one.default)
+            if one.name in words:
+                found["description"] = words[one.name]
+            _at(inside, sections)["properties"][last] = found
+    root["properties"]["auto_confirm"] = engine
+    root["properties"]["mcpServers"] = servers["properties"]["mcpServers"]
+    return root
+
+
+def _section() -> _Schema:
+    return {
+        "type": "object",
+        "properties": {},
+        "additionalProperties": False,
+        "patternProperties": {_COMMENTS: {}},
+    }
+
+
+def _at(schema: _Schema, sections: list[str]) -> _Schema:
+    """Return the schema of a section, which is made if it is not there yet."""
+    for name in sections:
+        schema = schema["properties"].setdefault(name, _section())
+    return schema
+
+
+def _listed(default: object) -> object:
+    return sorted(default) if isinstance(default, frozenset) else default
 
 
 def _with_comments(schema: _Schema) -> _Schema:

@@ -10,31 +10,28 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta
 
 from ironcurtain_proxy.config.overlay_settings import (
     OVERLAY_KEYS,
+    GrantSettings,
     OverlaySettings,
     read_overlay,
     with_own_shell,
 )
-from ironcurtain_proxy.config.reading.declared import (
-    declared,
-    keys_of,
-    number,
-    one_of,
-    setting,
-    whole,
-)
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.declared import declared, keys_of, setting
 from ironcurtain_proxy.config.reading.environment import SESSION_VARIABLE, read_environment
+from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, NameText, Seconds, says
 from ironcurtain_proxy.config.reading.layers import Layers, read_layers
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Problem, Report
 from ironcurtain_proxy.config.review_settings import (
-    REVIEW_KEYS,
+    PROVIDER_KEYS,
     AutoApproveSettings,
     EscalationSettings,
+    NoticeSettings,
     read_auto_approve,
     read_escalation,
     read_provider_keys,
@@ -44,8 +41,8 @@ from ironcurtain_proxy.config.servers.workspace import container_workspace, find
 from ironcurtain_proxy.config.timeline_settings import TimelineSettings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.pinning import PIN_MODES, PinMode
-from ironcurtain_proxy.model.policy import UNKNOWN_TOOLS, UnknownTools
+from ironcurtain_proxy.model.pinning import PinMode
+from ironcurtain_proxy.model.policy import UnknownTools
 from ironcurtain_proxy.model.server import ServerSpec
 
 if TYPE_CHECKING:
@@ -60,8 +57,6 @@ FsyncMode: TypeAlias = Literal["group", "always"]
 returns."""
 
 MEBIBYTE: Final = 1024 * 1024
-_SANDBOX_POLICIES: Final[tuple[SandboxPolicy, ...]] = ("warn", "enforce")
-_FSYNC_MODES: Final[tuple[FsyncMode, ...]] = ("group", "always")
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _CONTAINMENT: Final = "containment."
 
@@ -69,15 +64,10 @@ SESSIONS: Final = "sessions"
 """The directory below `~/.ironcurtain` with one for each session."""
 
 
-def _names(spot: Spot) -> frozenset[str]:
-    return frozenset(spot.each(Spot.name))
-
-
-def _collector(spot: Spot) -> str:
-    url = spot.name()
-    if not url.startswith(("http://", "https://")):
-        spot.error("must be a URL that begins with http:// or https://")
-    return url
+_Collector: TypeAlias = Annotated[
+    str,
+    says(r"https?://[^\x00]*", "must be a URL that begins with http:// or https://", 1),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +75,10 @@ class AuditSettings:
     """Settings of the audit log."""
 
     path: Path
-    redact: bool = setting("auditRedaction.enabled", Spot.switch, default=True)
-    fsync: FsyncMode = setting("auditFsync", one_of(_FSYNC_MODES), "group")
-    write_deadline_seconds: float = setting("auditWriteDeadlineSeconds", number(0, 3600), 5.0)
-    max_bytes: int | None = setting("auditMaxBytes", whole(MEBIBYTE, 1 << 50), None)
+    redact: bool = setting("auditRedaction.enabled", default=True)
+    fsync: FsyncMode = setting("auditFsync", "group")
+    write_deadline_seconds: Seconds = setting("auditWriteDeadlineSeconds", 5.0)
+    max_bytes: Annotated[int, Meta(ge=MEBIBYTE, le=1 << 50)] | None = setting("auditMaxBytes", None)
     """The size at which the log is rotated; None: never."""
 
 
@@ -96,16 +86,16 @@ class AuditSettings:
 class BreakerSettings:
     """The number of identical calls that pass within a window."""
 
-    threshold: int = setting("threshold", whole(1, 1_000_000), 20)
-    window_seconds: float = setting("windowSeconds", number(0, 3600), 60.0)
+    threshold: Annotated[int, Meta(ge=1, le=1_000_000)] = setting("threshold", 20)
+    window_seconds: Seconds = setting("windowSeconds", 60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
     """Settings of spans and metrics."""
 
-    enabled: bool = setting("enabled", Spot.switch, default=False)
-    endpoint: str | None = setting("endpoint", _collector, None)
+    enabled: bool = setting("enabled", default=False)
+    endpoint: _Collector | None = setting("endpoint", None)
     """The URL of a collector; None: the one in the environment, else this machine's."""
 
 
@@ -113,7 +103,7 @@ class TelemetrySettings:
 class ContainmentSettings:
     """Settings of containment."""
 
-    undo: bool = setting("undo", Spot.switch, default=False)
+    undo: bool = setting("undo", default=False)
     """Make a point of the workspace before each call that may change it, so that it can be undone.
     """
 
@@ -139,9 +129,9 @@ class Settings:
     generated_dir: Path | None = None
     """The operator's directory; None: `~/.ironcurtain/generated`, then the packaged files."""
     tool_annotations_dir: Path | None = None
-    project_policy: bool = setting("policy.project", Spot.switch, default=True)
+    project_policy: bool = setting("policy.project", default=True)
     """Whether the workspace may have a layer of policy, which narrows."""
-    policy_reload: bool = setting("policy.reload", Spot.switch, default=True)
+    policy_reload: bool = setting("policy.reload", default=True)
     """Whether a running session takes over a changed policy."""
     shadow_policy: Path | None = None
     """A candidate that is judged beside the policy and recorded; None: there is none."""
@@ -156,22 +146,28 @@ class Settings:
     `mailbox_dir`."""
     mailbox_dir: Path
     """`escalation_dir`, else `~/.ironcurtain/sessions/<session>`."""
-    escalation_timeout_seconds: int = setting("escalationTimeoutSeconds", whole(1, 86_400), 300)
+    escalation_timeout_seconds: Annotated[int, Meta(ge=1, le=86_400)] = setting(
+        "escalationTimeoutSeconds", 300
+    )
     """Seconds that an escalation, or a call to a server, may take."""
-    max_message_bytes: int = setting("maxMessageBytes", whole(4096, 1 << 31), 64 * MEBIBYTE)
-    forward_meta: frozenset[str] = setting("forwardMeta", _names, frozenset())
+    max_message_bytes: Annotated[int, Meta(ge=4096, le=1 << 31)] = setting(
+        "maxMessageBytes", 64 * MEBIBYTE
+    )
+    forward_meta: frozenset[NameText] = setting("forwardMeta", frozenset())
     """Keys of a call's `_meta` that are forwarded to servers, besides the standard ones."""
-    server_in_names: bool = setting("serverInNames", Spot.switch, default=False)
+    server_in_names: bool = setting("serverInNames", default=False)
     """Whether the agent's names of tools carry their server's also where there is one server."""
-    drain_seconds: float = setting("drainSeconds", number(0, 3600), 15.0)
+    drain_seconds: Seconds = setting("drainSeconds", 15.0)
     """Seconds that calls in progress may take to finish once the agent has closed its input."""
     audit: AuditSettings
     session_log: Path
-    session_retention_days: int = setting("sessionRetentionDays", whole(0, 36_500), 14)
+    session_retention_days: Annotated[int, Meta(ge=0, le=36_500)] = setting(
+        "sessionRetentionDays", 14
+    )
     """Days for which the directories of ended sessions are kept; 0: for ever."""
-    sandbox_policy: SandboxPolicy = setting("sandboxPolicy", one_of(_SANDBOX_POLICIES), "warn")
-    unknown_tools: UnknownTools = setting("unknownTools", one_of(UNKNOWN_TOOLS), "deny")
-    pins: PinMode = setting("pins", one_of(PIN_MODES), "on")
+    sandbox_policy: SandboxPolicy = setting("sandboxPolicy", "warn")
+    unknown_tools: UnknownTools = setting("unknownTools", "deny")
+    pins: PinMode = setting("pins", "on")
     """The treatment of changed descriptions, for servers whose entry names none."""
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
@@ -224,19 +220,29 @@ class Settings:
         return load_settings(dict(os.environ if environ is None else environ), config)
 
 
+SECTIONS: Final[tuple[tuple[str, type], ...]] = (
+    ("", Settings),
+    ("", AuditSettings),
+    ("circuitBreaker.", BreakerSettings),
+    ("telemetry.", TelemetrySettings),
+    (_CONTAINMENT, ContainmentSettings),
+    (_CONTAINMENT, TimelineSettings),
+    ("escalation.", EscalationSettings),
+    ("escalation.", NoticeSettings),
+    ("autoApprove.", AutoApproveSettings),
+    ("grants.", GrantSettings),
+)
+"""The classes whose fields declare settings, each with the section that its keys stand in."""
+
 KEYS: Final = (
     *("mcpServers", "mcpServersFile", "serverFilter", "serverCredentials"),
     *("generatedDir", "toolAnnotationsDir", "policy.shadow", "auto_confirm"),
-    *("allowedDirectory", "protectedPaths", "containerWorkspaceDir"),
+    *("allowedDirectory", "protectedPaths", "containerWorkspaceDir", "autoApprove.llmLogPath"),
     *("escalationDir", "auditLogPath", "sessionLogPath"),
-    *keys_of(Settings),
-    *keys_of(AuditSettings),
-    *keys_of(BreakerSettings, "circuitBreaker."),
-    *keys_of(TelemetrySettings, "telemetry."),
-    *keys_of(ContainmentSettings, _CONTAINMENT),
-    *keys_of(TimelineSettings, _CONTAINMENT),
-    *REVIEW_KEYS,
+    *PROVIDER_KEYS.values(),
+    *[key for section, kind in SECTIONS for key in keys_of(kind, section)],
     *OVERLAY_KEYS,
+    SCHEMA_KEY,
 )
 """All keys of the configuration file, as `section.key`."""
 

@@ -41,7 +41,7 @@ def test_all_problems_are_shown_at_once_and_refuse_the_start(tmp_path: Path) -> 
             '(did you mean "deny"?)'
         ),
         'compiled-policy.json: $.rules[1].if.tools: unknown key (did you mean "tool"?)',
-        "tool-annotations.json: $.servers.filesystem.tools[0].args.dryRun: must be a list of roles",
+        "tool-annotations.json: $.servers.filesystem.tools[0].args.dryRun: must be a list",
         'config.json: $.sandboxPolice: unknown key (did you mean "sandboxPolicy"?)',
         "ALLOWED_DIRECTORY: must not be the root of the file system",
         "AUDIT_REDACTION: must be true or false, not text",

@@ -1,6 +1,7 @@
 """The JSON Schemas of files agree with what the program reads."""
 
 from pathlib import Path
+from typing import Any  # noqa: TID251  schemas
 
 import jsonschema_rs
 import orjson
@@ -13,6 +14,7 @@ from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.schemas import FILES, DocumentKind, schema_of
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
+from ironcurtain_proxy.config.settings import KEYS, gather_settings
 from ironcurtain_proxy.model.json import Json
 from tests.config.files import write
 
@@ -30,9 +32,15 @@ def is_read(kind: DocumentKind, document: Json, path: Path) -> bool:
             read_annotations_file(write(path / "f.json", document), report)
         case "lists":
             read_lists_file(write(path / "f.json", document), report)
-        case _:
+        case "config":
+            environ = {"HOME": str(path), "IRONCURTAIN_CONFIG": str(write(path / "c", document))}
+            gather_settings(environ, None, report)
+        case "engine":
             raise AssertionError(kind)
     return not report.has_errors
+
+
+EXAMPLES = sorted((ROOT / "docs/examples").glob("*.json"))
 
 
 CASES: list[tuple[DocumentKind, Json]] = [
@@ -48,6 +56,24 @@ CASES: list[tuple[DocumentKind, Json]] = [
     ("servers", {"a": {"command": "x", "ask": ["form"]}}),
     ("servers", {"a": {"command": "x", "ask": ["none"]}}),
     ("lists", {"lists": {"a": {"values": ["x"]}}, "$schema": "s"}),
+    ("config", {"$schema": "s", "mcpServers": {"a": {"command": "x"}}, "_": 1}),
+    ("config", {"auditMaxBytes": 5}),
+    ("config", {"auditMaxBytes": None}),
+    ("config", {"auditFsync": "never"}),
+    ("config", {"audtFsync": "always"}),
+    ("config", {"escalation": {"holdAfterSeconds": 7, "_why": "", "channels": ["terminal"]}}),
+    ("config", {"escalation": {"holdAfter": 7}}),
+    ("config", {"escalation": {"noticeWebhook": "https://a@b.example"}}),
+    ("config", {"escalation": {"noticeWebhook": "https://b.example:99999/"}}),
+    ("config", {"escalation": {"noticeWebhook": "https://b.example:443/x?y=1"}}),
+    ("config", {"escalation": {"noticeNtfy": "http://[::1]/t"}}),
+    ("config", {"autoApprove": {"modelId": "openai:gpt", "only": ["a/*"], "confidence": 1}}),
+    ("config", {"autoApprove": {"modelId": "gpt"}}),
+    ("config", {"autoApprove": {"only": ["a"]}}),
+    ("config", {"containment": {"caches": [".git"]}}),
+    ("config", {"containment": {"caches": ["build"], "undo": True}}),
+    ("config", {"grants": {"persist": {"scope": "project", "expiresDays": 0}}}),
+    ("config", {"telemetry": {"endpoint": "ftp://x"}}),
     ("lists", {"lists": {"a": {"values": "x"}}}),
     ("annotations", {"servers": {"a": {"tools": [{"toolName": "t", "args": {"p": ["none"]}}]}}}),
     ("annotations", {"servers": {"a": {"tools": [{"toolName": "t", "args": {"p": ["non"]}}]}}}),
@@ -61,6 +87,12 @@ def test_a_schema_accepts_what_the_program_reads(
 ) -> None:
     accepted = jsonschema_rs.validator_for(schema_of(kind)).is_valid(document)
     assert accepted is is_read(kind, document, tmp_path)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+def test_an_example_fits_the_schema_of_configurations(file: Path) -> None:
+    validator = jsonschema_rs.validator_for(schema_of("config"))
+    assert list(validator.iter_errors(orjson.loads(file.read_bytes()))) == []
 
 
 def test_the_packs_and_the_shipped_annotations_fit_their_schema() -> None:
@@ -84,4 +116,15 @@ def test_the_command_lists_the_files_and_prints_a_schema(
     assert main(["config", "schema"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*FILES]
     assert main(["config", "schema", "servers"]) == 0
-    assert orjson.loads(capsys.readouterr().out) == schema_of("servers")
+    printed = orjson.loads(capsys.readouterr().out)
+    assert printed == orjson.loads(orjson.dumps(schema_of("servers")))
+
+
+def test_the_schema_of_configurations_has_every_key() -> None:
+    def keys(schema: dict[str, Any], prefix: str = "") -> set[str]:
+        found: set[str] = set()
+        for key, inner in schema["properties"].items():
+            found |= keys(inner, f"{prefix}{key}.") if "properties" in inner else {prefix + key}
+        return found
+
+    assert keys(schema_of("config")) == {*KEYS}

@@ -56,6 +56,7 @@ UnknownAction: TypeAlias = Literal["escalate", "conditional"]
 TimeoutAction: TypeAlias = Literal["approve", "deny"]
 """The action for an unanswered question. It is no decision of the engine."""
 
+RulePattern: TypeAlias = RowKey | Literal["git_delete_force", "database", "network", "unknown"]
 FURTHER_RULES: Final = frozenset({"git_delete_force", "database", "network", "unknown"})
 """Further names of safety rules than those of the matrix's rows. They can only escalate."""
 
@@ -78,7 +79,7 @@ REVIEWER_TYPES: Final[Mapping[str, SessionType]] = MappingProxyType(
 class SafetyRule:
     """The operator's rule for a row of the matrix."""
 
-    pattern: RowKey | Literal["git_delete_force", "database", "network", "unknown"]
+    pattern: RulePattern
     action: RuleAction
     target: str | None = None
     """The reviewer, for `escalate`. `None` means the reviewer of high risk."""

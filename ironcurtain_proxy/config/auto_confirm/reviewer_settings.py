@@ -1,25 +1,22 @@
 """The reviewers of the auto-confirm engine: `auto_confirm.reviewers`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
+
+from msgspec import UNSET
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, REVIEWER_TYPES, ReviewerSetting
-from ironcurtain_proxy.config.reading.declared import one_of
-from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.forms import CheckedForm, FormMistake, Maybe, NameText
 from ironcurtain_proxy.config.reading.layers import Layers
-from ironcurtain_proxy.config.review_settings import read_model_id
+from ironcurtain_proxy.config.review_settings import ProviderModel
 
 ReviewerKind: TypeAlias = Literal["human", "session", "process", "model"]
 ReviewerProtocol: TypeAlias = Literal["lines", "mcp"]
 
-_SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
-_KINDS: Final[tuple[ReviewerKind, ...]] = get_args(ReviewerKind)
-_PROTOCOLS: Final[tuple[ReviewerProtocol, ...]] = get_args(ReviewerProtocol)
-_HUMAN: Final[ReviewerKind] = "human"
-_LINES: Final[ReviewerProtocol] = "lines"
 _FOR: Final[Mapping[str, frozenset[ReviewerKind]]] = {
     "token_file": frozenset({"session"}),
     "command": frozenset({"process"}),
@@ -31,7 +28,89 @@ _FOR: Final[Mapping[str, frozenset[ReviewerKind]]] = {
     "session_type": frozenset({"process", "session", "model"}),
 }
 """The kinds of reviewers that take a key, for keys that not all kinds take."""
+_RENAMED: Final = {"model_id": "modelId", "api_base": "apiBase"}
 _NAME_LENGTH: Final = 64
+_REVIEWS: Final = (
+    "needs a session_type, which says what it may review: manager, architect or high-level"
+)
+
+
+class ReviewerForm(
+    CheckedForm, frozen=True, kw_only=True, rename={"model_id": "modelId", "api_base": "apiBase"}
+):
+    """A reviewer."""
+
+    name: NameText
+    kind: ReviewerKind = "human"
+    command: tuple[NameText, ...] = ()
+    """A process: the program and its arguments."""
+    env: Maybe[dict[str, str]] = UNSET
+    """A process: added to its environment. A model: `API_KEY`."""
+    protocol: Maybe[ReviewerProtocol] = UNSET
+    """A process: what it speaks, `lines` if absent."""
+    tool: Maybe[NameText] = UNSET
+    """A process that speaks MCP: the tool that asks it, `review` if absent."""
+    model_id: Maybe[ProviderModel] = UNSET
+    """A model: `PROVIDER:MODEL`."""
+    api_base: Maybe[NameText] = UNSET
+    """A model: another endpoint of its provider's protocol."""
+    mailbox: Maybe[NameText] = UNSET
+    """A session, or a person with a directory of their own: the escalation directory."""
+    token_file: Maybe[NameText] = UNSET
+    """A session: the file with the token that authenticates its answers."""
+    session: Maybe[NameText] = UNSET
+    """The session that it reviews from; its name if absent."""
+    session_type: Maybe[SessionType] = UNSET
+    may_deny: Maybe[bool] = UNSET
+    """Whether its refusal ends the question."""
+
+    @property
+    def type_of_session(self) -> SessionType:
+        """The session type, by default the one that the original document names."""
+        return self.session_type or REVIEWER_TYPES.get(self.name, "unknown")
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield keys that the kind needs, and those that it does not take."""
+        yield from self._own_mistakes()
+        fields = zip(self.__struct_encode_fields__, self.__struct_fields__, strict=True)
+        said = {key for key, name in fields if getattr(self, name) not in (UNSET, ())}
+        given = [key for key in _FOR if key in said]
+        for key in ("mailbox", "token_file") if self.kind == "session" else ():
+            if key not in given:
+                yield (key,), "is missing", ""
+        for key in given:
+            if self.kind not in _FOR[key]:
+                yield (key,), f"is not for a {self.kind}", ""
+        if self.may_deny is not UNSET and self.kind == "human" and self.mailbox is UNSET:
+            yield ("may_deny",), "is for a human with a mailbox of their own", ""
+        if self.protocol is not UNSET and self.kind != "process":
+            yield ("protocol",), f"is for a process, not for a {self.kind}", ""
+        if self.tool is not UNSET and (self.kind, self.protocol) != ("process", "mcp"):
+            yield ("tool",), 'is for a process with "protocol": "mcp"', ""
+
+    def _own_mistakes(self) -> Iterator[FormMistake]:
+        if len(self.name) > _NAME_LENGTH or not self.name.isprintable():
+            yield (), f"a name has at most {_NAME_LENGTH} visible characters", ""
+        if self.name == HUMAN and self.kind != "human":
+            message = f'"{HUMAN}" is the person who is asked by default: choose another name'
+            yield (), message, ""
+        if self.kind == "process" and not self.command:
+            message = "a process needs a command: a list of the program and its arguments"
+            yield (), message, ""
+        if self.kind == "model" and not self.model_id:
+            yield (), "a model needs a modelId: PROVIDER:MODEL", ""
+        if self.kind != "human" and self.type_of_session == "unknown":
+            yield (), _REVIEWS, ""
+
+    def setting(self) -> ReviewerSetting:
+        """Return what the engine knows of the reviewer."""
+        return ReviewerSetting(
+            name=self.name,
+            kind="human" if self.kind == "human" else "process",
+            session=self.session or None,
+            session_type=self.type_of_session,
+            may_deny=self.may_deny is not False,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,75 +137,17 @@ class ReviewerSpec:
     """Session: the file with the token that authenticates its answers."""
 
 
-def read_reviewer(layers: Layers, spot: Spot) -> tuple[ReviewerSetting, ReviewerSpec]:
-    """Read one reviewer; paths are relative to the file that holds them."""
-    members = spot.object(
-        (
-            *("name", "kind", "command", "env", "modelId", "mailbox", "token_file", "apiBase"),
-            *("session", "session_type", "may_deny", "protocol", "tool"),
-        )
+def reviewer_spec(layers: Layers, spot: Spot, form: ReviewerForm) -> ReviewerSpec:
+    """Return the settings of one reviewer; paths are relative to the file that holds them."""
+    return ReviewerSpec(
+        name=form.name,
+        kind=form.kind,
+        command=form.command,
+        env=form.env or {},
+        protocol=form.protocol or "lines",
+        tool=form.tool or "review",
+        model_id=form.model_id or "",
+        api_base=form.api_base or None,
+        mailbox=layers.as_path(spot.at("mailbox")) if form.mailbox else None,
+        token_file=layers.as_path(spot.at("token_file")) if form.token_file else None,
     )
-    name = members.required("name").name()
-    if len(name) > _NAME_LENGTH or not name.isprintable():
-        spot.error(f"a name has at most {_NAME_LENGTH} visible characters")
-    kind = members.read("kind", one_of(_KINDS), _HUMAN)
-    if name == HUMAN and kind != _HUMAN:
-        spot.error(f'"{HUMAN}" is the person who is asked by default: choose another name')
-    command = members.read("command", lambda inner: inner.each(Spot.name), ())
-    if kind == "process" and not command:
-        spot.error("a process needs a command: a list of the program and its arguments")
-    model = members.read("modelId", read_model_id, "")
-    if kind == "model" and not model:
-        spot.error("a model needs a modelId: PROVIDER:MODEL")
-    session_type = members.read(
-        "session_type", one_of(_SESSION_TYPES), REVIEWER_TYPES.get(name, "unknown")
-    )
-    reviewer = ReviewerSetting(
-        name=name,
-        kind="human" if kind == "human" else "process",
-        session=members.read("session", Spot.name, None),
-        session_type=session_type,
-        may_deny=members.read("may_deny", Spot.switch, default=True),
-    )
-    _check_kind(members, kind)
-    if kind != _HUMAN and session_type == "unknown":
-        spot.error(
-            "needs a session_type, which says what it may review: manager, architect or high-level"
-        )
-    spec = ReviewerSpec(
-        name=name,
-        kind=kind,
-        command=command,
-        env=members.read("env", Spot.texts_by_name, {}),
-        protocol=_spoken(members, kind),
-        tool=members.read("tool", Spot.name, "review"),
-        model_id=model,
-        api_base=members.read("apiBase", Spot.name, None),
-        mailbox=members.read("mailbox", layers.as_path, None),
-        token_file=members.read("token_file", layers.as_path, None),
-    )
-    return reviewer, spec
-
-
-def _check_kind(members: Members, kind: ReviewerKind) -> None:
-    """Check the keys that a kind requires or does not take."""
-    for key in ("mailbox", "token_file") if kind == "session" else ():
-        members.required(key)
-    for key, kinds in _FOR.items():
-        said = members.get(key)
-        if said is not None and kind not in kinds:
-            said.error(f"is not for a {kind}")
-    may_deny = members.get("may_deny")
-    if may_deny is not None and kind == "human" and "mailbox" not in members:
-        may_deny.error("is for a human with a mailbox of their own")
-
-
-def _spoken(members: Members, kind: ReviewerKind) -> ReviewerProtocol:
-    """The protocol of a reviewer, checked against its kind."""
-    protocol = members.read("protocol", one_of(_PROTOCOLS), _LINES)
-    said, tool = members.get("protocol"), members.get("tool")
-    if said is not None and kind != "process":
-        said.error(f"is for a process, not for a {kind}")
-    if tool is not None and (kind, protocol) != ("process", "mcp"):
-        tool.error('is for a process with "protocol": "mcp"')
-    return protocol

@@ -3,17 +3,18 @@
 Imported only where the section exists: most sessions start without it.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from pathlib import Path
-from typing import Final, TypeVar, get_args
+from typing import Annotated, Any, Final, TypeAlias, get_args  # noqa: TID251  a word, said wrongly
+
+from msgspec import UNSET, Meta, field
 
 from ironcurtain_proxy.auto_confirm.engine.decision import check_on_timeout
-from ironcurtain_proxy.auto_confirm.engine.matrix import RowKey
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import (
-    FURTHER_RULES,
     HUMAN,
     NO_REVIEWER,
     AutoConfirmSettings,
@@ -21,23 +22,31 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
     NightAction,
     NightMode,
     RuleAction,
+    RulePattern,
     SafetyRule,
     TimeoutAction,
     UnknownAction,
 )
 from ironcurtain_proxy.config.auto_confirm.notification_settings import (
     NotificationSettings,
-    read_notifications,
+    NotificationsForm,
+    notifications,
 )
-from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec, read_reviewer
-from ironcurtain_proxy.config.reading.declared import (
-    members_by_key,
-    number,
-    object_of,
-    one_of,
-    whole,
+from ironcurtain_proxy.config.auto_confirm.reviewer_settings import (
+    ReviewerForm,
+    ReviewerSpec,
+    reviewer_spec,
 )
-from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.forms import (
+    CheckedForm,
+    Form,
+    FormMistake,
+    Maybe,
+    NameText,
+    fill,
+    says,
+)
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.errors import ConfigurationError
@@ -54,34 +63,177 @@ class RequiredContext:
     directory: Path | None = None
     """The expected workspace."""
     branch: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = dataclass_field(default_factory=dict, repr=False)
     """The expected variables of the proxy's environment."""
     provider: str | None = None
     """The expected value of `IRONCURTAIN_PROVIDER`."""
 
 
-def read_context(layers: Layers, spot: Spot) -> RequiredContext:
-    """Read the section; paths are relative to the file that holds them."""
-    readers = {
-        "directory": layers.as_path,
-        "branch": Spot.name,
-        "environment": Spot.texts_by_name,
-        "provider": Spot.name,
-    }
-    return object_of(RequiredContext, readers)(spot)
-
-
-_SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
 _OPERATIONS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
-_RULES: Final[tuple[RuleAction, ...]] = ("escalate", "auto_approve", "conditional")
-_UNKNOWN: Final[tuple[UnknownAction, ...]] = ("escalate", "conditional")
-_TIMEOUT: Final[tuple[TimeoutAction, ...]] = ("deny", "approve")
-_NIGHT: Final[tuple[NightAction, ...]] = ("escalate", "hold")
-_PATTERNS: Final = (*get_args(RowKey), *sorted(FURTHER_RULES))
+_StoreUrl: TypeAlias = Annotated[
+    str,
+    says(
+        r"(postgresql(\+psycopg)?://|sqlite:///)[^\x00]*",
+        "must begin with postgresql:// or sqlite:///",
+        1,
+    ),
+]
 KEEP_DAYS: Final = 90.0
 _MOST_DAYS: Final = 36500
+_STANDARD: Final = AutoConfirmSettings()
+_Hour: TypeAlias = Annotated[int, Meta(ge=0, le=23)]
 
-T = TypeVar("T")
+
+class ContextForm(Form, frozen=True, kw_only=True, rename={}):
+    """The environment that the operator expects."""
+
+    directory: Maybe[NameText] = UNSET
+    """The expected workspace."""
+    branch: Maybe[NameText] = UNSET
+    environment: dict[str, str] = field(default_factory=dict)
+    """The expected variables of the proxy's environment."""
+    provider: Maybe[NameText] = UNSET
+    """The expected value of `IRONCURTAIN_PROVIDER`."""
+
+
+class StoreForm(CheckedForm, frozen=True, kw_only=True, rename={}):
+    """Where the engine keeps its interactions."""
+
+    url: Maybe[_StoreUrl] = UNSET
+    """The address of the store; SQLite in the state directory if absent."""
+    keep_days: Annotated[float, Meta(gt=-1, le=_MOST_DAYS)] = KEEP_DAYS
+    """Days for which ended interactions are kept; 0 for ever."""
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield a part of a day."""
+        if -1 < self.keep_days < 1 and self.keep_days != 0:
+            yield ("keep_days",), "must be at least 1 day, or 0 to keep everything", ""
+
+
+class RuleForm(CheckedForm, frozen=True, kw_only=True, rename={}):
+    """A rule for a row of the matrix."""
+
+    pattern: RulePattern
+    action: RuleAction
+    target: Maybe[NameText] = UNSET
+    """The reviewer, for `escalate`; the reviewer of high risk if absent."""
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield what no rule may say."""
+        yield from _refusals(self.rule)
+
+    def rule(self) -> SafetyRule:
+        """Return the rule."""
+        return SafetyRule(pattern=self.pattern, action=self.action, target=self.target or None)
+
+
+class TargetsForm(CheckedForm, frozen=True, kw_only=True, rename={}):
+    """The reviewers of each kind of call, by name."""
+
+    high_risk: NameText = _STANDARD.escalation_targets.high_risk
+    medium_risk: NameText = _STANDARD.escalation_targets.medium_risk
+    low_risk: Any = NO_REVIEWER
+    """Always `auto_approve`: a call of low risk and high confidence needs no reviewer."""
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield a reviewer of low risk: its name would promise a review that never happens."""
+        if self.low_risk != NO_REVIEWER:
+            message = (
+                f"must be {shown(NO_REVIEWER)}: what is of low risk and certain is approved "
+                "without a reviewer, and all else goes to high_risk or medium_risk"
+            )
+            yield ("low_risk",), message, ""
+
+
+class NightForm(Form, frozen=True, kw_only=True, rename={}):
+    """The hours in which a reviewer decides instead of the engine's default."""
+
+    enabled: bool = True
+    start_hour: _Hour = _STANDARD.night_mode.start_hour
+    """The first hour of the night."""
+    end_hour: _Hour = _STANDARD.night_mode.end_hour
+    """The hour after the night. Before `start_hour`: the night goes over midnight."""
+    action: NightAction = _STANDARD.night_mode.action
+
+
+class AutoConfirmForm(CheckedForm, frozen=True, kw_only=True, rename={}):
+    """The section of the engine."""
+
+    enabled: bool = False
+    intelligent_escalation: bool = True
+    """Off: a person decides on every escalated call."""
+    escalation_targets: TargetsForm = TargetsForm()
+    safety_rules: tuple[RuleForm, ...] = ()
+    night_mode: NightForm = NightForm()
+    escalation_timeout_minutes: Annotated[float, Meta(gt=0, le=1440)] = (
+        _STANDARD.escalation_timeout_minutes
+    )
+    """Minutes for each of the two reviewers that are asked, one after the other."""
+    fallback_escalation: NameText = _STANDARD.fallback_escalation
+    load_relief: bool = False
+    """Approve more when more than ten reviews of other sessions are pending."""
+    unknown: UnknownAction = _STANDARD.unknown
+    """What happens to an operation that the engine does not know."""
+    on_timeout: dict[str, TimeoutAction] = field(default_factory=dict)
+    """What happens to unanswered questions, by operation."""
+    feature_branches: tuple[str, ...] = _STANDARD.feature_branches
+    """Prefixes of branches that are nobody else's."""
+    reviewers: tuple[ReviewerForm, ...] = ()
+    session_type: SessionType = "worker"
+    """The kind of session, as the operator names it."""
+    store: StoreForm = StoreForm()
+    notifications: NotificationsForm = NotificationsForm()
+    context: ContextForm = ContextForm()
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield operations that nobody knows, and what does not fit together."""
+        for name in self.on_timeout:
+            if name not in _OPERATIONS and not name.startswith("_"):
+                words = f"{shown(name)} is not one of {', '.join(_OPERATIONS)}"
+                yield ("on_timeout", name), words, nearest(name, _OPERATIONS)
+        for problem in check_on_timeout(self.table()):
+            yield ("on_timeout",), problem.partition(": ")[2], ""
+        yield from _refusals(lambda: self.engine(rules=()))
+
+    def table(self) -> Mapping[OperationKind, TimeoutAction]:
+        """Return what happens to unanswered questions, by operation."""
+        return {one: self.on_timeout[one] for one in _OPERATIONS if one in self.on_timeout}
+
+    def engine(self, rules: tuple[SafetyRule, ...]) -> AutoConfirmSettings:
+        """Return the settings of the engine itself.
+
+        Raises:
+            ConfigurationError: they do not fit together.
+        """
+        targets, night = self.escalation_targets, self.night_mode
+        return AutoConfirmSettings(
+            enabled=self.enabled,
+            intelligent_escalation=self.intelligent_escalation,
+            escalation_targets=EscalationTargets(
+                high_risk=targets.high_risk, medium_risk=targets.medium_risk
+            ),
+            safety_rules=rules,
+            night_mode=NightMode(
+                enabled=night.enabled,
+                start_hour=night.start_hour,
+                end_hour=night.end_hour,
+                action=night.action,
+            ),
+            escalation_timeout_minutes=self.escalation_timeout_minutes,
+            fallback_escalation=self.fallback_escalation,
+            load_relief=self.load_relief,
+            unknown=self.unknown,
+            on_timeout=self.table(),
+            feature_branches=self.feature_branches,
+            reviewers=tuple([one.setting() for one in self.reviewers]),
+        )
+
+
+def _refusals(make: Callable[[], object]) -> Iterator[FormMistake]:
+    try:
+        make()
+    except ConfigurationError as error:
+        yield (), str(error), ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +243,13 @@ class AutoConfirmConfig:
     engine: AutoConfirmSettings
     session_type: SessionType = "worker"
     """The kind of session, as the operator names it."""
-    context: RequiredContext = field(default_factory=RequiredContext)
-    store_url: str | None = field(default=None, repr=False)
+    context: RequiredContext = dataclass_field(default_factory=RequiredContext)
+    store_url: str | None = dataclass_field(default=None, repr=False)
     """The address of the store; None: SQLite in the state directory."""
     keep_days: float = KEEP_DAYS
     """Days for which the store keeps ended interactions; 0: for ever."""
     reviewers: tuple[ReviewerSpec, ...] = ()
-    notifications: NotificationSettings = field(default_factory=NotificationSettings)
+    notifications: NotificationSettings = dataclass_field(default_factory=NotificationSettings)
 
     @property
     def mailboxes(self) -> tuple[Path, ...]:
@@ -111,137 +263,53 @@ class AutoConfirmConfig:
 
 
 def read_auto_confirm(layers: Layers) -> AutoConfirmConfig | None:
-    """Read the section; None: it does not exist. Paths are relative to the file that holds them."""
+    """Return the section, or None if it does not exist.
+
+    Paths are relative to the file that holds them.
+    """
     return layers.read("auto_confirm", lambda spot: _config(layers, spot), None)
 
 
 def _config(layers: Layers, spot: Spot) -> AutoConfirmConfig:
-    members = spot.object((*_ENGINE, *_OTHER_KEYS))
-    specs = members.read(
-        "reviewers", lambda inner: inner.each(lambda one: read_reviewer(layers, one)), ()
-    )
-    _warn_of_strangers(members, [HUMAN, *[reviewer.name for reviewer, _ in specs]])
-    engine = _made(
-        spot,
-        lambda: AutoConfirmSettings(
-            **members_by_key(members, _ENGINE),
-            reviewers=tuple([reviewer for reviewer, _ in specs]),
-        ),
-        AutoConfirmSettings(),
-    )
-    store = members.get("store")
-    kept = None if store is None else store.object(("url", "keep_days"))
+    form = fill(spot, AutoConfirmForm)
+    _warn_of_strangers(spot, [HUMAN, *[one.name for one in form.reviewers]])
+    context = form.context
+    try:
+        engine = form.engine(tuple([one.rule() for one in form.safety_rules]))
+    except ConfigurationError:
+        # It was reported where the form was filled.
+        engine = _STANDARD
     return AutoConfirmConfig(
         engine=engine,
-        session_type=members.read("session_type", one_of(_SESSION_TYPES), "worker"),
-        context=members.read(
-            "context", lambda inner: read_context(layers, inner), RequiredContext()
+        session_type=form.session_type,
+        context=RequiredContext(
+            directory=layers.as_path(spot.at("context", "directory"))
+            if context.directory
+            else None,
+            branch=context.branch or None,
+            environment=context.environment,
+            provider=context.provider or None,
         ),
-        store_url=None if kept is None else kept.read("url", _store_url, None),
-        keep_days=KEEP_DAYS if kept is None else kept.read("keep_days", _days, KEEP_DAYS),
-        reviewers=tuple([found for _, found in specs]),
-        notifications=members.read(
-            "notifications",
-            lambda inner: read_notifications(layers, inner),
-            NotificationSettings(),
+        store_url=form.store.url or None,
+        keep_days=form.store.keep_days,
+        reviewers=tuple(
+            [
+                reviewer_spec(layers, spot.at("reviewers", index), one)
+                for index, one in enumerate(form.reviewers)
+            ]
         ),
+        notifications=notifications(layers, spot.at("notifications"), form.notifications),
     )
 
 
-def _warn_of_strangers(members: Members, known: list[str]) -> None:
+def _warn_of_strangers(spot: Spot, known: list[str]) -> None:
     """Warn of names that no reviewer has: a person is asked instead."""
-    targets = members.read("escalation_targets", Spot.members, {})
-    for spot in (
-        *map(targets.get, ("high_risk", "medium_risk")),
-        members.get("fallback_escalation"),
+    for place in (
+        ("escalation_targets", "high_risk"),
+        ("escalation_targets", "medium_risk"),
+        ("fallback_escalation",),
     ):
-        name = None if spot is None else spot.value
-        if spot is not None and isinstance(name, str) and name not in known:
-            words = f"{shown(name)} is not among the reviewers: a person is asked"
-            spot.warning(words, nearest(name, known))
-
-
-def _made(spot: Spot, make: Callable[[], T], standard: T) -> T:
-    try:
-        return make()
-    except ConfigurationError as error:
-        spot.error(str(error))
-        return standard
-
-
-def _nobody(spot: Spot) -> str:
-    """The only accepted word for low risk: no reviewer."""
-    if spot.value != NO_REVIEWER:
-        # The name of a reviewer would promise a review that never happens.
-        spot.error(
-            f"must be {shown(NO_REVIEWER)}: what is of low risk and certain is approved without a "
-            "reviewer, and all else goes to high_risk or medium_risk"
-        )
-    return NO_REVIEWER
-
-
-def _rule(spot: Spot) -> SafetyRule:
-    members = spot.object(("pattern", "action", "target"))
-    return _made(
-        spot,
-        lambda: SafetyRule(
-            pattern=members.required("pattern").word(_PATTERNS),
-            action=members.required("action").word(_RULES),
-            target=members.read("target", Spot.name, None),
-        ),
-        SafetyRule(pattern="unknown", action="escalate"),
-    )
-
-
-def _on_timeout(spot: Spot) -> Mapping[OperationKind, TimeoutAction]:
-    table: dict[OperationKind, TimeoutAction] = {}
-    for name, inner in spot.members().items():
-        if name.startswith("_"):
-            continue
-        operation = inner.inner(name, name).word(_OPERATIONS)
-        table[operation] = inner.word(_TIMEOUT)
-    for problem in check_on_timeout(table):
-        spot.error(problem.partition(": ")[2])
-    return table
-
-
-def _store_url(spot: Spot) -> str:
-    text = spot.name()
-    if not text.startswith(("postgresql://", "postgresql+psycopg://", "sqlite:///")):
-        spot.error("must begin with postgresql:// or sqlite:///")
-    return text
-
-
-def _days(spot: Spot) -> float:
-    """A number of days; 0: for ever."""
-    days = spot.number(-1, _MOST_DAYS)
-    if -1 < days < 1 and days != 0:
-        spot.error("must be at least 1 day, or 0 to keep everything")
-    return days
-
-
-_ENGINE: Final[Mapping[str, Callable[[Spot], object]]] = {
-    "enabled": Spot.switch,
-    "intelligent_escalation": Spot.switch,
-    "escalation_targets": object_of(
-        EscalationTargets, {"high_risk": Spot.name, "medium_risk": Spot.name, "low_risk": _nobody}
-    ),
-    "safety_rules": lambda spot: spot.each(_rule),
-    "night_mode": object_of(
-        NightMode,
-        {
-            "enabled": Spot.switch,
-            "start_hour": whole(0, 23),
-            "end_hour": whole(0, 23),
-            "action": one_of(_NIGHT),
-        },
-    ),
-    "escalation_timeout_minutes": number(0, 1440),
-    "fallback_escalation": Spot.name,
-    "load_relief": Spot.switch,
-    "unknown": one_of(_UNKNOWN),
-    "on_timeout": _on_timeout,
-    "feature_branches": Spot.texts,
-}
-"""The settings of the engine itself, whose fields have the same names."""
-_OTHER_KEYS: Final = ("reviewers", "session_type", "store", "notifications", "context")
+        said = spot.at(*place)
+        if isinstance(said.value, str) and said.value not in known:
+            words = f"{shown(said.value)} is not among the reviewers: a person is asked"
+            said.warning(words, nearest(said.value, known))

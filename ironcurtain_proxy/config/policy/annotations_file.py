@@ -102,7 +102,7 @@ class _ArgumentsForm(CheckedForm, frozen=True, kw_only=True):
         return {name: _spec(roles) for name, roles in self.args.items()}
 
 
-class PromptForm(_ArgumentsForm, frozen=True, kw_only=True):
+class AnnotatedPromptForm(_ArgumentsForm, frozen=True, kw_only=True):
     """The annotation of one prompt."""
 
     prompt_name: NameText
@@ -123,7 +123,7 @@ class ServerToolsForm(CheckedForm, frozen=True, kw_only=True):
 
     input_hash: Any = None
     tools: tuple[AnnotatedToolForm, ...]
-    prompts: tuple[PromptForm, ...] = ()
+    prompts: tuple[AnnotatedPromptForm, ...] = ()
 
     def mistakes(self) -> Iterator[FormMistake]:
         """Yield tools and prompts that are annotated twice."""

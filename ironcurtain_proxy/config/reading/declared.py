@@ -1,13 +1,22 @@
-"""Settings declared at their fields: the key, the reader and the default in one place."""
+"""Settings declared at their fields: the key, the type and the default in one place."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields
-from typing import Any, Protocol, TypeVar  # noqa: TID251  the values of fields of all types
+from collections.abc import Callable, Iterator
+from dataclasses import Field, field, fields
+from functools import partial
+from types import NoneType, UnionType
+from typing import (
+    Any,  # noqa: TID251  the values of fields of all types
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
-from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.forms import fill
 
 T = TypeVar("T")
-W = TypeVar("W", bound=str)
 
 
 class KeyReader(Protocol):
@@ -17,9 +26,12 @@ class KeyReader(Protocol):
         """The value of the key, or the default if the key is absent."""
 
 
-def setting(key: str, read: Callable[[Spot], T], default: T, *, is_secret: bool = False) -> T:
-    """A field of a frozen dataclass, read from a key. A secret is left out of its `repr`."""
-    return field(default=default, repr=not is_secret, metadata={"key": key, "read": read})
+def setting(key: str, default: T, *, is_secret: bool = False) -> T:
+    """Declare a field of a frozen dataclass that is read from a key, as its type says.
+
+    A secret is left out of its `repr`.
+    """
+    return field(default=default, repr=not is_secret, metadata={"key": key})
 
 
 def declared(kind: type, read: KeyReader, section: str = "") -> dict[str, Any]:
@@ -31,43 +43,23 @@ def declared(kind: type, read: KeyReader, section: str = "") -> dict[str, Any]:
         section: what stands before each key, such as `escalation.`.
     """
     return {
-        one.name: read(section + one.metadata["key"], one.metadata["read"], one.default)
-        for one in fields(kind)
-        if "key" in one.metadata
+        one.name: read(section + key, partial(fill, kind=said), one.default)
+        for one, key, said in declarations(kind)
     }
 
 
-def members_by_key(
-    members: Members, readers: Mapping[str, Callable[[Spot], object]]
-) -> dict[str, Any]:
-    """The values of the present members. Absent members get the defaults of the class."""
-    return {
-        key: read(found) for key, read in readers.items() if (found := members.get(key)) is not None
-    }
+def declarations(kind: type) -> "Iterator[tuple[Field[object], str, type]]":
+    """Yield the declared fields of a class, each with its key and its type without `None`.
 
-
-def object_of(
-    kind: Callable[..., T], readers: Mapping[str, Callable[[Spot], object]]
-) -> Callable[[Spot], T]:
-    """A reader of an object whose keys are fields of a class, each with its reader."""
-    return lambda spot: kind(**members_by_key(spot.object(readers), readers))
+    `None` stands for an absent key, so `null` is none of its values.
+    """
+    for one in fields(kind):
+        if "key" in one.metadata:
+            parts = [part for part in get_args(one.type) if part is not NoneType]
+            is_union = get_origin(one.type) in (Union, UnionType)
+            yield one, one.metadata["key"], parts[0] if is_union else one.type
 
 
 def keys_of(kind: type, section: str = "") -> tuple[str, ...]:
     """The keys of all declared fields of a class."""
-    return tuple([section + one.metadata["key"] for one in fields(kind) if "key" in one.metadata])
-
-
-def whole(low: int, high: int) -> Callable[[Spot], int]:
-    """A reader of an integer from `low` to `high`."""
-    return lambda spot: spot.whole(low, high)
-
-
-def number(above: float, high: float) -> Callable[[Spot], float]:
-    """A reader of a number above `above`, up to `high`."""
-    return lambda spot: spot.number(above, high)
-
-
-def one_of(words: Sequence[W]) -> Callable[[Spot], W]:
-    """A reader of one word of a fixed vocabulary."""
-    return lambda spot: spot.word(words)
+    return tuple([section + key for _, key, _ in declarations(kind)])

@@ -37,6 +37,10 @@ Maybe: TypeAlias = T | UnsetType
 class Form(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """An object with known keys."""
 
+    def __repr__(self) -> str:
+        # What people write may hold secrets.
+        return f"{type(self).__name__}(…)"
+
 
 class Document(Form, frozen=True, kw_only=True):
     """A whole file, which may name the JSON Schema that its editor checks it with."""
@@ -84,6 +88,9 @@ def says(pattern: str, words: str, least: int = 0) -> Meta:
 
 NameText: TypeAlias = Annotated[str, says(r"[^\x00]*", "must not hold NUL", 1)]
 """A text that is not empty and holds no NUL: it becomes a path, a name or an argument."""
+
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=3600)]
+"""A span of time, up to an hour."""
 
 VariableName: TypeAlias = Annotated[
     str, says(r"[^=\x00]+", "is not a name for an environment variable")

@@ -90,7 +90,10 @@ def _whole(spot: Spot, kind: inspect.IntType) -> int:
 
 
 def _number(spot: Spot, kind: inspect.FloatType) -> float:
-    return spot.number(kind.gt or 0.0, _MOST_WHOLE if kind.le is None else kind.le)
+    high = _MOST_WHOLE if kind.le is None else kind.le
+    if kind.ge is not None and kind.ge == spot.value and not isinstance(spot.value, bool):
+        return float(kind.ge)
+    return spot.number(kind.gt if kind.gt is not None else kind.ge or 0.0, high)
 
 
 def _listed(spot: Spot, kind: inspect.VarTupleType) -> tuple[object, ...]:
