@@ -18,18 +18,21 @@ from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmForm
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
 from ironcurtain_proxy.config.policy.engine_file import EngineForm
 from ironcurtain_proxy.config.policy.lists_file import ListsForm
+from ironcurtain_proxy.config.policy.policy_file import PolicyForm
 from ironcurtain_proxy.config.reading.declared import declarations
 from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, NameText, VariableName
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm
 from ironcurtain_proxy.config.servers.servers_file import BuiltinForm, ProcessForm
 from ironcurtain_proxy.config.settings import KEYS, SECTIONS
+from ironcurtain_proxy.model.conditions import VALUE_CONDITIONS
 
-DocumentKind: TypeAlias = Literal["config", "servers", "annotations", "lists", "engine"]
+DocumentKind: TypeAlias = Literal["config", "servers", "policy", "annotations", "lists", "engine"]
 """A kind of file that people write."""
 
 FILES: Final[Mapping[DocumentKind, str]] = {
     "config": "config.json",
     "servers": "mcp-servers.json",
+    "policy": "compiled-policy.json",
     "annotations": "tool-annotations.json",
     "lists": "dynamic-lists.json",
     "engine": "engine.json, of decide --dir",
@@ -37,6 +40,7 @@ FILES: Final[Mapping[DocumentKind, str]] = {
 _FORMS: Final[Mapping[DocumentKind, tuple[type[Struct], ...]]] = {
     "config": (ProcessForm, BuiltinForm, RemoteForm, AutoConfirmForm),
     "servers": (ProcessForm, BuiltinForm, RemoteForm),
+    "policy": (PolicyForm, *[kind.written for kind in VALUE_CONDITIONS]),
     "annotations": (AnnotationsForm,),
     "lists": (ListsForm,),
     "engine": (EngineForm,),
@@ -73,6 +77,9 @@ def schema_of(kind: DocumentKind) -> _Schema:
     root: _Schema = roots[0]
     if kind == "servers":
         root = _of_servers(list(roots))
+    elif kind == "policy":
+        conditions = {one.key: said for one, said in zip(VALUE_CONDITIONS, roots[1:], strict=True)}
+        components["ConditionsForm"]["properties"] |= conditions
     elif kind == "config":
         root = _of_config(_of_servers(list(roots[:-1])), roots[-1])
     inner = {name: _with_comments(one) for name, one in components.items()}

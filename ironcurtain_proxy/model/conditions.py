@@ -49,6 +49,9 @@ from ironcurtain_proxy.model.sql import SqlEffect, is_at_most
 ListComparison: TypeAlias = Literal["domains", "emails", "identifiers"]
 """The comparison of list entries: as host patterns, or as text without regard to case."""
 
+SqlBound: TypeAlias = Literal["reads", "writes", "destroys"]
+"""The effects that a condition may name. `runs` would bound nothing, so it is left out."""
+
 _RoleSet: TypeAlias = frozenset[ArgumentRole]
 
 
@@ -70,11 +73,64 @@ def leads_only_to(value: Value, allowed: frozenset[str]) -> bool:
     return bool(domains) and all(host_matches(domain, allowed) for domain in domains)
 
 
+class _Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A condition as it stands in `compiled-policy.json`: its keys and their types."""
+
+    @classmethod
+    def keys(cls) -> tuple[str, ...]:
+        return cls.__struct_encode_fields__
+
+
+class PathsWritten(_Written, frozen=True, kw_only=True):
+    """A directory that the paths of these roles lie in."""
+
+    roles: tuple[ArgumentRole, ...]
+    within: str
+    """Absolute, below `~/`, or `@workspace`."""
+
+
+class NamesWritten(_Written, frozen=True, kw_only=True):
+    """Names of files, such as `.env`, `*.pem` or `@secrets`."""
+
+    roles: tuple[ArgumentRole, ...]
+    matching: tuple[str, ...]
+    unless: tuple[str, ...] = ()
+    """Names that are exempt although `matching` describes them."""
+
+
+class DomainsWritten(_Written, frozen=True, kw_only=True):
+    """Hosts that the URLs of these roles lead to."""
+
+    roles: tuple[ArgumentRole, ...]
+    allowed: tuple[str, ...]
+    """Hosts, `*.host`, `host/path`, or the `@name` of a list."""
+
+
+class ListWritten(_Written, frozen=True, kw_only=True):
+    """A list that every value of these roles is on."""
+
+    roles: tuple[ArgumentRole, ...]
+    allowed: tuple[str, ...]
+    """Entries, or the `@name` of a list."""
+    match_type: ListComparison
+
+
+class UrisWritten(_Written, frozen=True, kw_only=True):
+    """Resources that are neither files nor URLs."""
+
+    schemes: tuple[str, ...] = ()
+    """Schemes in lower case: everything that their server has."""
+    patterns: tuple[str, ...] = ()
+    """Whole URIs, in which `*` stands for any text."""
+
+
 class Condition(Struct, frozen=True, kw_only=True):
     """One condition of a rule. What is said here holds for a kind that says nothing else."""
 
     key: ClassVar[str]
     """Its name in `compiled-policy.json`."""
+    written: ClassVar[object]
+    """The type of its value there, for the JSON Schema of a policy."""
     is_of_value: ClassVar[bool] = False
     """Whether it is held against one value at a time."""
     narrows: ClassVar[bool] = True
@@ -146,6 +202,7 @@ class PathCondition(_OfRoles, frozen=True, kw_only=True):
     """Every path of these roles lies within a directory."""
 
     key: ClassVar[str] = "paths"
+    written: ClassVar[object] = PathsWritten
     is_of_value: ClassVar[bool] = True
     settles: ClassVar[bool] = True
 
@@ -173,7 +230,7 @@ class PathCondition(_OfRoles, frozen=True, kw_only=True):
     @classmethod
     def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "PathCondition":
         """Read the condition."""
-        members = spot.object(("roles", "within"))
+        members = spot.object(PathsWritten.keys())
         return cls(
             roles=read_roles(members.required("roles")),
             within=reader.directory(members.required("within")),
@@ -188,6 +245,7 @@ class NameCondition(_OfRoles, frozen=True, kw_only=True):
     """
 
     key: ClassVar[str] = "names"
+    written: ClassVar[object] = NamesWritten
     is_of_value: ClassVar[bool] = True
 
     matching: frozenset[str]
@@ -228,7 +286,7 @@ class NameCondition(_OfRoles, frozen=True, kw_only=True):
     @classmethod
     def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "NameCondition":
         """Read the condition."""
-        members = spot.object(("roles", "matching", "unless"))
+        members = spot.object(NamesWritten.keys())
         roles = read_roles(members.required("roles"))
         exempt = members.read("unless", read_patterns, frozenset())
         matching, unless = reader.names(members.required("matching").items(), exempt)
@@ -276,6 +334,7 @@ class DomainCondition(_OfRoles, frozen=True, kw_only=True):
     """Every URL of these roles leads to an allowed host."""
 
     key: ClassVar[str] = "domains"
+    written: ClassVar[object] = DomainsWritten
 
     allowed: frozenset[str]
     """`host`, `*.host`, `host/path` or `*`; hosts in lower case. Empty matches nothing."""
@@ -301,7 +360,7 @@ class DomainCondition(_OfRoles, frozen=True, kw_only=True):
     @classmethod
     def read(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "DomainCondition":
         """Read the condition."""
-        members = spot.object(("roles", "allowed"))
+        members = spot.object(DomainsWritten.keys())
         return cls(
             roles=read_roles(members.required("roles")),
             allowed=reader.hosts(members.required("allowed").items()),
@@ -312,6 +371,7 @@ class ListCondition(_OfRoles, frozen=True, kw_only=True):
     """Every value of these roles is on a list."""
 
     key: ClassVar[str] = "lists"
+    written: ClassVar[object] = tuple[ListWritten, ...]
 
     allowed: frozenset[str]
     """Entries as written (of `host/path` the host in lower case), with `@lists` expanded. Empty
@@ -363,7 +423,7 @@ class ListCondition(_OfRoles, frozen=True, kw_only=True):
 
     @classmethod
     def _read_one(cls, spot: "ConditionSpot", reader: "ConditionReader") -> "ListCondition":
-        members = spot.object(("roles", "allowed", "matchType"))
+        members = spot.object(ListWritten.keys())
         kind = members.required("matchType").word(_LIST_KINDS)
         entries = reader.entries(members.required("allowed").items())
         return cls(
@@ -377,6 +437,7 @@ class SqlCondition(Condition, frozen=True, kw_only=True):
     """Every text of the role `sql` does at most this: `writes` covers what reads, too."""
 
     key: ClassVar[str] = "sql"
+    written: ClassVar[object] = SqlBound
 
     bound: SqlEffect
 
@@ -413,6 +474,7 @@ class UriCondition(Condition, frozen=True, kw_only=True):
     """
 
     key: ClassVar[str] = "uris"
+    written: ClassVar[object] = UrisWritten
     is_of_value: ClassVar[bool] = True
 
     schemes: frozenset[str] = frozenset()
@@ -447,7 +509,7 @@ class UriCondition(Condition, frozen=True, kw_only=True):
     @classmethod
     def read(cls, spot: "ConditionSpot", _reader: "ConditionReader") -> "UriCondition":
         """Read the condition."""
-        members = spot.object(("schemes", "patterns"))
+        members = spot.object(UrisWritten.keys())
         return cls(
             schemes=frozenset(members.read("schemes", lambda inner: inner.each(read_scheme), ())),
             patterns=frozenset(members.read("patterns", lambda inner: inner.each(read_uri), ())),
@@ -464,8 +526,7 @@ _SQL: Final[_RoleSet] = frozenset({"sql"})
 _URI: Final[_RoleSet] = frozenset({"resource-uri"})
 _EVERY_ROLE: Final[_RoleSet] = frozenset(ROLE_TRAITS)
 _LIST_KINDS: Final[tuple[ListComparison, ...]] = get_args(ListComparison)
-_SQL_BOUNDS: Final[tuple[SqlEffect, ...]] = ("reads", "writes", "destroys")
-"""The effects that a condition may name. `runs` would bound nothing, so it is left out."""
+_SQL_BOUNDS: Final[tuple[SqlEffect, ...]] = get_args(SqlBound)
 
 
 _AMBIGUOUS: Final = re.compile(r"(?:^|[/:])\.\.?(?:[/?#]|$)|%(?:2[ef]|5c|00|25)|\\", re.IGNORECASE)

@@ -36,13 +36,13 @@ LayerName: TypeAlias = Literal["managed", "project", "user", "shipped"]
 """The layers of policy, upper ones first: the administrator's and the project's may narrow, the
 user's may narrow and widen, and the shipped one is the base."""
 
-RULED: Final[tuple[Method, ...]] = (
+RuledMethod: TypeAlias = Literal[
     "tools/call",
     "resources/read",
     "prompts/get",
     "elicitation/create",
     "sampling/createMessage",
-)
+]
 """The methods that rules speak of. A subscription is judged as a read, and a completion as what it
 completes."""
 

@@ -62,7 +62,7 @@ def test_json_is_for_programs(tmp_path: Path) -> None:
             "severity": "error",
             "source": "SANDBOX_POLICY",
             "jsonPath": "",
-            "message": '"x" is not one of warn, enforce',
+            "message": '"x" is not one of enforce, warn',
             "suggestion": None,
         }
     ]

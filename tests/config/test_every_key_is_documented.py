@@ -1,11 +1,22 @@
 """Every key and variable that the program reads stands on the page of settings."""
 
-import ast
 import re
 from pathlib import Path
 
+from ironcurtain_proxy.config.auto_confirm.notification_settings import NotificationsForm
+from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerForm
+from ironcurtain_proxy.config.auto_confirm.settings import (
+    AutoConfirmForm,
+    ContextForm,
+    NightForm,
+    SafetyRuleForm,
+    StoreForm,
+    TargetsForm,
+)
+from ironcurtain_proxy.config.reading.declared import declarations
+from ironcurtain_proxy.config.reading.forms import keys_of_form
 from ironcurtain_proxy.config.schemas import schema_of
-from ironcurtain_proxy.config.settings import KEYS
+from ironcurtain_proxy.config.settings import KEYS, SECTIONS
 from ironcurtain_proxy.front import settings as front
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +41,8 @@ def test_every_setting_stands_on_the_page() -> None:
     whole = code_of(SETTINGS)
     # In a list or a table of one section its name stands once.
     alone = set(re.findall(r"`\.?(\w+)`", SETTINGS))
-    missing = [key for key in KEYS if key not in whole and key.rpartition(".")[2] not in alone]
+    keys = [key.removeprefix("$") for key in KEYS]
+    missing = [key for key in keys if key not in whole and key.rpartition(".")[2] not in alone]
     assert missing == []
 
 
@@ -40,30 +52,49 @@ def test_every_key_of_a_server_stands_on_the_page() -> None:
     assert sorted(keys - parts_of(code_of(SERVERS))) == []
 
 
-def keys_read_at(node: ast.AST) -> list[ast.expr]:
-    """Where keys stand: in a call of `object`, in a table of readers, in a list of keys."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".object"):
-        return node.args
-    if isinstance(node, ast.Dict):
-        return [key for key in node.keys if key is not None]
-    if isinstance(node, ast.AnnAssign) and ast.unparse(node.target).endswith("_KEYS"):
-        return [node.value] if node.value is not None else []
-    return []
-
-
 def test_every_key_of_the_engine_stands_on_its_page() -> None:
-    keys = {
-        one.value
-        for file in (ROOT / "ironcurtain_proxy/config/auto_confirm").glob("*.py")
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        for place in keys_read_at(node)
-        for one in ast.walk(place)
-        if isinstance(one, ast.Constant) and isinstance(one.value, str)
-    }
-    assert len(keys) > 30
+    forms = (
+        *(AutoConfirmForm, ContextForm, NightForm, SafetyRuleForm, StoreForm, TargetsForm),
+        *(ReviewerForm, NotificationsForm),
+    )
+    keys = {key for form in forms for key in keys_of_form(form)}
+    assert len(keys) > 38
     assert sorted(keys - parts_of(code_of(ENGINE))) == []
 
 
 def test_every_variable_of_the_front_stands_on_the_page() -> None:
     names = (front.SOCKET, front.PORT, front.PORT_FILE, front.TOKEN, front.TOKENS_FILE)
     assert [name for name in names if f"`{name}`" not in SETTINGS] == []
+
+
+def said_of(default: object) -> str:
+    """Return how the page writes a default."""
+    match default:
+        case bool():
+            return f"`{str(default).lower()}`"
+        case float():
+            return format(default, "g")
+        case int():
+            return str(default)
+        case _:
+            return f"`{default}`"
+
+
+def test_the_page_names_the_default_that_a_setting_declares() -> None:
+    lines = re.sub(r"\n  +", " ", SETTINGS.partition("\n## Servers\n")[0]).splitlines()
+    bullets = {found[1]: line for line in lines if (found := re.match(r"- `([\w.]+)`", line))}
+    defaults = {
+        section + key: said_of(one.default)
+        for section, kind in SECTIONS
+        for one, key, _ in declarations(kind)
+        if isinstance(one.default, bool | int | float | str)
+        and one.default != ""
+        and "notice" not in key
+    }
+    checked = bullets.keys() & defaults.keys()
+    assert len(checked) > 30
+    assert [
+        f"{key}: {defaults[key]}"
+        for key in sorted(checked)
+        if not re.search(rf"Default: {re.escape(defaults[key])}(\W|$)", bullets[key])
+    ] == []

@@ -10,13 +10,16 @@ import pytest
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.policy.lists_file import read_lists_file
+from ironcurtain_proxy.config.policy.policy_file import ConditionsForm, PolicyReader
 from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.forms import keys_of_form
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.schemas import FILES, DocumentKind, schema_of
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.config.settings import KEYS, gather_settings
+from ironcurtain_proxy.model.conditions import VALUE_CONDITIONS
 from ironcurtain_proxy.model.json import Json
-from tests.config.files import write
+from tests.config.files import RULE, policy, replaced, write
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "ironcurtain_proxy/config"
@@ -35,6 +38,9 @@ def is_read(kind: DocumentKind, document: Json, path: Path) -> bool:
         case "config":
             environ = {"HOME": str(path), "IRONCURTAIN_CONFIG": str(write(path / "c", document))}
             gather_settings(environ, None, report)
+        case "policy":
+            path = write(path / "f.json", document)
+            PolicyReader(home=Path("/home/a"), report=report).read(path)
         case "engine":
             raise AssertionError(kind)
     return not report.has_errors
@@ -56,6 +62,17 @@ CASES: list[tuple[DocumentKind, Json]] = [
     ("servers", {"a": {"command": "x", "ask": ["form"]}}),
     ("servers", {"a": {"command": "x", "ask": ["none"]}}),
     ("lists", {"lists": {"a": {"values": ["x"]}}, "$schema": "s"}),
+    ("policy", policy(RULE)),
+    ("policy", policy({"name": "a", "then": "deny", "if": {}}, base="coding")),
+    ("policy", policy(replaced(RULE, ("then",), "block"))),
+    ("policy", policy(replaced(RULE, ("if", "tools"), ["a"]))),
+    ("policy", policy(replaced(RULE, ("if", "server"), None))),
+    ("policy", policy(replaced(RULE, ("if", "paths"), {"roles": []}))),
+    ("policy", policy(replaced(RULE, ("if", "lists", 0, "matchType"), "domain"))),
+    ("policy", policy(replaced(RULE, ("if", "sql"), "runs"))),
+    ("policy", policy(replaced(RULE, ("if", "sql"), "reads"))),
+    ("policy", policy(replaced(RULE, ("if", "uris"), {"schemes": ["memo"]}))),
+    ("policy", policy(replaced(RULE, ("if", "operations"), ["resources/subscribe"]))),
     ("config", {"$schema": "s", "mcpServers": {"a": {"command": "x"}}, "_": 1}),
     ("config", {"auditMaxBytes": 5}),
     ("config", {"auditMaxBytes": None}),
@@ -93,6 +110,17 @@ def test_a_schema_accepts_what_the_program_reads(
 def test_an_example_fits_the_schema_of_configurations(file: Path) -> None:
     validator = jsonschema_rs.validator_for(schema_of("config"))
     assert list(validator.iter_errors(orjson.loads(file.read_bytes()))) == []
+
+
+def test_the_shipped_policy_fits_its_schema() -> None:
+    validator = jsonschema_rs.validator_for(schema_of("policy"))
+    document = orjson.loads((SHIPPED / "policy/shipped/compiled-policy.json").read_bytes())
+    assert list(validator.iter_errors(document)) == []
+
+
+def test_the_form_of_conditions_has_each_kind() -> None:
+    keys = keys_of_form(ConditionsForm)
+    assert [kind.key for kind in VALUE_CONDITIONS if kind.key not in keys] == []
 
 
 def test_the_packs_and_the_shipped_annotations_fit_their_schema() -> None:

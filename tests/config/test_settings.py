@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_reached_does_not_count_as_none(home: Path) -> Non
         ({"auditRedaction": True}, "$.auditRedaction: must be an object, not true or false"),
         (
             {"sandboxPolicy": "Enforce"},
-            '$.sandboxPolicy: "Enforce" is not one of warn, enforce (did you mean "enforce"?)',
+            '$.sandboxPolicy: "Enforce" is not one of enforce, warn (did you mean "enforce"?)',
         ),
         ({"escalationTimeoutSeconds": 0}, "$.escalationTimeoutSeconds: must be from 1 to 86400"),
         (
@@ -162,7 +162,7 @@ def test_a_slip_in_the_file_is_refused_with_its_place(file: Json, problem: str, 
             {"ESCALATION_TIMEOUT_SECONDS": "-1"},
             "ESCALATION_TIMEOUT_SECONDS: must be a whole number, not text",
         ),
-        ({"SANDBOX_POLICY": "off"}, 'SANDBOX_POLICY: "off" is not one of warn, enforce'),
+        ({"SANDBOX_POLICY": "off"}, 'SANDBOX_POLICY: "off" is not one of enforce, warn'),
         ({"PROTECTED_PATHS": "/a:/b"}, "PROTECTED_PATHS: is not JSON"),
         ({"PROTECTED_PATHS": "[1]"}, "PROTECTED_PATHS: $[0]: must be text, not a number"),
         ({"MCP_SERVERS_CONFIG": "[]"}, "MCP_SERVERS_CONFIG: must be an object, not a list"),

@@ -110,7 +110,7 @@ class StoreForm(CheckedForm, frozen=True, kw_only=True, rename={}):
             yield ("keep_days",), "must be at least 1 day, or 0 to keep everything", ""
 
 
-class RuleForm(CheckedForm, frozen=True, kw_only=True, rename={}):
+class SafetyRuleForm(CheckedForm, frozen=True, kw_only=True, rename={}):
     """A rule for a row of the matrix."""
 
     pattern: RulePattern
@@ -163,7 +163,7 @@ class AutoConfirmForm(CheckedForm, frozen=True, kw_only=True, rename={}):
     intelligent_escalation: bool = True
     """Off: a person decides on every escalated call."""
     escalation_targets: TargetsForm = TargetsForm()
-    safety_rules: tuple[RuleForm, ...] = ()
+    safety_rules: tuple[SafetyRuleForm, ...] = ()
     night_mode: NightForm = NightForm()
     escalation_timeout_minutes: Annotated[float, Meta(gt=0, le=1440)] = (
         _STANDARD.escalation_timeout_minutes

@@ -7,39 +7,36 @@ does not know, lets an allow rule match everything.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args  # noqa: TID251  conditions read later
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from ironcurtain_proxy.config.policy.lists_file import DynamicLists
 from ironcurtain_proxy.config.reading.document import RulePlace, Spot
+from ironcurtain_proxy.config.reading.forms import (
+    Document,
+    Form,
+    Maybe,
+    NameText,
+    fill,
+    given,
+    read_form,
+)
 from ironcurtain_proxy.config.reading.operator_paths import real, rooted
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
-from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.credentials import table as credentials
+from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.condition_reading import (
     ConditionSpot,
     NameSets,
     host_patterns,
     read_name_patterns,
-    read_roles,
 )
-from ironcurtain_proxy.model.conditions import (
-    VALUE_CONDITIONS,
-    DomainCondition,
-    ListComparison,
-    ListCondition,
-    NameCondition,
-    PathCondition,
-    SqlCondition,
-    UriCondition,
-)
-from ironcurtain_proxy.model.decision import SEVERITY, Effect
+from ironcurtain_proxy.model.conditions import VALUE_CONDITIONS, ListComparison
+from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import RULED, Rule
-from ironcurtain_proxy.model.vocabulary import word_list
+from ironcurtain_proxy.model.policy import Rule, RuledMethod
 
 BaseName: TypeAlias = Literal["shipped", "none", "coding", "supervised", "read-only"]
 """The base below the operator's rules: the shipped policy, nothing, or the policy of a preset."""
@@ -60,29 +57,76 @@ SECRETS: Final = "@secrets"
 NOWHERE: Final = RealPath(("\0",))
 """A directory that no path lies in."""
 
-_EFFECTS: Final[tuple[Effect, ...]] = tuple(SEVERITY)
-_LIST_KINDS: Final[tuple[ListComparison, ...]] = get_args(ListComparison)
 
-_FILE_KEYS: Final = word_list(
-    """
-    generatedAt constitutionHash inputHash serverName rules listDefinitions skippedServers base
-    commandServers
-    """
-)
-_DEFINITION_KEYS: Final = word_list(
-    """
-    name type principle generationPrompt requiresMcp mcpServerHint
-    """
-)
-_RULE_KEYS: Final = word_list(
-    """
-    name description principle if then reason contained containedReads everywhere
-    """
-)
-_CONDITION_KEYS: Final = (
-    *("roles", "server", "tool", "operations", "prompt"),
-    *[kind.key for kind in VALUE_CONDITIONS],
-)
+class ConditionsForm(Form, frozen=True, kw_only=True):
+    """When a rule applies. Absent conditions ask for nothing."""
+
+    roles: Maybe[frozenset[ArgumentRole]] = UNSET
+    server: Maybe[frozenset[NameText]] = UNSET
+    """Names of servers."""
+    tool: Maybe[frozenset[NameText]] = UNSET
+    """Names of tools."""
+    operations: Maybe[frozenset[RuledMethod]] = UNSET
+    """Methods besides calls of tools."""
+    prompt: Maybe[frozenset[NameText]] = UNSET
+    """Names of prompts."""
+    # Read by their own classes, which know what may stand in them.
+    paths: Any = UNSET
+    names: Any = UNSET
+    domains: Any = UNSET
+    lists: Any = UNSET
+    sql: Any = UNSET
+    uris: Any = UNSET
+
+
+class RuleForm(Form, frozen=True, kw_only=True):
+    """One rule."""
+
+    name: NameText
+    description: str = ""
+    principle: str = ""
+    if_: ConditionsForm = field(name="if")
+    then: Effect
+    reason: str = ""
+    """What people read about a call that the rule decides; the description if absent."""
+    contained: bool = True
+    """Whether the sandbox may answer in the place of a person."""
+    contained_reads: bool = False
+    everywhere: bool = False
+
+
+class DefinitionForm(Form, frozen=True, kw_only=True):
+    """A list that the original program resolves."""
+
+    name: NameText
+    type: ListComparison
+    principle: Any = None
+    generation_prompt: Any = None
+    requires_mcp: Any = None
+    mcp_server_hint: Any = None
+
+
+class SkippedForm(Form, frozen=True, kw_only=True):
+    """A server that the original program left out."""
+
+    server_name: str
+    reason: Any = None
+
+
+class PolicyForm(Document, frozen=True, kw_only=True):
+    """The rules of a policy."""
+
+    rules: tuple[RuleForm, ...]
+    base: Maybe[BaseName] = UNSET
+    """The rules below: the shipped policy, none, or those of a preset."""
+    command_servers: tuple[str, ...] = ()
+    """Servers that run commands; a preset has special rules about them."""
+    list_definitions: tuple[DefinitionForm, ...] = ()
+    skipped_servers: tuple[SkippedForm, ...] = ()
+    generated_at: Any = None
+    constitution_hash: Any = None
+    input_hash: Any = None
+    server_name: Any = None
 
 
 class PolicyFile(Struct, frozen=True):
@@ -113,28 +157,24 @@ class PolicyReader:
 
     def read(self, path: Path) -> PolicyFile | None:
         """The file's rules, or None with the reason in the report."""
-        read = read_document(path, self.report)
+        read = read_form(path, PolicyForm, self.report)
         if read is None:
             return None
-        data, root = read
-        file = root.object(_FILE_KEYS)
-        definitions = file.get("listDefinitions")
-        defined = frozenset(() if definitions is None else definitions.each(_definition))
-        for skipped in file.read("skippedServers", Spot.items, []):
-            skipped.object(("serverName", "reason")).required("serverName").text()
-        rules = _RulesReader(self, defined)
-        found = file.required("rules").each(rules.rule)
+        data, form, spot = read
+        rules = _RulesReader(self, frozenset([one.name for one in form.list_definitions]))
         return PolicyFile(
             data + credentials.table_bytes() if SECRETS.encode() in data else data,
-            found,
-            tuple([RulePlace(str(path), ("rules", index)) for index in range(len(found))]),
-            base=file.read("base", lambda spot: spot.word(BASES), None),
-            command_servers=file.read("commandServers", Spot.texts, ()),
+            rules.rules(form.rules, spot.at("rules")),
+            tuple([RulePlace(str(path), ("rules", index)) for index in range(len(form.rules))]),
+            base=given(form.base),
+            command_servers=form.command_servers,
         )
 
     def rules_of(self, document: Json, source: str) -> tuple[Rule, ...]:
-        """The rules of a document that the package holds."""
-        return Spot(document, source, self.report).each(_RulesReader(self, frozenset()).rule)
+        """Return the rules of a document that the package holds."""
+        spot = Spot(document, source, self.report)
+        found = _RulesReader(self, frozenset())
+        return found.rules(fill(spot, tuple[RuleForm, ...]), spot)
 
     def names(
         self, spots: Sequence[ConditionSpot], unless: frozenset[str] = frozenset()
@@ -230,40 +270,36 @@ class _RulesReader(Struct, frozen=True):
     directories: dict[str, RealPath] = field(default_factory=dict)
     """A cache of resolved directories: thousands of rules may name the same one."""
 
-    def rule(self, spot: Spot) -> Rule:
-        members = spot.object(_RULE_KEYS)
-        condition = members.required("if").object(_CONDITION_KEYS)
-        name = self._name(members.required("name"))
-        description = members.read("description", Spot.text, "")
-        reason = members.read("reason", Spot.text, "") or description
-        return Rule(
-            name=name,
-            effect=members.required("then").word(_EFFECTS),
-            reason=reason or f"Rule {shown(name)} applies",
-            roles=condition.read("roles", read_roles, None),
-            servers=condition.read("server", _names, None),
-            tools=condition.read("tool", _names, None),
-            methods=condition.read("operations", _methods, None),
-            prompts=condition.read("prompt", _names, None),
-            paths=condition.read("paths", lambda at: PathCondition.read(at, self), None),
-            names=condition.read("names", lambda at: NameCondition.read(at, self), None),
-            domains=condition.read("domains", lambda at: DomainCondition.read(at, self), None),
-            lists=condition.read("lists", lambda at: ListCondition.read(at, self), ()),
-            sql=condition.read("sql", lambda at: SqlCondition.read(at, self), None),
-            uris=condition.read("uris", lambda at: UriCondition.read(at, self), None),
-            description=description,
-            principle=members.read("principle", Spot.text, ""),
-            contained=members.read("contained", Spot.switch, default=True),
-            contained_reads=members.read("containedReads", Spot.switch, default=False),
-            everywhere=members.read("everywhere", Spot.switch, default=False),
-        )
+    def rules(self, forms: Sequence[RuleForm], spot: Spot) -> tuple[Rule, ...]:
+        """Return the rules of a list of them."""
+        return tuple([self._rule(form, spot.at(index)) for index, form in enumerate(forms)])
 
-    def _name(self, spot: Spot) -> str:
-        name = spot.name()
-        if name in self.taken:
-            self.reader.slip(spot, f"{shown(name)} names two rules")
-        self.taken.add(name)
-        return name
+    def _rule(self, form: RuleForm, spot: Spot) -> Rule:
+        if form.name in self.taken:
+            self.reader.slip(spot.at("name"), f"{shown(form.name)} names two rules")
+        self.taken.add(form.name)
+        condition = form.if_
+        conditions: dict[str, Any] = {
+            kind.key: kind.read(spot.at("if", kind.key), self)
+            for kind in VALUE_CONDITIONS
+            if getattr(condition, kind.key) is not UNSET
+        }
+        return Rule(
+            name=form.name,
+            effect=form.then,
+            reason=form.reason or form.description or f"Rule {shown(form.name)} applies",
+            roles=given(condition.roles),
+            servers=given(condition.server),
+            tools=given(condition.tool),
+            methods=given(condition.operations),
+            prompts=given(condition.prompt),
+            description=form.description,
+            principle=form.principle,
+            contained=form.contained,
+            contained_reads=form.contained_reads,
+            everywhere=form.everywhere,
+            **conditions,
+        )
 
     def directory(self, spot: ConditionSpot) -> RealPath:
         """Return the directory that a text names; thousands of rules may name the same one."""
@@ -300,17 +336,3 @@ def _is_host_pattern(entry: str) -> bool:
         and not host.endswith((".", ":"))
         and not _URL_MARKS & {*host}
     )
-
-
-def _methods(spot: Spot) -> frozenset[Method]:
-    return frozenset(spot.each(lambda one: one.word(RULED)))
-
-
-def _names(spot: Spot) -> frozenset[str]:
-    return frozenset(spot.each(Spot.name))
-
-
-def _definition(spot: Spot) -> str:
-    members = spot.object(_DEFINITION_KEYS)
-    members.required("type").word(_LIST_KINDS)
-    return members.required("name").name()

@@ -9,6 +9,7 @@ from typing import (
     Protocol,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
 )
@@ -48,7 +49,7 @@ def declared(kind: type, read: KeyReader, section: str = "") -> dict[str, Any]:
     }
 
 
-def declarations(kind: type) -> "Iterator[tuple[Field[object], str, type]]":
+def declarations(kind: type) -> "Iterator[tuple[Field[Any], str, type]]":
     """Yield the declared fields of a class, each with its key and its type without `None`.
 
     `None` stands for an absent key, so `null` is none of its values.
@@ -57,7 +58,8 @@ def declarations(kind: type) -> "Iterator[tuple[Field[object], str, type]]":
         if "key" in one.metadata:
             parts = [part for part in get_args(one.type) if part is not NoneType]
             is_union = get_origin(one.type) in (Union, UnionType)
-            yield one, one.metadata["key"], parts[0] if is_union else one.type
+            said = parts[0] if is_union else one.type
+            yield one, one.metadata["key"], cast("type", said)
 
 
 def keys_of(kind: type, section: str = "") -> tuple[str, ...]:

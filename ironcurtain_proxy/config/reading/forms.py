@@ -34,6 +34,11 @@ Maybe: TypeAlias = T | UnsetType
 """The value of a key that may be absent, which is not `null`."""
 
 
+def given(said: Maybe[T]) -> T | None:
+    """Return the value of a key, or None if it is absent. An empty value is one."""
+    return None if isinstance(said, UnsetType) else said
+
+
 class Form(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """An object with known keys."""
 

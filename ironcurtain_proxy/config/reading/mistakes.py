@@ -67,7 +67,7 @@ def _text(spot: Spot, kind: inspect.StrType, words: str = "") -> str:
     text = spot.text()
     if kind.min_length and spot.value == "":
         spot.error("must not be empty")
-    elif text and kind.pattern is not None and re.search(kind.pattern, text) is None:
+    elif spot.value == text and kind.pattern and re.search(kind.pattern, text) is None:
         spot.error(words)
     return text
 

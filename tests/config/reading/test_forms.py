@@ -15,6 +15,7 @@ from ironcurtain_proxy.config.reading.forms import (
     Maybe,
     NameText,
     fill,
+    says,
 )
 from ironcurtain_proxy.config.reading.mistakes import fill_slowly
 from ironcurtain_proxy.config.reading.problems import Report
@@ -42,6 +43,7 @@ class Outer(Document, frozen=True, kw_only=True):
     is_on: bool = False
     texts: tuple[NameText, ...] = ()
     by_name: dict[str, Inner] = {}  # noqa: RUF012  a struct copies it
+    blank: Maybe[Annotated[str, says("[ab]+", "must be a or b")]] = UNSET
     either: Maybe[frozenset[str] | Inner] = UNSET
 
 
@@ -56,6 +58,8 @@ BAD: list[tuple[Json, list[str]]] = [
     ({}, ["$.name: is missing"]),
     ({"name": ""}, ["$.name: must not be empty"]),
     ({"name": "a\0"}, ["$.name: must not hold NUL"]),
+    ({"name": "a", "blank": ""}, ["$.blank: must be a or b"]),
+    ({"name": "a", "blank": "a\n"}, ["$.blank: must be a or b"]),
     ({"name": None}, ["$.name: must be text, not null"]),
     ({"name": "a", "either": None}, ["$.either: must be a list or an object, not null"]),
     ({"name": "a", "isOn": 1}, ["$.isOn: must be true or false, not a number"]),
@@ -116,3 +120,7 @@ def test_a_deep_document_is_refused_and_does_not_exhaust_the_stack() -> None:
     report = Report()
     fill(Spot(value, "", report), Deep)
     assert [one.message for one in report.problems] == ["is nested too deeply"]
+
+
+def test_a_form_shows_no_value() -> None:
+    assert "s3cret" not in repr(Outer(name="s3cret"))
