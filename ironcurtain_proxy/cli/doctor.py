@@ -30,8 +30,11 @@ from ironcurtain_proxy.cli.doctor_checks import (
     without_sandbox,
 )
 from ironcurtain_proxy.cli.output import counted, encodable, say, say_json
-from ironcurtain_proxy.config.auto_confirm.model_access import model_access, provider_of
-from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
+from ironcurtain_proxy.config.auto_confirm.reviewer_settings import (
+    ReviewerSpec,
+    model_access,
+    provider_of,
+)
 from ironcurtain_proxy.config.migration.legacy_switch import COMMAND
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report

@@ -97,7 +97,7 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.sandbox.wanted import opened_for
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.config.annotating.read_tool import ReadServer
+    from ironcurtain_proxy.config.annotating.proposal import ReadServer
 
 _NOTHING: Final = (
     "no server to protect was found: the known clients have none here that the proxy can start. "

@@ -23,7 +23,7 @@ from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.annotating.annotate import annotate, packed
 from ironcurtain_proxy.config.annotating.known import roles_in
-from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool
+from ironcurtain_proxy.config.annotating.proposal import ReadServer, ReadTool
 from ironcurtain_proxy.config.clients.plan import MovingServer, collides
 from ironcurtain_proxy.config.packs.pack import read_pack
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
@@ -42,7 +42,7 @@ from ironcurtain_proxy.own_shell.tools import TOOLS
 from ironcurtain_proxy.shell.launchers import launched
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.config.annotating.read_tool import ReadServer
+    from ironcurtain_proxy.config.annotating.proposal import ReadServer
 
 SECONDS: Final = 60.0
 """The limit for all servers together: the first start of `npx` or `uvx` fetches a package."""

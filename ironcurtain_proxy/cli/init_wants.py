@@ -22,9 +22,9 @@ from msgspec import Struct
 from ironcurtain_proxy.audit.redaction import redact_text
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean, masked_arguments, own_machine
 from ironcurtain_proxy.cli.init_servers import read_servers
+from ironcurtain_proxy.config.clients.entries import ADDRESSES
 from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
 from ironcurtain_proxy.config.clients.plan import FileChange, MovingServer
-from ironcurtain_proxy.config.clients.remote_entries import ADDRESSES
 from ironcurtain_proxy.config.clients.text_format import table_at
 from ironcurtain_proxy.config.packs.pack import PackNeeds, needs_of
 from ironcurtain_proxy.config.servers.recognition import recognised_pack
@@ -37,7 +37,7 @@ from ironcurtain_proxy.sandbox.wanted import folder_for, opened_for, refused_wri
 from ironcurtain_proxy.shell.launchers import container_image
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.config.annotating.read_tool import ReadServer
+    from ironcurtain_proxy.config.annotating.proposal import ReadServer
 
 _ROUNDS: Final = 3
 """The most starts of one server: it may want one folder after another."""

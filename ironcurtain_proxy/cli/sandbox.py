@@ -33,7 +33,7 @@ from ironcurtain_proxy.config.clients.text_format import (
     moved,
     table_at,
 )
-from ironcurtain_proxy.config.migration.json_insertion import Insertion, inserted
+from ironcurtain_proxy.config.migration.migration import Insertion, inserted
 from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.reading.operator_paths import real

@@ -1,4 +1,4 @@
-"""Capability profiles and tool declarations: section `capabilities`."""
+"""Capability profiles and tool declarations, section `capabilities`, and the names of tools."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,6 @@ from ironcurtain_proxy.approval.capabilities import (
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
-from ironcurtain_proxy.config.servers.tool_names import ToolNames
 from ironcurtain_proxy.model.argument_capability import ArgumentCapabilities
 from ironcurtain_proxy.model.capability import (
     CAPABILITIES,
@@ -26,6 +25,47 @@ from ironcurtain_proxy.model.capability import (
     SafetyLevel,
     ToolDeclaration,
 )
+
+
+class ToolNames(Struct, frozen=True):
+    """Reads tool names. A name that no tool can have is reported, since it would never match."""
+
+    servers: tuple[str, ...]
+    """All configured servers, including those that do not run."""
+
+    def item(self, spot: Spot) -> str:
+        """One name in a list."""
+        name = spot.name()
+        self.check(spot, name)
+        return name
+
+    def listed(self, spot: Spot) -> tuple[str, ...]:
+        """A list of names without duplicates."""
+        return tuple(dict.fromkeys(spot.each(self.item)))
+
+    def keys(self, spot: Spot) -> Mapping[str, Spot]:
+        """An object whose keys are names of tools."""
+        found = {key: inner for key, inner in spot.members().items() if not key.startswith("_")}
+        for name, inner in found.items():
+            self.check(inner, name)
+        return found
+
+    def check(self, spot: Spot, name: str) -> None:
+        """Report a name that no tool can have."""
+        server, slash, tool = name.partition("/")
+        if name != name.strip() or not name.isprintable() or (slash and not (server and tool)):
+            spot.error("must be SERVER/TOOL, or the name of a tool")
+        elif slash and self.servers and server not in self.servers:
+            guess = nearest(server, self.servers)
+            spot.warning(f"there is no server {shown(server)}", guess and f"{guess}/{tool}")
+        elif not slash:
+            self._check_bare(spot, name)
+
+    def _check_bare(self, spot: Spot, name: str) -> None:
+        server, _, tool = name.partition("__")
+        if tool and server in self.servers:
+            spot.warning("the agent's name of a tool: settings use SERVER/TOOL", f"{server}/{tool}")
+
 
 NO_PROFILE: Final = "none"
 _BUILT_IN: Final = {profile.name: profile for profile in (AUTONOMOUS, SUPERVISED)}

@@ -18,14 +18,17 @@ from ironcurtain_proxy.approval.overlay import (
     APPROVAL_POLICY_NONE,
     InterceptorConfig,
 )
-from ironcurtain_proxy.config.capability_settings import CapabilitySettings, read_capabilities
+from ironcurtain_proxy.config.capability_settings import (
+    CapabilitySettings,
+    ToolNames,
+    read_capabilities,
+)
 from ironcurtain_proxy.config.migration.legacy_switch import COMMAND, migrated_mode
 from ironcurtain_proxy.config.reading.declared import declared, setting
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, Layers
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import nearest, shown
-from ironcurtain_proxy.config.servers.tool_names import ToolNames
 from ironcurtain_proxy.model.capability import ToolDeclaration
 from ironcurtain_proxy.model.composite import MAX_STEPS, CompositeSpec, CompositeStep
 from ironcurtain_proxy.model.json import Json

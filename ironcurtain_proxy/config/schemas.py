@@ -17,10 +17,9 @@ from msgspec.json import schema_components
 from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmForm
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
 from ironcurtain_proxy.config.policy.engine_file import EngineForm
-from ironcurtain_proxy.config.policy.lists_file import ListsForm
-from ironcurtain_proxy.config.policy.policy_file import PolicyForm
+from ironcurtain_proxy.config.policy.policy_file import ListsForm, PolicyForm
 from ironcurtain_proxy.config.reading.declared import declarations
-from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, NameText, VariableName
+from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, Form, NameText, VariableName
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm
 from ironcurtain_proxy.config.servers.servers_file import BuiltinForm, ProcessForm
 from ironcurtain_proxy.config.settings import KEYS, SECTIONS
@@ -37,10 +36,10 @@ FILES: Final[Mapping[DocumentKind, str]] = {
     "lists": "dynamic-lists.json",
     "engine": "engine.json, of decide --dir",
 }
-_FORMS: Final[Mapping[DocumentKind, tuple[type[Struct], ...]]] = {
+_FORMS: Final[Mapping[DocumentKind, tuple[type[Form], ...]]] = {
     "config": (ProcessForm, BuiltinForm, RemoteForm, AutoConfirmForm),
     "servers": (ProcessForm, BuiltinForm, RemoteForm),
-    "policy": (PolicyForm, *[kind.written for kind in VALUE_CONDITIONS]),
+    "policy": (PolicyForm,),
     "annotations": (AnnotationsForm,),
     "lists": (ListsForm,),
     "engine": (EngineForm,),
@@ -70,16 +69,18 @@ _Schema: TypeAlias = dict[str, Any]
 def schema_of(kind: DocumentKind) -> _Schema:
     """Return the JSON Schema of a kind of file."""
     forms = _FORMS[kind]
-    roots, components = schema_components(forms, ref_template="#/$defs/{name}")
-    for form in _with_inner(forms):
+    conditions = VALUE_CONDITIONS if kind == "policy" else ()
+    types = (*forms, *[one.written for one in conditions])
+    roots, components = schema_components(types, ref_template="#/$defs/{name}")
+    for form in _with_inner((*forms, *conditions)):
         if form.__name__ in components:
             _describe(components[form.__name__], form)
     root: _Schema = roots[0]
     if kind == "servers":
         root = _of_servers(list(roots))
     elif kind == "policy":
-        conditions = {one.key: said for one, said in zip(VALUE_CONDITIONS, roots[1:], strict=True)}
-        components["ConditionsForm"]["properties"] |= conditions
+        written = {one.key: said for one, said in zip(conditions, roots[1:], strict=True)}
+        components["ConditionsForm"]["properties"] |= written
     elif kind == "config":
         root = _of_config(_of_servers(list(roots[:-1])), roots[-1])
     inner = {name: _with_comments(one) for name, one in components.items()}

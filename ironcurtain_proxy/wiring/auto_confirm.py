@@ -37,8 +37,7 @@ from ironcurtain_proxy.auto_confirm.running_engine import (
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows
-from ironcurtain_proxy.config.auto_confirm.model_access import model_access
-from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
+from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec, model_access
 from ironcurtain_proxy.config.auto_confirm.settings import PROVIDER_VARIABLE, AutoConfirmConfig
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.settings import Settings

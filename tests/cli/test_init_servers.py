@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli.init_servers import lasting_entries, settings_for
-from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool
+from ironcurtain_proxy.config.annotating.proposal import ReadServer, ReadTool
 from ironcurtain_proxy.model.json import Json
 from tests import program
 from tests.program import PROXY

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.cli.policy_change import rule_as_json
-from ironcurtain_proxy.config.policy.policy_file import _CONDITION_KEYS, PolicyReader
+from ironcurtain_proxy.config.policy.policy_file import ConditionsForm
+from ironcurtain_proxy.config.reading.forms import PolicyReader, keys_of_form
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.json import Json
 from tests.config.files import policy, said, write
@@ -26,7 +27,7 @@ CONDITIONS: dict[str, Json] = {
 
 
 def test_every_condition_is_tried() -> None:
-    assert set(CONDITIONS) == {*_CONDITION_KEYS}
+    assert set(CONDITIONS) == {*keys_of_form(ConditionsForm)}
 
 
 @pytest.mark.parametrize("key", CONDITIONS)

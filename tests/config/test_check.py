@@ -37,7 +37,7 @@ def test_all_problems_are_shown_at_once_and_refuse_the_start(tmp_path: Path) -> 
     assert (code, err) == (1, "")
     for text in (
         (
-            'compiled-policy.json: $.rules[0].then: "Deny" is not one of allow, escalate, deny '
+            'compiled-policy.json: $.rules[0].then: "Deny" is not one of allow, deny, escalate '
             '(did you mean "deny"?)'
         ),
         'compiled-policy.json: $.rules[1].if.tools: unknown key (did you mean "tool"?)',

@@ -9,8 +9,11 @@ import pytest
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
-from ironcurtain_proxy.config.policy.lists_file import read_lists_file
-from ironcurtain_proxy.config.policy.policy_file import ConditionsForm, PolicyReader
+from ironcurtain_proxy.config.policy.policy_file import (
+    ConditionsForm,
+    PolicyReader,
+    read_lists_file,
+)
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.forms import keys_of_form
 from ironcurtain_proxy.config.reading.problems import Report

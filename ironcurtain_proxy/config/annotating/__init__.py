@@ -6,9 +6,8 @@ is `unknown`: every preset asks about it or denies it.
 - `annotate`: the tools of a server, each with the roles of its arguments and its kind.
 - `described`: a server with a proposal for each tool, and its entry in the annotation file.
 - `known`: tools that the shipped annotations describe, recognised by name and schema.
-- `propose`, `texts`, `proposal`: proposals for a tool, an argument, a member of an object.
+- `propose`, `texts`, `proposal`: proposals for a tool, an argument, a member of an object, and a
+  tool as annotated from its list.
 - `words`, `words.toml`: the words that indicate arguments and effects.
-- `schema_types`: the types of a schema.
-- `shell_tools`: tools that run commands.
-- `read_tool`: a tool as annotated from its list.
+- `shell_tools`: tools that run commands, and the types of a schema.
 """

@@ -13,9 +13,15 @@ from ironcurtain_proxy.config.annotating.known import (
     properties_of,
     roles_in,
 )
-from ironcurtain_proxy.config.annotating.proposal import LOCAL_PATHS, Proposed, ProposedTool
+from ironcurtain_proxy.config.annotating.proposal import (
+    LOCAL_PATHS,
+    Proposed,
+    ProposedTool,
+    ReadServer,
+    ReadTool,
+    ToolKind,
+)
 from ironcurtain_proxy.config.annotating.propose import propose
-from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.annotating.shell_tools import runs
 from ironcurtain_proxy.config.annotating.words import (
     DESTROYS,

@@ -10,8 +10,8 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.read_tool import ToolKind
-from ironcurtain_proxy.config.annotating.schema_types import NO_TEXT, is_closed_choice, types_of
+from ironcurtain_proxy.config.annotating.proposal import ToolKind
+from ironcurtain_proxy.config.annotating.shell_tools import NO_TEXT, is_closed_choice, types_of
 from ironcurtain_proxy.config.annotating.words import READS, words_of
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
 from ironcurtain_proxy.model.json import Json

@@ -10,8 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
-from ironcurtain_proxy.config.annotating.schema_types import NO_TEXT, is_closed_choice, types_of
-from ironcurtain_proxy.config.annotating.shell_tools import runs
+from ironcurtain_proxy.config.annotating.shell_tools import (
+    NO_TEXT,
+    is_closed_choice,
+    runs,
+    types_of,
+)
 from ironcurtain_proxy.config.annotating.texts import ArgumentContext, proposed_for
 from ironcurtain_proxy.config.annotating.words import (
     DESTROYS,

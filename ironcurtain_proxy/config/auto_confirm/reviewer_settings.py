@@ -13,6 +13,7 @@ from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.forms import CheckedForm, FormMistake, Maybe, NameText
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.review_settings import ProviderModel
+from ironcurtain_proxy.config.settings import Settings
 
 ReviewerKind: TypeAlias = Literal["human", "session", "process", "model"]
 ReviewerProtocol: TypeAlias = Literal["lines", "mcp"]
@@ -150,4 +151,34 @@ def reviewer_spec(layers: Layers, spot: Spot, form: ReviewerForm) -> ReviewerSpe
         api_base=form.api_base or None,
         mailbox=layers.as_path(spot.at("mailbox")) if form.mailbox else None,
         token_file=layers.as_path(spot.at("token_file")) if form.token_file else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAccess:
+    """The access data handed to a model's library."""
+
+    api_key: str = field(repr=False)
+    """The API key; empty: there is none."""
+    api_base: str | None
+    """The endpoint; None: the provider's default."""
+
+
+def provider_of(model_id: str) -> str:
+    """The provider in `PROVIDER:MODEL`."""
+    return model_id.partition(":")[0]
+
+
+def model_access(spec: ReviewerSpec, settings: Settings) -> ModelAccess:
+    """The reviewer's own key, else that of its provider.
+
+    INVARIANT: a key is sent only to the provider that it belongs to. The key and endpoint of the
+    LLM approver are used only by reviewers of the same provider.
+    """
+    provider, said = provider_of(spec.model_id), settings.auto_approve
+    same = provider == provider_of(said.model_id)
+    usual = said.api_key if same else settings.provider_keys.get(provider, "")
+    return ModelAccess(
+        api_key=spec.env.get("API_KEY") or usual,
+        api_base=spec.api_base or (said.api_base if same else None),
     )

@@ -4,8 +4,7 @@ A client's file belongs to its user. Only the entries of the moved servers are c
 change is verified by reading the new text.
 
 - `known`: the clients, their files and the form of an entry. `finding`: which of them exist here.
-- `entries`, `remote_entries`: one server of a client in the proxy's own form. `variables`: what
-  clients fill in.
+- `entries`: one server of a client in the proxy's own form, and what clients fill in.
 - `plan`: the servers of all clients together, and the changes of each file.
 - `text_format`, `json_text`, `toml_text`, `yaml_text`: changing one part of a text.
 - `undo_record`: the record of changed files, and undoing them.

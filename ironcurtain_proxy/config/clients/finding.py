@@ -10,6 +10,8 @@ from ironcurtain_proxy.config.clients.entries import (
     MovableServer,
     ProxyEntry,
     UnmovableServer,
+    VariableDirectories,
+    is_network,
     read_entry,
 )
 from ironcurtain_proxy.config.clients.known import (
@@ -20,14 +22,12 @@ from ironcurtain_proxy.config.clients.known import (
     format_of,
     places_of,
 )
-from ironcurtain_proxy.config.clients.remote_entries import is_network
 from ironcurtain_proxy.config.clients.text_format import (
     NotUnderstoodError,
     TablePath,
     TextFormat,
     table_at,
 )
-from ironcurtain_proxy.config.clients.variables import VariableDirectories
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import is_there, read_file
 from ironcurtain_proxy.model.json import Json

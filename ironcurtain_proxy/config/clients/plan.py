@@ -13,11 +13,10 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.clients.entries import MovableServer, ProxyEntry
+from ironcurtain_proxy.config.clients.entries import MovableServer, ProxyEntry, guessed
 from ironcurtain_proxy.config.clients.finding import ClientFile, ServerTable
 from ironcurtain_proxy.config.clients.known import entry_of
 from ironcurtain_proxy.config.clients.text_format import Move, NotUnderstoodError, moved
-from ironcurtain_proxy.config.clients.variables import guessed
 from ironcurtain_proxy.config.reading.environment import CLIENT_VARIABLES
 from ironcurtain_proxy.model.json import Json
 

@@ -2,7 +2,8 @@
 
 - `policy_files`, `policy_loading`: which files are read, and how they are joined.
 - `layer_reading`: the rules of every layer. `managed`: the administrator's layer.
-- `policy_file`, `short_form`, `annotations_file`, `lists_file`, `engine_file`: one format each.
+- `policy_file`: rules and the lists that they name. `short_form`, `annotations_file`,
+  `engine_file`: one format each.
 - `proposing`: the rule that would make the question about a call unnecessary.
 - `protection`: files that no rule makes accessible.
 - `editing`: adding a rule to the text of a file.

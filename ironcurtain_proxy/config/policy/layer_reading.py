@@ -12,9 +12,15 @@ from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct
 
-from ironcurtain_proxy.config.policy.lists_file import DynamicLists, ListsFile, read_lists_file
 from ironcurtain_proxy.config.policy.managed import ManagedFiles
-from ironcurtain_proxy.config.policy.policy_file import BaseName, PolicyFile, PolicyReader
+from ironcurtain_proxy.config.policy.policy_file import (
+    BaseName,
+    DynamicLists,
+    ListsFile,
+    PolicyFile,
+    PolicyReader,
+    read_lists_file,
+)
 from ironcurtain_proxy.config.policy.policy_files import (
     POLICY_NAME,
     SHIPPED,
@@ -107,7 +113,7 @@ class LayerReader(Struct, frozen=True, kw_only=True):
                 return reader.read(_SHIPPED_FILE) or PolicyFile(b"", ())
             case "coding" | "supervised" | "read-only":
                 # Read only where it is the base.
-                from ironcurtain_proxy.config.presets.base import base_document  # noqa: PLC0415
+                from ironcurtain_proxy.config.presets.preset import base_document  # noqa: PLC0415
 
                 data, rules = base_document(base, command_servers)
                 return PolicyFile(data, reader.rules_of(rules, f"preset {base}"))

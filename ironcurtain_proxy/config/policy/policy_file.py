@@ -1,17 +1,16 @@
-"""`compiled-policy.json`: the rules, read strictly.
+"""`compiled-policy.json` and `dynamic-lists.json`: rules and the lists that they name.
 
 A rule that cannot be read stops the load. An engine that skips it, or ignores the condition it
 does not know, lets an allow rule match everything.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args  # noqa: TID251  conditions read later
 
 from msgspec import UNSET, Struct, field
 
-from ironcurtain_proxy.config.policy.lists_file import DynamicLists
 from ironcurtain_proxy.config.reading.document import RulePlace, Spot
 from ironcurtain_proxy.config.reading.forms import (
     Document,
@@ -37,6 +36,51 @@ from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule, RuledMethod
+
+DynamicLists: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Entries by the name of their list, without the `@`."""
+
+
+class ListForm(Form, frozen=True, kw_only=True):
+    """The entries of one list."""
+
+    values: tuple[str, ...]
+    manual_additions: tuple[str, ...] = ()
+    """Entries that are added to `values`."""
+    manual_removals: tuple[str, ...] = ()
+    """Entries that are left out of both."""
+    resolved_at: Any = None
+    input_hash: Any = None
+
+
+class ListsForm(Document, frozen=True, kw_only=True):
+    """The lists of a policy."""
+
+    generated_at: Any = None
+    lists: dict[str, ListForm]
+    """Each list by its name, without the `@`."""
+
+
+class ListsFile(Struct, frozen=True):
+    """The lists, and the bytes they were read from."""
+
+    data: bytes
+    lists: DynamicLists
+
+
+def read_lists_file(path: Path, report: Report) -> ListsFile | None:
+    """Read a file of lists, or return None with the reason in the report."""
+    read = read_form(path, ListsForm, report)
+    if read is None:
+        return None
+    data, form, _ = read
+    return ListsFile(data, {name: _entries(one) for name, one in form.lists.items()})
+
+
+def _entries(form: ListForm) -> tuple[str, ...]:
+    found = dict.fromkeys([*form.values, *form.manual_additions])
+    return tuple([value for value in found if value not in form.manual_removals])
+
 
 BaseName: TypeAlias = Literal["shipped", "none", "coding", "supervised", "read-only"]
 """The base below the operator's rules: the shipped policy, nothing, or the policy of a preset."""

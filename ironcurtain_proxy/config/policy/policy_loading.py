@@ -10,9 +10,8 @@ from msgspec import Struct, field
 from ironcurtain_proxy.config.packs.pack import pack_file
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
 from ironcurtain_proxy.config.policy.layer_reading import LayerReader, ReadRules, read_lists
-from ironcurtain_proxy.config.policy.lists_file import ListsFile
 from ironcurtain_proxy.config.policy.managed import check_kept
-from ironcurtain_proxy.config.policy.policy_file import PolicyReader, Purpose
+from ironcurtain_proxy.config.policy.policy_file import ListsFile, PolicyReader, Purpose
 from ironcurtain_proxy.config.policy.policy_files import (
     ANNOTATIONS_NAME,
     SHIPPED,

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from ironcurtain_proxy.config.annotating.annotate import as_annotations
 from ironcurtain_proxy.config.annotating.known import roles_in
-from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
-from ironcurtain_proxy.config.presets.base import BY_TOOL, as_rule
-from ironcurtain_proxy.config.presets.preset import Preset
+from ironcurtain_proxy.config.annotating.proposal import ReadServer, ReadTool, ToolKind
+from ironcurtain_proxy.config.presets.preset import BY_TOOL, Preset, as_rule
 from ironcurtain_proxy.model.json import Json
 
 

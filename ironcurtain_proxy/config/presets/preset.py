@@ -1,5 +1,11 @@
-"""The presets that come with the package."""
+"""The presets that come with the package, and the part of each that holds for all servers.
 
+That part stays in the package as the base of an operator's rules, so that a new version mends it.
+Rules that name single tools are written by `init` into the operator's own layer.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
@@ -7,7 +13,9 @@ from typing import Any, Final, Literal, TypeAlias  # noqa: TID251  msgspec knows
 import orjson
 from msgspec import Struct, convert, field
 
-from ironcurtain_proxy.config.annotating.read_tool import ToolKind
+from ironcurtain_proxy.config.annotating.proposal import ToolKind
+from ironcurtain_proxy.credentials.table import table_bytes
+from ironcurtain_proxy.model.json import Json
 
 PresetName: TypeAlias = Literal["coding", "supervised", "read-only"]
 
@@ -45,3 +53,45 @@ def preset(name: PresetName) -> Preset:
     """One of the presets."""
     data = orjson.loads((_SHIPPED / f"{name}.json").read_bytes())
     return convert({"name": name, **data}, Preset)
+
+
+BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "keeps"})
+"""The kinds of tools whose rules name each tool. For other kinds the roles or the server suffice.
+"""
+
+
+def base_rules(name: PresetName, command_servers: Sequence[str]) -> list[Json]:
+    """The rules of a preset that name no tool, in its order.
+
+    Args:
+        name: the preset.
+        command_servers: servers that run commands, by the names that rules use.
+    """
+    rules: list[Json] = []
+    for template in preset(name).rules:
+        if template.about == "shell":
+            if command_servers:
+                # INVARIANT: names no tool. The approval mode never asks about a tool that a rule
+                # names.
+                rules.append(as_rule(template, template.name, {"server": [*command_servers]}))
+        elif template.about not in BY_TOOL:
+            rules.append(as_rule(template, template.name, deepcopy(dict(template.condition))))
+    return rules
+
+
+def base_document(name: PresetName, command_servers: Sequence[str]) -> tuple[bytes, list[Json]]:
+    """The rules of a preset, and the bytes that stand for them in the version of a policy."""
+    rules = base_rules(name, command_servers)
+    return orjson.dumps(rules) + table_bytes(), rules
+
+
+def as_rule(template: PresetRule, name: str, condition: dict[str, Json]) -> Json:
+    """A rule of a preset as it stands in a policy file."""
+    rule: dict[str, Json] = {
+        "name": name,
+        "description": template.reason,
+        "if": condition,
+        "then": template.then,
+        "reason": template.reason,
+    }
+    return rule | {"containedReads": True} if template.contained_reads else rule

@@ -6,7 +6,7 @@ import pytest
 
 from ironcurtain_proxy.config.annotating.annotate import annotate, as_annotations
 from ironcurtain_proxy.config.annotating.known import known_servers
-from ironcurtain_proxy.config.annotating.read_tool import ReadTool
+from ironcurtain_proxy.config.annotating.proposal import ReadTool
 from ironcurtain_proxy.model.json import Json
 
 TEXT: dict[str, Json] = {"type": "string"}

@@ -47,9 +47,9 @@ def test_a_rule_is_read_with_all_its_conditions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "value", "problem"),
     [
-        (("then",), "Deny", '"Deny" is not one of allow, escalate, deny [deny]'),
-        (("then",), "block", '"block" is not one of allow, escalate, deny'),
-        (("then",), None, "must be one of allow, escalate, deny, not null"),
+        (("then",), "Deny", '"Deny" is not one of allow, deny, escalate [deny]'),
+        (("then",), "block", '"block" is not one of allow, deny, escalate'),
+        (("then",), None, "must be one of allow, deny, escalate, not null"),
         (("if", "tools"), ["x"], "unknown key [tool]"),
         (("if", "servers"), ["x"], "unknown key [server]"),
         (("if", "paths", "inside"), "/", "unknown key"),
@@ -86,7 +86,7 @@ def test_a_rule_with_a_slip_is_refused_with_its_place(
 def test_an_unknown_role_is_refused_with_the_nearest(tmp_path: Path) -> None:
     problems = read(tmp_path, policy(replaced(RULE, ("if", "roles", 0), "read_path")))[1]
     assert len(problems) == 1
-    assert problems[0].startswith('$.rules[0].if.roles[0]: "read_path" is not one of read-path, ')
+    assert problems[0].startswith('$.rules[0].if.roles[0]: "read_path" is not one of branch-name, ')
     assert problems[0].endswith("[read-path]")
 
 
