@@ -17,6 +17,7 @@ from msgspec.json import schema_components
 from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmForm
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
 from ironcurtain_proxy.config.policy.engine_file import EngineForm
+from ironcurtain_proxy.config.policy.managed import ManagedForm
 from ironcurtain_proxy.config.policy.policy_file import ListsForm, PolicyForm
 from ironcurtain_proxy.config.reading.declared import declarations
 from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, Form, NameText, VariableName
@@ -25,7 +26,9 @@ from ironcurtain_proxy.config.servers.servers_file import BuiltinForm, ProcessFo
 from ironcurtain_proxy.config.settings import KEYS, SECTIONS
 from ironcurtain_proxy.model.conditions import VALUE_CONDITIONS
 
-DocumentKind: TypeAlias = Literal["config", "servers", "policy", "annotations", "lists", "engine"]
+DocumentKind: TypeAlias = Literal[
+    "config", "servers", "policy", "annotations", "lists", "managed", "engine"
+]
 """A kind of file that people write."""
 
 FILES: Final[Mapping[DocumentKind, str]] = {
@@ -34,6 +37,7 @@ FILES: Final[Mapping[DocumentKind, str]] = {
     "policy": "compiled-policy.json",
     "annotations": "tool-annotations.json",
     "lists": "dynamic-lists.json",
+    "managed": "managed.json, of an administrator",
     "engine": "engine.json, of decide --dir",
 }
 _FORMS: Final[Mapping[DocumentKind, tuple[type[Form], ...]]] = {
@@ -42,6 +46,7 @@ _FORMS: Final[Mapping[DocumentKind, tuple[type[Form], ...]]] = {
     "policy": (PolicyForm,),
     "annotations": (AnnotationsForm,),
     "lists": (ListsForm,),
+    "managed": (ManagedForm,),
     "engine": (EngineForm,),
 }
 _OTHER_TYPES: Final[Mapping[str, Any]] = {

@@ -20,9 +20,11 @@ from typing import Final, Literal, TypeAlias, assert_never, get_args
 from msgspec import Struct
 
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.forms import Document, fill
 from ironcurtain_proxy.config.reading.problems import Report, shown
+from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.strict_json import strict_json
 
 MANAGED: Final = Path("/etc/ironcurtain/managed")
 KEEP_NAME: Final = "managed.json"
@@ -36,6 +38,13 @@ _LARGEST: Final = 128 * 1024
 Kept: TypeAlias = Literal["sandbox", "containment", "pins", "redaction", "approvals"]
 """A setting that a user may not switch off."""
 KEPT: Final[tuple[Kept, ...]] = get_args(Kept)
+
+
+class ManagedForm(Document, frozen=True, kw_only=True):
+    """What an administrator keeps."""
+
+    keep: tuple[Kept, ...]
+    """Settings that a user may not switch off."""
 
 
 class ManagedFiles(Struct, frozen=True, kw_only=True):
@@ -78,7 +87,9 @@ def find_managed(
         short=directory / SHORT_NAME if SHORT_NAME in there else None,
         policy=directory / POLICY_NAME if POLICY_NAME in there else None,
         lists=directory / LISTS_NAME if LISTS_NAME in there else None,
-        kept=frozenset(_kept(directory / KEEP_NAME, data, report)) if data else frozenset(),
+        kept=frozenset(_kept(directory / KEEP_NAME, data, report))
+        if KEEP_NAME in there
+        else frozenset(),
         data=data,
     )
 
@@ -182,19 +193,9 @@ def _content(path: Path, report: Report) -> bytes:
     return data
 
 
-def _kept(path: Path, data: bytes, report: Report) -> Iterator[Kept]:
-    try:
-        said = strict_json(data)
-    except ValueError:
-        report.error(str(path), (), "is not JSON, each key once")
-        return
-    names = said.get("keep") if isinstance(said, dict) and set(said) == {"keep"} else None
-    if not isinstance(names, list):
-        report.error(str(path), (), f'must be {{"keep": […]}}, of {", ".join(KEPT)}')
-        return
-    for number, name in enumerate(names):
-        known = next((one for one in KEPT if one == name), None)
-        if known is None:
-            report.error(str(path), ("keep", number), f"must be one of {', '.join(KEPT)}")
-        else:
-            yield known
+def _kept(path: Path, data: bytes, report: Report) -> tuple[Kept, ...]:
+    before = len(report.problems)
+    value = parse(data, path, report)
+    if len(report.problems) != before:
+        return ()
+    return fill(Spot(value, str(path), report), ManagedForm).keep
