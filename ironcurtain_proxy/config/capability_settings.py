@@ -34,17 +34,17 @@ class ToolNames(Struct, frozen=True):
     """All configured servers, including those that do not run."""
 
     def item(self, spot: Spot) -> str:
-        """One name in a list."""
+        """Return one name in a list."""
         name = spot.name()
         self.check(spot, name)
         return name
 
     def listed(self, spot: Spot) -> tuple[str, ...]:
-        """A list of names without duplicates."""
+        """Return a list of names without duplicates."""
         return tuple(dict.fromkeys(spot.each(self.item)))
 
     def keys(self, spot: Spot) -> Mapping[str, Spot]:
-        """An object whose keys are names of tools."""
+        """Return an object whose keys are names of tools."""
         found = {key: inner for key, inner in spot.members().items() if not key.startswith("_")}
         for name, inner in found.items():
             self.check(inner, name)
@@ -93,7 +93,7 @@ class CapabilitySettings(Struct, frozen=True, kw_only=True):
 
 
 def read_capabilities(layers: Layers, names: ToolNames) -> CapabilitySettings:
-    """The section `capabilities`."""
+    """Return the section `capabilities`."""
     reader = _CapabilityReader(names)
     own = layers.read("capabilities.profiles", reader.profiles, {})
     tools = layers.read("capabilities.tools", names.keys, {})
@@ -129,7 +129,7 @@ class _CapabilityReader:
         self.declared: list[_Named] = []
 
     def profiles(self, spot: Spot) -> Mapping[str, Profile]:
-        """The operator's own profiles."""
+        """Return the operator's own profiles."""
         entries = {k: inner for k, inner in spot.members().items() if not k.startswith("_")}
         for name, entry in entries.items():
             if name in {NO_PROFILE, *_BUILT_IN}:
@@ -166,7 +166,7 @@ class _CapabilityReader:
     def tool(
         self, name: str, spot: Spot
     ) -> tuple[ToolDeclaration, tuple[ArgumentCapabilities, ...]]:
-        """The operator's declaration of one tool and of its arguments."""
+        """Return the operator's declaration of one tool and of its arguments."""
         members = spot.object(("capabilities", "safetyLevel", "commandArgument", "byArgument"))
         declaration = ToolDeclaration(
             tool_id=name,

@@ -43,7 +43,7 @@ class MissingExtra(Struct, frozen=True):
     """Whether the proxy refuses to start; otherwise it starts without the feature."""
 
     def __str__(self) -> str:
-        """One line: what is missing, and the command that installs it."""
+        """Return one line: what is missing, and the command that installs it."""
         return _sentence(self.setting, self.extra)
 
 
@@ -63,12 +63,12 @@ def require(extra: Extra, who: str) -> None:
 
 
 def missing(extra: Extra, who: str) -> str:
-    """The missing packages of an extra, and the command that installs them; empty: none."""
+    """Return the missing packages of an extra, and the command that installs them; empty: none."""
     return _sentence(who, extra) if _absent(extra) else ""
 
 
 def lacks(settings: Settings) -> Iterator[MissingExtra]:
-    """The settings whose libraries are not installed."""
+    """Yield the settings whose libraries are not installed."""
     # A missing model leaves escalations to people. A missing store would leave the engine without a
     # record, and a missing reviewer or notification is one that the operator relies on.
     if settings.auto_approve.enabled and _absent("llm"):
@@ -83,7 +83,7 @@ def lacks(settings: Settings) -> Iterator[MissingExtra]:
 
 
 def store_extra(url: str | None) -> Extra:
-    """The extra for a store at this address; None: a SQLite file of the default name."""
+    """Return the extra for a store at this address; None: a SQLite file of the default name."""
     return "postgres" if url is not None and url.startswith(_POSTGRESQL) else "engine"
 
 

@@ -98,7 +98,7 @@ def _command(layers: Layers) -> str:
 
 
 def _said_policy(spot: Spot) -> str:
-    """The policy as written. An unknown word asks about every tool."""
+    """Return the policy as written. An unknown word asks about every tool."""
     text = spot.text()
     if text == APPROVAL_POLICY_NONE:
         spot.warning(
@@ -194,7 +194,7 @@ def read_overlay(layers: Layers, servers: tuple[str, ...]) -> OverlaySettings:
 
 
 def read_composites(layers: Layers) -> tuple[CompositeSpec, ...]:
-    """The section, in the order in which it was written."""
+    """Return the section, in the order in which it was written."""
     return layers.read("composites", _composites, ())
 
 

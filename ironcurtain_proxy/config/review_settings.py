@@ -113,7 +113,7 @@ class AutoApproveSettings:
 
 
 def read_escalation(layers: Layers) -> EscalationSettings:
-    """The section `escalation`."""
+    """Return the section `escalation`."""
     values = declared(EscalationSettings, layers.read, "escalation.")
     # Each channel is asked once.
     values["channels"] = tuple(dict.fromkeys(values["channels"]))
@@ -126,7 +126,7 @@ def read_escalation(layers: Layers) -> EscalationSettings:
 def read_auto_approve(
     layers: Layers, secrets: Mapping[str, str], session_dir: Path
 ) -> AutoApproveSettings:
-    """The section `autoApprove`, with its key from the environment or else the file."""
+    """Return the section `autoApprove`, with its key from the environment or else the file."""
     values = declared(AutoApproveSettings, layers.read, "autoApprove.")
     key_name = PROVIDER_KEYS.get(values["model_id"].partition(":")[0], "")
     return AutoApproveSettings(
@@ -137,6 +137,6 @@ def read_auto_approve(
 
 
 def read_provider_keys(layers: Layers) -> Mapping[str, str]:
-    """The API keys that the file has, by provider."""
+    """Return the API keys that the file has, by provider."""
     keys = {name: layers.read(key, Spot.name, "") for name, key in PROVIDER_KEYS.items()}
     return {name: key for name, key in keys.items() if key}

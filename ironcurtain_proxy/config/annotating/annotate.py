@@ -64,7 +64,7 @@ def annotate(
     *,
     is_remote: bool = False,
 ) -> ReadServer:
-    """The annotations of a server's tools.
+    """Return the annotations of a server's tools.
 
     Args:
         name: the operator's name of the server.
@@ -141,7 +141,7 @@ def _command_of(arguments: Mapping[str, Json]) -> str | None:
 
 
 def can_be_written(tool: Mapping[str, Json]) -> bool:
-    """Whether a tool can be named in a configuration, and its schema stored in it.
+    """Return whether a tool can be named in a configuration, and its schema stored in it.
 
     A name that no setting can hold would make the whole configuration unusable.
     """
@@ -210,14 +210,14 @@ def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) ->
 
 
 def _elsewhere(tool: Mapping[str, Json]) -> ReadTool:
-    """A tool of a server on another machine, to which all arguments leave."""
+    """Return a tool of a server on another machine, to which all arguments leave."""
     schema = tool.get("inputSchema")
     why = "its arguments are sent to another machine"
     return _proposed(propose(tool).elsewhere(), schema if isinstance(schema, dict) else {}, why)
 
 
 def _proposed(proposal: ProposedTool, schema: dict[str, Json], why: str) -> ReadTool:
-    """An unexamined tool, which is asked about, with the roles that its names indicate."""
+    """Return an unexamined tool, which is asked about, with the roles that its names indicate."""
     return ReadTool(
         name=proposal.name,
         kind="unknown",
@@ -278,7 +278,7 @@ def _kind(tool: Mapping[str, Json], proposal: ProposedTool) -> tuple[ToolKind, s
 
 
 def _meanings(name: str, proposed: Proposed) -> frozenset[Meaning]:
-    """The meanings of an argument and of its members."""
+    """Return the meanings of an argument and of its members."""
     if not proposed.inside:
         return frozenset({_meaning(name, proposed)})
     # A member that the schema does not list counts as a path, but proves no path of the tool.
@@ -304,7 +304,7 @@ def _meaning(name: str, proposed: Proposed) -> Meaning:
 
 
 def _settled(name: str, proposed: Proposed, paths: Roles) -> Json:
-    """The roles of an argument of a tool in which nothing is unclear."""
+    """Return the roles of an argument of a tool in which nothing is unclear."""
     if proposed.inside:
         inside = {one: _settled(one, inner, paths) for one, inner in proposed.inside.items()}
         return {"default": [*paths], "inside": inside}
@@ -338,6 +338,6 @@ def as_annotations(servers: Sequence[ReadServer]) -> dict[str, Json]:
 def entry_of(
     name: str, arguments: Mapping[str, Json], schema: Mapping[str, Json], effect: str | None
 ) -> dict[str, Json]:
-    """A tool in `tool-annotations.json`."""
+    """Return a tool in `tool-annotations.json`."""
     entry: dict[str, Json] = {"toolName": name, "args": {**arguments}, "inputSchema": {**schema}}
     return entry if effect is None else {**entry, "effect": effect}

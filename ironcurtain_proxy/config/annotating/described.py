@@ -65,7 +65,7 @@ def described(
     *,
     is_remote: bool = False,
 ) -> DescribedServer:
-    """The tools of a server, each with a proposal.
+    """Return the tools of a server, each with a proposal.
 
     Args:
         name: the operator's name of the server.
@@ -98,7 +98,7 @@ def described(
 def described_prompts(
     prompts: Sequence[Mapping[str, Json]],
 ) -> tuple[tuple[DescribedTool, ...], int]:
-    """The prompts of a server, each with a proposal; and how many cannot be written down.
+    """Return the prompts of a server, each with a proposal; and how many cannot be written down.
 
     A prompt is proposed as a tool whose arguments are texts: it may fetch or read what they name.
     """
@@ -147,7 +147,7 @@ def _by_pack(tool: Mapping[str, Json], proposal: ProposedTool, pack: Pack | None
 
 
 def read_roles(spec: Json, why: str) -> Proposed:
-    """Roles as `tool-annotations.json` writes them, without cases."""
+    """Return roles as `tool-annotations.json` writes them, without cases."""
     if isinstance(spec, list):
         return Proposed(roles=cast("Roles", tuple(spec)), why=why)
     found = spec if isinstance(spec, dict) else {}
@@ -162,13 +162,13 @@ def read_roles(spec: Json, why: str) -> Proposed:
 
 
 def input_hash(server: DescribedServer) -> str:
-    """A digest of all texts and schemas of the server's tools."""
+    """Return a digest of all texts and schemas of the server's tools."""
     said = sorted([orjson.dumps(tool.raw, option=orjson.OPT_SORT_KEYS) for tool in server.tools])
     return sha256(b"\0".join(said)).hexdigest()
 
 
 def with_server(path: Path, server: DescribedServer) -> dict[str, Json]:
-    """The document of a file with the server's annotations replaced.
+    """Return the document of a file with the server's annotations replaced.
 
     Raises:
         ConfigurationError: the file cannot be read, and is unchanged.

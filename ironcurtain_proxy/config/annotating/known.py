@@ -38,7 +38,7 @@ class KnownTool:
         return frozenset[str]().union(*map(roles_in, self.arguments.values()))
 
     def kind(self, name: str) -> ToolKind:
-        """The kind of the tool for presets."""
+        """Return the kind of the tool for presets."""
         roles = self.roles - {"none", "commit-message", "branch-name"}
         if roles <= {"read-path", "write-path", "delete-path", "write-history"} and roles:
             return "files"
@@ -51,7 +51,7 @@ class KnownTool:
 
 @cache
 def known_servers() -> Mapping[str, Mapping[str, KnownTool]]:
-    """The shipped annotations, by server and tool."""
+    """Return the shipped annotations, by server and tool."""
     annotations = orjson.loads((SHIPPED / ANNOTATIONS_NAME).read_bytes())
     rules = orjson.loads((SHIPPED / POLICY_NAME).read_bytes())["rules"]
     allowed = {
@@ -75,7 +75,7 @@ def known_servers() -> Mapping[str, Mapping[str, KnownTool]]:
 
 
 def known_server(tools: Sequence[Mapping[str, Json]], named: Iterable[str]) -> str | None:
-    """The known server that offers these tools; None: the tools belong to another server.
+    """Return the known server that offers these tools; None: the tools belong to another server.
 
     Args:
         tools: objects of `tools/list`.
@@ -92,7 +92,7 @@ def known_server(tools: Sequence[Mapping[str, Json]], named: Iterable[str]) -> s
 
 
 def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
-    """Whether a tool matches the annotated one: any additional arguments are plain."""
+    """Return whether a tool matches the annotated one: any additional arguments are plain."""
     if known is None:
         return False
     theirs, ours = properties_of(tool.get("inputSchema")), properties_of(dict(known.schema))
@@ -110,7 +110,7 @@ def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
 
 
 def _asked_of(arguments: Mapping[str, Json]) -> set[str]:
-    """The arguments that conditions of the annotations refer to. A fitting tool has them."""
+    """Return the arguments that conditions of the annotations refer to. A fitting tool has them."""
     cases = [one.get("when") for one in arguments.values() if isinstance(one, Mapping)]
     conditions = [
         case.get("condition")
@@ -123,7 +123,7 @@ def _asked_of(arguments: Mapping[str, Json]) -> set[str]:
 
 
 def properties_of(schema: Json) -> Mapping[str, Json] | None:
-    """The arguments of an input schema; None: it does not list them."""
+    """Return the arguments of an input schema, or None if it does not list them."""
     if not isinstance(schema, Mapping):
         return None
     found = schema.get("properties", {})
@@ -132,7 +132,7 @@ def properties_of(schema: Json) -> Mapping[str, Json] | None:
 
 
 def _only_says_how(schema: Json) -> bool:
-    """Whether an argument has no text of its own to name something with."""
+    """Return whether an argument has no text of its own to name something with."""
     if not isinstance(schema, Mapping) or not (types := types_of(schema)):
         return False
     return types <= NO_TEXT or is_closed_choice(schema)
@@ -145,7 +145,7 @@ def _same_type(left: Json, right: Json) -> bool:
 
 
 def roles_in(spec: Json) -> frozenset[str]:
-    """Every role of an argument as `tool-annotations.json` writes it."""
+    """Return every role of an argument as `tool-annotations.json` writes it."""
     if isinstance(spec, list):
         return frozenset([str(role) for role in spec])
     if not isinstance(spec, dict):

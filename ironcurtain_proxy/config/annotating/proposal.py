@@ -33,7 +33,7 @@ class Proposed:
     """The members of an object, or of objects in a list. `roles` are for all other members."""
 
     def as_json(self) -> Json:
-        """The entry in `tool-annotations.json`."""
+        """Return the entry in `tool-annotations.json`."""
         inside: dict[str, Json] = {name: one.as_json() for name, one in self.inside.items()}
         if all(one == [*self.roles] == ["none"] for one in inside.values()):
             return [*self.roles]
@@ -68,12 +68,12 @@ class ProposedTool:
     """The roles that a path of the tool has."""
 
     def elsewhere(self) -> "ProposedTool":
-        """The proposal for a server on another machine."""
+        """Return the proposal for a server on another machine."""
         arguments = {name: one.elsewhere() for name, one in self.arguments.items()}
         return replace(self, arguments=arguments)
 
     def uncertain(self) -> tuple[str, ...]:
-        """The names of arguments and members that are not certain."""
+        """Return the names of arguments and members that are not certain."""
         found = [pair for name, one in self.arguments.items() for pair in one.each(name)]
         return tuple([name for name, one in found if not one.certain])
 

@@ -122,7 +122,7 @@ class _Walk:
 
 
 def propose(tool: Mapping[str, Json], *, is_github: bool = False) -> ProposedTool:
-    """The proposal for a tool.
+    """Return the proposal for a tool.
 
     Args:
         tool: its object of `tools/list`.
@@ -151,7 +151,7 @@ def propose(tool: Mapping[str, Json], *, is_github: bool = False) -> ProposedToo
 
 
 def works_on_github(tools: Sequence[Mapping[str, Json]], name: str) -> bool:
-    """Whether the tools of a server speak of GitHub, or its name does."""
+    """Return whether the tools of a server speak of GitHub, or its name does."""
     said = [name, *[f"{tool.get('name')} {str(tool.get('description'))[:500]}" for tool in tools]]
     return any("github" in text.lower() for text in said)
 
@@ -208,7 +208,7 @@ def _changing(first: str, hinted: Mapping[str, Json]) -> tuple[ToolEffect, str]:
 
 
 def _roles_of_paths(words: frozenset[str], text: str, tool: Mapping[str, Json]) -> Roles:
-    """The roles that a path of the tool may have."""
+    """Return the roles that a path of the tool may have."""
     hints = tool.get("annotations")
     hinted = hints if isinstance(hints, Mapping) else {}
     removes = words & _REMOVES or hinted.get("destructiveHint") is True
@@ -229,7 +229,7 @@ def _roles_of_paths(words: frozenset[str], text: str, tool: Mapping[str, Json]) 
 
 
 def _resolved(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[str, Json]:
-    """A schema with its internal references resolved, up to a few steps."""
+    """Return a schema with its internal references resolved, up to a few steps."""
     for _ in range(8):
         said = schema.get("$ref")
         found = resolved(dict(root), said) if isinstance(said, str) else None
@@ -252,7 +252,7 @@ def _forms(schema: Mapping[str, Json], root: Mapping[str, Json]) -> list[Json]:
 
 
 def _variants(schema: Mapping[str, Json], depth: int = 4) -> Iterator[Mapping[str, Json]]:
-    """The schema and all its alternatives."""
+    """Yield the schema and all its alternatives."""
     yield schema
     for word in ("anyOf", "oneOf", "allOf"):
         several = schema.get(word)
@@ -278,7 +278,7 @@ _CARE: Final[Mapping[str, int]] = {"none": 0, "message": 1, "email-address": 1, 
 
 
 def _joined(found: Sequence[Proposed]) -> Proposed:
-    """One proposal for several forms of an argument: the most careful one, or `unclear`."""
+    """Return one proposal for several forms of an argument: the most careful one, or `unclear`."""
     told = [one for one in found if one.inside]
     plain = [one for one in found if not one.inside]
     roles = list(dict.fromkeys([one.roles for one in plain])) or [_NONE]

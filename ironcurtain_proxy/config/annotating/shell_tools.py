@@ -39,7 +39,7 @@ def types_of(schema: Mapping[str, Json], depth: int = _MOST_DEPTH) -> frozenset[
 
 
 def is_closed_choice(schema: Mapping[str, Json]) -> bool:
-    """Whether a value is one of a list of the schema."""
+    """Return whether a value is one of a list of the schema."""
     choice = schema.get("enum")
     return "const" in schema or (isinstance(choice, list) and bool(choice))
 
@@ -79,7 +79,7 @@ class RunArgument:
 
 
 def runs(tool: Mapping[str, Json], properties: Mapping[str, Json]) -> RunArgument | None:
-    """The argument whose text a tool runs; None: no argument seems to hold one.
+    """Return the argument whose text a tool runs, or None if no argument seems to hold one.
 
     Args:
         tool: its object of `tools/list`.

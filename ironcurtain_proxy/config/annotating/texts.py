@@ -103,7 +103,7 @@ class ArgumentContext:
 
 
 def proposed_for(name: str, schema: Mapping[str, Json], about: ArgumentContext) -> Proposed:
-    """The roles of a text argument."""
+    """Return the roles of a text argument."""
     said, form = _by_name(name, about), _by_format(schema, about)
     # A server must not open a path by giving it the format of a date.
     is_end = not _ENDS.isdisjoint(words_of(name)[-1:])
@@ -245,7 +245,7 @@ _CALM: Final = frozenset({"none", "message", "identifier", "email-address"})
 def _raised(
     said: Proposed, name: str, text: str, schema: Mapping[str, Json], about: ArgumentContext
 ) -> Proposed:
-    """The proposal, raised by a description, a default or an example. Nothing lowers it."""
+    """Return the proposal, raised by a description, a default or an example. Nothing lowers it."""
     words = words_of(name)
     if words and words[-1].removesuffix("s") in WORDS["numbers"] and not _PATH_OR_URL.search(text):
         return said
@@ -280,7 +280,7 @@ def _raised(
 
 
 def _spoken_of(text: str, schema: Mapping[str, Json], *, is_text: bool) -> tuple[bool, bool]:
-    """Whether a description, a default or an example speaks of a path, and of a URL.
+    """Return whether a description, a default or an example speaks of a path, and of a URL.
 
     The description of a content may speak of the file that it is for.
     """

@@ -37,7 +37,7 @@ _CHANGES: Final = re.compile(
 
 
 def speaks_of_change(description: str) -> bool:
-    """Whether a description says that a tool does more than read, or may."""
+    """Return whether a description says that a tool does more than read, or may."""
     return _CHANGES.search(description) is not None
 
 
@@ -52,10 +52,10 @@ _LEAVES: Final = re.compile(
 
 
 def speaks_of_destroying(description: str) -> bool:
-    """Whether a description says that a tool deletes or moves something away."""
+    """Return whether a description says that a tool deletes or moves something away."""
     return _DESTROYS.search(description) is not None
 
 
 def speaks_of_leaving(description: str) -> bool:
-    """Whether a description says that a tool reaches or runs something other than files."""
+    """Return whether a description says that a tool reaches or runs something other than files."""
     return _LEAVES.search(description) is not None

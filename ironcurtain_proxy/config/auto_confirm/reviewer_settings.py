@@ -165,12 +165,12 @@ class ModelAccess:
 
 
 def provider_of(model_id: str) -> str:
-    """The provider in `PROVIDER:MODEL`."""
+    """Return the provider in `PROVIDER:MODEL`."""
     return model_id.partition(":")[0]
 
 
 def model_access(spec: ReviewerSpec, settings: Settings) -> ModelAccess:
-    """The reviewer's own key, else that of its provider.
+    """Return the reviewer's own key, else that of its provider.
 
     INVARIANT: a key is sent only to the provider that it belongs to. The key and endpoint of the
     LLM approver are used only by reviewers of the same provider.

@@ -32,17 +32,17 @@ class VariableDirectories:
 
 
 def filled(text: str, client: KnownClient, places: VariableDirectories) -> str:
-    """A text with the variables of known directories replaced."""
+    """Return a text with the variables of known directories replaced."""
     return client.pattern.sub(lambda found: _known(found, places), text)
 
 
 def is_open(text: str, client: KnownClient) -> bool:
-    """Whether a text has variables that only the client can replace."""
+    """Return whether a text has variables that only the client can replace."""
     return client.pattern.search(text) is not None
 
 
 def guessed(text: str, client: KnownClient, environ: Mapping[str, str]) -> str:
-    """A text with variables of this environment, which suffices to list a server's tools."""
+    """Return a text with variables of this environment, which suffices to list a server's tools."""
     return client.pattern.sub(lambda found: _from(environ, found), text)
 
 
@@ -71,14 +71,14 @@ _HEADERS_ELSEWHERE: Final = ("bearer_token_env_var", "env_http_headers", "header
 
 
 def is_network(entry: Mapping[str, Json]) -> bool:
-    """Whether an entry is one of a server that is reached over the network."""
+    """Return whether an entry is one of a server that is reached over the network."""
     return entry.get("type") in _KINDS or any(entry.get(name) for name in ADDRESSES)
 
 
 def network_entry(
     client: KnownClient, entry: Mapping[str, Json], places: VariableDirectories
 ) -> tuple[dict[str, Json], dict[str, str]] | str:
-    """The entry, and the texts that only the client can fill in; or why the server stays."""
+    """Return the entry, and the texts that only the client can fill in; or why the server stays."""
     given = next((one for name in ADDRESSES if isinstance(one := entry.get(name), str)), "")
     url = filled(given, client, places)
     headers = next((one for name in HEADERS if (one := entry.get(name))), {})
@@ -101,7 +101,7 @@ def network_entry(
 
 
 def _why_not(client: KnownClient, entry: Mapping[str, Json], url: str, headers: Json) -> str:
-    """The reason why a server stays with its client; empty: it can be moved."""
+    """Return the reason why a server stays with its client, or an empty text if it can be moved."""
     if is_open(url, client):
         return f"only {client.name} can fill in its address"
     for key in _HEADERS_ELSEWHERE:
@@ -116,12 +116,12 @@ def _why_not(client: KnownClient, entry: Mapping[str, Json], url: str, headers: 
 
 
 def _variable(header: str) -> str:
-    """The name of a header's secret among the server's credentials."""
+    """Return the name of a header's secret among the server's credentials."""
     return "HEADER_" + re.sub(r"\W", "_", header, flags=re.ASCII).upper()
 
 
 def _mistake(entry: dict[str, Json]) -> str:
-    """The reason why the proxy would refuse an entry; empty: it accepts the entry."""
+    """Return the reason why the proxy would refuse an entry; empty: it accepts the entry."""
     report = Report()
     fill(Spot(entry, "", report), RemoteForm, foreign=True)
     errors = [one for one in report.problems if one.severity == "error"]
@@ -231,7 +231,7 @@ def _unwrapped(value: dict[str, Json]) -> dict[str, Json]:
 
 
 def _words(client: KnownClient, entry: Mapping[str, Json]) -> list[str] | None:
-    """The command and its arguments; None: they are not texts."""
+    """Return the command and its arguments, or None if they are not texts."""
     del client
     command, args = entry.get("command"), entry.get("args")
     words = [command, *(args if isinstance(args, list) else [])]

@@ -83,7 +83,7 @@ class FoundClients:
 def find(
     home: Path, workspace: Path, environ: Mapping[str, str], given: Sequence[Path] = ()
 ) -> FoundClients:
-    """The configurations of the known clients, or the given files instead."""
+    """Return the configurations of the known clients, or the given files instead."""
     found: dict[str, ClientFile] = {}
     unusable: list[UnusableFile] = []
     places = VariableDirectories(str(workspace), str(home))
@@ -163,7 +163,7 @@ def _text(path: Path) -> str:
 
 
 def _elsewhere(client: KnownClient, document: Json) -> str:
-    """The key under which a file has servers that its client does not read; empty: none.
+    """Return the key under which a file has servers that its client does not read; empty: none.
 
     `.` stands for a file that is itself the table.
     """

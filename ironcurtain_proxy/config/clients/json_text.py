@@ -1,7 +1,8 @@
 """JSON with comments and commas at the end, as editors write their settings.
 
 Comments are blanked out, so that every position stays; what is left is parsed by the strict parser
-of the rest of the program. No library edits such a text without writing it anew.
+of the rest of the program. The library json-five keeps such texts, but had its last release in 2024
+and needs two further packages.
 """
 
 import json  # noqa: TID251  orjson does not say where a value ends
@@ -45,7 +46,7 @@ class JsonText:
     """The format of JSON with comments."""
 
     def parse(self, text: str) -> Json:
-        """The value; a key that stands twice is refused."""
+        """Return the value; a key that stands twice is refused."""
         try:
             return strict_json(_plain(text).encode())
         except orjson.JSONDecodeError as error:
@@ -55,11 +56,11 @@ class JsonText:
             raise NotUnderstoodError("is not JSON") from None
 
     def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
-        """Each member from its key to the end of its value."""
+        """Return each member from its key to the end of its value."""
         return {one.name: text[one.start : one.end] for one in _members(text, place)}
 
     def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
-        """The new member, on lines of its own where the table's first member has one."""
+        """Return the new member, on lines of its own where the table's first member has one."""
         members = _members(text, place)
         key = orjson.dumps(name).decode()
         start = members[0].start if members else 0
@@ -106,7 +107,7 @@ def _blanked(found: re.Match[str]) -> str:
 
 
 def with_first(text: str, place: TablePath, key: str, value: Json) -> str:
-    """A text that was parsed, with a new first member of the object at a place."""
+    """Return a text that was parsed, with a new first member of the object at a place."""
     at = _start(_plain(text), place) + 1
     rest = _skip(text, at)
     blanks, member = text[at:rest], f"{_compact(key)}: {_compact(value)}"
@@ -116,7 +117,7 @@ def with_first(text: str, place: TablePath, key: str, value: Json) -> str:
 
 
 def _members(text: str, place: TablePath) -> list[_Member]:
-    """The members of the object at a place of a text that was parsed."""
+    """Return the members of the object at a place of a text that was parsed."""
     plain, commas = _plain(text), _uncommented(text)
     return [
         _Member(name, start, end, after if commas[after : after + 1] == "," else None)
@@ -126,7 +127,7 @@ def _members(text: str, place: TablePath) -> list[_Member]:
 
 
 def _start(plain: str, place: TablePath) -> int:
-    """The position of the brace that opens the object at a place."""
+    """Return the position of the brace that opens the object at a place."""
     at = _skip(plain, 0)
     for key in place:
         at = next((value for name, _, value, _ in _pairs(plain, at) if name == key), len(plain))
@@ -134,7 +135,7 @@ def _start(plain: str, place: TablePath) -> int:
 
 
 def _pairs(plain: str, at: int) -> list[tuple[str, int, int, int]]:
-    """The members: name, start, and the start and end of the value."""
+    """Return the members: name, start, and the start and end of the value."""
     found: list[tuple[str, int, int, int]] = []
     try:
         if plain[at] != "{":

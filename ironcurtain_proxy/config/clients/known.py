@@ -75,7 +75,7 @@ _FORMAT_OF: Final[Mapping[str, FormatName]] = MappingProxyType(
 
 
 def format_of(file: Path) -> FormatName:
-    """The format of a file, by its ending."""
+    """Return the format of a file, by its ending."""
     return _FORMAT_OF.get(file.suffix.lower(), "json")
 
 
@@ -88,7 +88,7 @@ def client_of(file: Path, document: Json) -> KnownClient | None:
 
 
 def places_of(client: KnownClient, project: str | None) -> tuple[TablePath, ...]:
-    """The tables of servers in a file of a client: for everything, and for one project."""
+    """Return the tables of servers in a file of a client: for everything, and for one project."""
     if not client.projects_key or project is None:
         return ((client.key,),)
     return (client.key,), (client.projects_key, project, client.key)
@@ -97,7 +97,7 @@ def places_of(client: KnownClient, project: str | None) -> tuple[TablePath, ...]
 def entry_of(
     client: KnownClient, command: str, args: list[str], env: dict[str, str]
 ) -> dict[str, Json]:
-    """The entry that makes a client start a command."""
+    """Return the entry that makes a client start a command."""
     words: list[Json] = [*args]
     variables: dict[str, Json] = {**env}
     start = {client.command_key: command, "args": words, client.env_key: variables}

@@ -16,7 +16,7 @@ _PROGRAM: Final = "ironcurtain-proxy"
 
 
 def own_command(environ: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The command and the arguments that start this proxy.
+    """Return the command and the arguments that start this proxy.
 
     Raises:
         ConfigurationError: this installation is temporary.
@@ -31,7 +31,7 @@ def own_command(environ: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _is_cache(prefix: Path) -> bool:
-    """Whether `uvx` or `pipx run` made this environment for one run."""
+    """Return whether `uvx` or `pipx run` made this environment for one run."""
     return any(part.startswith(("archive-v", "builds-v")) for part in prefix.parts) or (
         prefix.parent.name == ".cache" and "pipx" in prefix.parts
     )
@@ -50,7 +50,7 @@ def _through_uvx(environ: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _source() -> str:
-    """The source of this installation; empty: a package index."""
+    """Return the source of this installation; empty: a package index."""
     try:
         text = distribution(_PROGRAM).read_text("direct_url.json")
     except PackageNotFoundError:
@@ -60,7 +60,7 @@ def _source() -> str:
 
 
 def _short(program: Path, environ: Mapping[str, str]) -> Path:
-    """The name on the PATH that leads to the program: it stays the same across versions."""
+    """Return the name on the PATH that leads to the program: it stays the same across versions."""
     found = shutil.which(_PROGRAM, path=environ.get("PATH"))
     if found is not None and os.path.realpath(found) == os.path.realpath(program):
         return Path(found).absolute()

@@ -71,7 +71,7 @@ def movings(
     present: Mapping[str, Mapping[str, Json]],
     origins: Mapping[str, str],
 ) -> list[MovingServer]:
-    """Every server that moves, each with the name that it gets.
+    """Return every server that moves, each with the name that it gets.
 
     Args:
         files: the clients' files.
@@ -109,7 +109,7 @@ def _name(taken: MovableServer, file: ClientFile, made_of: Mapping[str, str]) ->
 
 
 def _is_odd(name: str) -> bool:
-    """Whether the proxy refuses a name, as the reader of `mcp-servers.json` does."""
+    """Return whether the proxy refuses a name, as the reader of `mcp-servers.json` does."""
     is_wrong = not name or name != name.strip() or len(name) > _MAX_NAME or "/" in name
     return is_wrong or not name.isprintable() or name.startswith("_") or name == "proxy"
 
@@ -130,7 +130,7 @@ def collides(one: str, other: str) -> bool:
 def servers_behind_proxy(
     moving: Sequence[MovingServer], present: Mapping[str, Mapping[str, Json]]
 ) -> dict[str, dict[str, Json]]:
-    """All servers behind the proxy, as its own file has them."""
+    """Return all servers behind the proxy, as its own file has them."""
     entries = {name: {**entry} for name, entry in present.items()}
     for one in moving:
         entries.setdefault(one.name, {**one.taken.entry})
@@ -142,7 +142,7 @@ def startable(
     entries: Mapping[str, dict[str, Json]],
     environ: Mapping[str, str],
 ) -> dict[str, dict[str, Json]]:
-    """The entries for starting the servers to read their tools.
+    """Return the entries for starting the servers to read their tools.
 
     A variable that only the client can fill in is guessed, or stays unreplaced: most servers check
     a key when it is used, not when they start.
@@ -164,7 +164,7 @@ def startable(
 def credentials(
     moving: Sequence[MovingServer], environ: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """The credentials that servers over the network need, as far as they can be guessed."""
+    """Return the credentials that servers over the network need, as far as they can be guessed."""
     return {
         one.name: {
             key: guessed(text, one.file.client, environ)
@@ -178,7 +178,7 @@ def credentials(
 def changes(
     moving: Sequence[MovingServer], start: OwnStart, without: Collection[str] = ()
 ) -> tuple[list[FileChange], list[tuple[ClientFile, str]]]:
-    """The change of each file, and the files that cannot be changed, with the reason.
+    """Return the change of each file, and the files that cannot be changed, with the reason.
 
     Args:
         moving: the servers.
@@ -228,7 +228,7 @@ def _move(
 
 
 def _entry_name(file: ClientFile, table: ServerTable, going: Collection[str]) -> str:
-    """A name of its own for each file: of two servers of one name a client starts one."""
+    """Return a name of its own for each file: of two servers of one name a client starts one."""
     base = LOCAL_NAME if _is_local(table) else PROJECT_NAME if file.is_project else ENTRY_NAME
     taken = table.names - frozenset(going)
     numbered = (f"{base}-{number}" for number in count(2))
@@ -266,7 +266,7 @@ def _env(
 
 
 def _taken_from(moving: MovingServer, env: dict[str, str]) -> dict[str, Json]:
-    """The credentials of a server, each in a variable of its own.
+    """Return the credentials of a server, each in a variable of its own.
 
     What the client fills in may hold quotes, so it must not stand inside JSON.
     """

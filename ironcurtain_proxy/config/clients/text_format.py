@@ -30,21 +30,21 @@ class TextFormat(Protocol):
     """The interface of a text format."""
 
     def parse(self, text: str) -> Json:
-        """The value.
+        """Return the value.
 
         Raises:
             NotUnderstoodError: it has none.
         """
 
     def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
-        """The members of a table as they are written, by name.
+        """Return the members of a table as they are written, by name.
 
         Raises:
             NotUnderstoodError: they are written in a form that cannot be changed.
         """
 
     def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
-        """A new member of a table, in the style of its neighbours."""
+        """Return a new member of a table, in the style of its neighbours."""
 
     def replaced(
         self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
@@ -67,7 +67,7 @@ class Move:
 
 
 def moved(form: TextFormat, text: str, move: Move) -> str:
-    """The text after a move.
+    """Return the text after a move.
 
     Raises:
         NotUnderstoodError: the move cannot be made without a change elsewhere.
@@ -79,7 +79,7 @@ def moved(form: TextFormat, text: str, move: Move) -> str:
 
 
 def given_back(form: TextFormat, now: str, before: str, move: Move) -> str:
-    """The present text with the moved members restored in place of the new member.
+    """Return the present text with the moved members restored in place of the new member.
 
     Args:
         form: of both texts.
@@ -103,7 +103,7 @@ def given_back(form: TextFormat, now: str, before: str, move: Move) -> str:
 
 
 def table_at(document: Json, place: TablePath) -> dict[str, Json] | None:
-    """The table at a place; None: there is none."""
+    """Return the table at a place, or None if there is none."""
     there = document
     for key in place:
         there = there.get(key) if isinstance(there, dict) else None
@@ -111,20 +111,20 @@ def table_at(document: Json, place: TablePath) -> dict[str, Json] | None:
 
 
 def spliced(text: str, edits: Sequence[Edit]) -> str:
-    """The text with edits, which do not overlap, carried out."""
+    """Return the text with edits, which do not overlap, carried out."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
 
 
 def line_start(text: str, at: int) -> int:
-    """The start of a line, if only blanks stand between it and `at`; else `at`."""
+    """Return the start of a line, if only blanks stand between it and `at`; else `at`."""
     begin = text.rfind("\n", 0, at) + 1
     return begin if not text[begin:at].strip(" \t") else at
 
 
 def newline(text: str) -> str:
-    """The end of a line in this text."""
+    """Return the end of a line in this text."""
     return "\r\n" if "\r\n" in text else "\n"
 
 

@@ -1,8 +1,9 @@
 """TOML, as Codex writes its configuration: a table for each server.
 
 The text is parsed by the standard library. To change it, the lines of a server's tables are found
-and replaced: a library that edits TOML refuses tables that stand apart from each other, and a
-configuration that grew over time has such.
+and replaced. tomlkit 0.15 keeps what it does not change; but it cannot remove tables that stand
+apart from each other (IndexError), as in a configuration that grew over time, and a table that is
+removed and put back gets further blank lines.
 """
 
 import re
@@ -42,14 +43,14 @@ class TomlText:
     """The format of TOML."""
 
     def parse(self, text: str) -> Json:
-        """The value. Dates become text: no server has one."""
+        """Return the value. Dates become text: no server has one."""
         try:
             return _plain(tomllib.loads(text))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise NotUnderstoodError(f"is not TOML: {' '.join(str(error).split())}") from None
 
     def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
-        """Each server's tables, with those inside of it."""
+        """Return each server's tables, with those inside of it."""
         found: dict[str, str] = {}
         for name, section in _named(text, place):
             source = text[section.start : section.end]
@@ -57,7 +58,7 @@ class TomlText:
         return found
 
     def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
-        """A table with one line for each key."""
+        """Return a table with one line for each key."""
         end = newline(text)
         header = f"[{'.'.join(map(_key, (*place, name)))}]{end}"
         return header + "".join(f"{_key(key)} = {_value(one)}{end}" for key, one in value.items())
@@ -107,7 +108,7 @@ def _blanked(word: str) -> str:
 
 
 def _path(text: str, begin: int) -> tuple[str, ...]:
-    """The keys of a header, such as `[a."b c"]`."""
+    """Return the keys of a header, such as `[a."b c"]`."""
     line = text[begin : _line_end(text, begin)]
     keys: list[str] = []
     inner: object = tomllib.loads(line)
@@ -126,7 +127,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _blank_end(text: str, at: int) -> int:
-    """The end of the blank lines that follow."""
+    """Return the end of the blank lines that follow."""
     while at < len(text) and not text[at : (end := _line_end(text, at))].strip():
         at = end
     return at

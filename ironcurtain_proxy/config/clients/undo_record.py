@@ -76,7 +76,7 @@ class UndoneFile:
 
 
 def digest(content: bytes) -> str:
-    """The SHA-256 of a content."""
+    """Return the SHA-256 of a content."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -99,7 +99,7 @@ def only_one(state: Path) -> Iterator[None]:
 
 
 def read_undo_record(state: Path) -> UndoRecord:
-    """The record; an empty one if there is none.
+    """Return the record; an empty one if there is none.
 
     Raises:
         ConfigurationError: it cannot be read.

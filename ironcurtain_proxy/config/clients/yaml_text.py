@@ -1,7 +1,7 @@
 """YAML in block style, as Goose writes its configuration.
 
-The parser says where each value stands; the lines of a member are replaced. A library that writes
-YAML anew keeps comments, but not every blank and quote.
+The parser says where each value stands; the lines of a member are replaced. ruamel.yaml 0.19 keeps
+comments and quotes, but neither several blanks nor every indentation of a list.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +36,7 @@ class YamlText:
     """The format of YAML."""
 
     def parse(self, text: str) -> Json:
-        """The value. Anchors are refused, as in every YAML file that is read here."""
+        """Return the value. Anchors are refused, as in every YAML file that is read here."""
         report = Report()
         value = parse_yaml(text.encode("utf-8", "surrogatepass"), "", report, is_own=False)
         if report.has_errors:
@@ -44,11 +44,11 @@ class YamlText:
         return value
 
     def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
-        """The lines of each member."""
+        """Return the lines of each member."""
         return {one.name: text[one.start : one.end] for one in _members(text, place)}
 
     def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
-        """The lines of a new member, with the indentation of the table."""
+        """Return the lines of a new member, with the indentation of the table."""
         members = _members(text, place)
         indent = members[0].indent if members else "  "
         lines = yaml.safe_dump(
@@ -59,7 +59,7 @@ class YamlText:
     def replaced(
         self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
     ) -> str:
-        """The text after a replacement. Comments between members stay."""
+        """Return the text after a replacement. Comments between members stay."""
         going = [one for one in _members(text, place) if one.name in names]
         if not going:
             raise NotUnderstoodError("has no such table")

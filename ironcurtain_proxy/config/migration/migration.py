@@ -30,7 +30,7 @@ class Insertion(Struct, frozen=True):
 
 
 def inserted(before: bytes, insertions: Sequence[Insertion]) -> bytes | None:
-    """The text with the members inserted, each as the first one of its object.
+    """Return the text with the members inserted, each as the first one of its object.
 
     None: the text is no JSON, an object does not exist, or a key is taken. The new text holds
     the old data and the insertions, and nothing else.
@@ -81,7 +81,7 @@ class MigrationResult(Struct, frozen=True, kw_only=True):
 
 
 def plan_of(file: Path) -> MigrationPlan | None:
-    """The additions for a file of an older version: the policy, and the LLM approver, off.
+    """Return the additions for a file of an older version: the policy, and the LLM approver, off.
 
     None: the file needs none, is no JSON, or does not exist.
     """

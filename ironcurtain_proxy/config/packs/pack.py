@@ -79,7 +79,7 @@ def _index() -> Mapping[str, str]:
 
 
 def packages_elsewhere(kind: PackageSource) -> Mapping[str, str]:
-    """The packages by image or by repository, as their own documents name them.
+    """Return the packages by image or by repository, as their own documents name them.
 
     No image is of a server that is given paths: in a container a path means another file than here.
     """
@@ -88,12 +88,12 @@ def packages_elsewhere(kind: PackageSource) -> Mapping[str, str]:
 
 
 def pack_of(package: str) -> str | None:
-    """The name of the pack for a package, `npm:NAME` or `pypi:NAME`; None: there is none."""
+    """Return the name of the pack for a package, `npm:NAME` or `pypi:NAME`; None: there is none."""
     return _index().get(package)
 
 
 def pack_file(name: str) -> Path | None:
-    """The file of a pack; None: there is none of this name."""
+    """Return the file of a pack, or None if there is none of this name."""
     return _SHIPPED / f"{name}.json" if name in _names() else None
 
 
@@ -104,7 +104,7 @@ def _names() -> frozenset[str]:
 
 @cache
 def read_pack(name: str) -> Pack | None:
-    """A pack; None: there is none of this name."""
+    """Return a pack, or None if there is none of this name."""
     file = pack_file(name)
     if file is None:
         return None
@@ -123,7 +123,7 @@ def read_pack(name: str) -> Pack | None:
 
 
 def schema_digest(schema: Json) -> str:
-    """A digest of an input schema, whatever the order of its keys: 16 hexadecimal digits."""
+    """Return a digest of an input schema, whatever the order of its keys: 16 hexadecimal digits."""
     try:
         data = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
     except TypeError:

@@ -24,7 +24,7 @@ class RuleChanges(Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...]
 
     def as_json(self) -> Mapping[str, Json]:
-        """The changes for a record: at most fifty names of each kind, and their number."""
+        """Return the changes for a record: at most fifty names of each kind, and their number."""
         fields: dict[str, Json] = {}
         for word, names in (
             ("added", self.added),
@@ -44,13 +44,13 @@ class RuleChanges(Struct, frozen=True, kw_only=True):
 
 
 def all_rules(policy: Policy) -> tuple[Rule, ...]:
-    """The rules of all layers, each once, the project's first."""
+    """Return the rules of all layers, each once, the project's first."""
     project = [rule for floor in policy.floors if floor.asks for rule in floor.rules]
     return (*project, *policy.rules)
 
 
 def rule_changes(before: Policy, after: Policy) -> RuleChanges:
-    """The rules that are in only one of two policies, or differ."""
+    """Return the rules that are in only one of two policies, or differ."""
     old = {(rule.layer, rule.name): rule for rule in all_rules(before)}
     new = {(rule.layer, rule.name): rule for rule in all_rules(after)}
     return RuleChanges(
@@ -67,7 +67,7 @@ class Basis(Struct, frozen=True):
     annotations: Annotations
 
     def of(self, server: str, tool: str) -> tuple[object, ...]:
-        """The parts for one tool. Equal parts decide every call of the tool alike.
+        """Return the parts for one tool. Equal parts decide every call of the tool alike.
 
         Args:
             server: the server's name in rules.
@@ -92,7 +92,7 @@ class Basis(Struct, frozen=True):
 
 
 def _canonical(value: object, workspace: RealPath | None) -> Json:
-    """A value as JSON: sets in order, fields by name, and the workspace by its word."""
+    """Return a value as JSON: sets in order, fields by name, and the workspace by its word."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -113,7 +113,7 @@ def _canonical(value: object, workspace: RealPath | None) -> Json:
 
 
 def _compared(value: object) -> Sequence[str] | None:
-    """The fields by which a value equals another; None: it has no fields."""
+    """Return the fields by which a value equals another, or None if it has no fields."""
     if isinstance(value, Struct):
         return value.__struct_fields__
     return [one.name for one in fields(value) if one.compare] if is_dataclass(value) else None

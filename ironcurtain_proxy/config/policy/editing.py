@@ -25,7 +25,7 @@ _KEY: Final = re.compile(r"^(allow|ask|deny)(?:[ ]+(\S.*?))?[ ]*:", re.MULTILINE
 def with_rule(
     text: str, verb: str, server: str, tool: str, conditions: Sequence[tuple[str, Sequence[str]]]
 ) -> str:
-    """The text with a rule before all others.
+    """Return the text with a rule before all others.
 
     Args:
         text: the text of the file; empty: there is no file.
@@ -60,7 +60,7 @@ def with_rule(
 
 
 def _merged(text: str, verb: str, server: str, value: str) -> str | None:
-    """The text with the value added to its first rule about the server.
+    """Return the text with the value added to its first rule about the server.
 
     None: that rule has another verb or several lines, or other such rules stand before it.
     """
@@ -77,7 +77,7 @@ def _merged(text: str, verb: str, server: str, value: str) -> str | None:
 
 
 def _about_others(line: re.Match[str], server: str) -> bool:
-    """Whether the order of this rule and one about the server has no effect."""
+    """Return whether the order of this rule and one about the server has no effect."""
     return EVERY not in {server, _server(line)} and _server(line) != server
 
 
@@ -86,7 +86,7 @@ def _server(line: re.Match[str]) -> str:
 
 
 def _place(text: str) -> int:
-    """The position behind the comments at the top, before the first rule."""
+    """Return the position behind the comments at the top, before the first rule."""
     place = 0
     for line in text.splitlines(keepends=True):
         if line.strip() and not line.lstrip().startswith("#") and not line.startswith("base:"):

@@ -66,7 +66,7 @@ class LayerReader(Struct, frozen=True, kw_only=True):
     report: Report
 
     def read(self, files: PolicyFiles) -> ReadRules:
-        """The rules of all layers. Never raises; what cannot be read is in the report."""
+        """Return the rules of all layers. Never raises; what cannot be read is in the report."""
         short = None if files.short is None else ShortReader(reader=self.reader).read(files.short)
         full = None
         if files.policy.parent != SHIPPED and files.policy not in files.absent:
@@ -155,12 +155,12 @@ class LayerReader(Struct, frozen=True, kw_only=True):
 
 
 def read_lists(file: Path | None, report: Report) -> ListsFile | None:
-    """The operator's lists; None: there are none, or they cannot be read."""
+    """Return the operator's lists, or None if there are none, or they cannot be read."""
     return None if file is None else read_lists_file(file, report)
 
 
 def _joined(short: PolicyFile | None, full: PolicyFile | None) -> PolicyFile:
-    """The rules of one layer. Rules of the short form are asked first."""
+    """Return the rules of one layer. Rules of the short form are asked first."""
     files = [file for file in (short, full) if file is not None]
     return PolicyFile(
         b"",

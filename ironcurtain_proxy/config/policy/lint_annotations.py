@@ -93,7 +93,7 @@ def lint_live(
 
 
 def of_same_verb(tool: str, known: Iterable[str]) -> list[str]:
-    """The tools with the same first word: `write_query` misspelt is never `read_query`."""
+    """Return the tools with the same first word: `write_query` misspelt is never `read_query`."""
     first = words_of(tool)[:1]
     return [other for other in known if words_of(other)[:1] == first]
 

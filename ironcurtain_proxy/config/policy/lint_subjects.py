@@ -31,7 +31,7 @@ class ToolRoles:
 
     @classmethod
     def of(cls, annotation: ToolAnnotation) -> "ToolRoles":
-        """The roles over all cases of all arguments."""
+        """Return the roles over all cases of all arguments."""
         specs = annotation.arguments.values()
         return cls(
             frozenset([role for spec in specs for roles in _cases(spec) for role in roles]),
@@ -55,7 +55,7 @@ class Subjects:
 
     @classmethod
     def of(cls, annotations: Annotations) -> "Subjects":
-        """The subjects of the annotations in force."""
+        """Return the subjects of the annotations in force."""
         by_server: dict[str, set[str]] = {}
         for server, tool in annotations:
             by_server.setdefault(server, set()).add(tool)
@@ -65,12 +65,12 @@ class Subjects:
         )
 
     def tools_of(self, servers: Iterable[str] | None) -> frozenset[str]:
-        """The tools of these servers; None: of all servers."""
+        """Return the tools of these servers; None: of all servers."""
         chosen = self.tools_by_server if servers is None else servers
         return frozenset().union(*[self.tools_by_server.get(s, frozenset()) for s in chosen])
 
     def of_rule(self, rule: Rule) -> frozenset[RuleSubject]:
-        """Every subject that the rule may apply to."""
+        """Return every subject that the rule may apply to."""
         return frozenset(
             [
                 (server, tool, role)
@@ -85,7 +85,7 @@ class Subjects:
         return any(roles.possible & wanted for _, _, roles in self._in_scope(rule))
 
     def certainly(self, rule: Rule, subject: RuleSubject) -> bool:
-        """Whether the rule applies to the subject in every case of its arguments."""
+        """Return whether the rule applies to the subject in every case of its arguments."""
         server, tool, role = subject
         return role is not None or _can_match(rule, None, self.roles[server, tool].certain)
 

@@ -200,7 +200,7 @@ class PolicyReader:
     report: Report
 
     def read(self, path: Path) -> PolicyFile | None:
-        """The file's rules, or None with the reason in the report."""
+        """Return the file's rules, or None with the reason in the report."""
         read = read_form(path, PolicyForm, self.report)
         if read is None:
             return None
@@ -237,7 +237,7 @@ class PolicyReader:
         return own | known, unless | (credentials.examples() - own)
 
     def directory(self, spot: ConditionSpot, base: RealPath | None = None) -> RealPath:
-        """The directory that a path condition names.
+        """Return the directory that a path condition names.
 
         Args:
             spot: absolute, beginning with `~/`, or `@workspace`.

@@ -71,7 +71,7 @@ class PolicyFiles:
         return tuple(dict.fromkeys([f for f in files if f is not None and f.parent != SHIPPED]))
 
     def read(self) -> tuple[Path, ...]:
-        """The files that rules are read from, the upper layer first."""
+        """Return the files that rules are read from, the upper layer first."""
         project = self.project
         upper = [] if self.managed is None else [self.managed.short, self.managed.policy]
         upper += [] if project is None else [project.short, project.policy]
@@ -112,7 +112,7 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
 
 
 def _policy(settings: Settings, usual: Path) -> Path:
-    """The file of the rules in full. A named directory with rules in short needs none."""
+    """Return the file of the rules in full. A named directory with rules in short needs none."""
     named = settings.generated_dir
     if named is None:
         return _first(POLICY_NAME, usual) or SHIPPED / POLICY_NAME
@@ -122,7 +122,7 @@ def _policy(settings: Settings, usual: Path) -> Path:
 
 
 def project_directory(settings: Settings) -> Path | None:
-    """The directory of the project's layer; None: there is no such layer."""
+    """Return the directory of the project's layer, or None if there is no such layer."""
     workspace = settings.workspace
     if workspace is None or not settings.project_policy or settings.generated_dir is not None:
         return None
@@ -150,7 +150,7 @@ def _project(settings: Settings) -> ProjectFiles | None:
 
 
 def possible_files(settings: Settings) -> tuple[Path, ...]:
-    """Every path where a file of a layer counts, once there is one."""
+    """Return every path where a file of a layer counts, once there is one."""
     named = settings.generated_dir
     generated = named or settings.state_dir / "generated"
     files = [generated / name for name in (POLICY_NAME, ANNOTATIONS_NAME, LISTS_NAME)]
@@ -194,7 +194,7 @@ def file_states(paths: Iterable[Path]) -> FileStamps:
 
 
 def gone(paths: Iterable[Path], before: FileStamps, now: FileStamps) -> list[Path]:
-    """The files that existed before and are gone now."""
+    """Return the files that existed before and are gone now."""
     states = zip(paths, before, now, strict=True)
     return [path for path, was, state in states if was is not None and state is None]
 

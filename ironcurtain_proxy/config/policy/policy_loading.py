@@ -60,7 +60,7 @@ class RuleFiles(Struct, frozen=True, kw_only=True):
 
 
 def load_policy(settings: Settings) -> LoadedPolicy:
-    """The policy that `serve` enforces, protected paths included.
+    """Return the policy that `serve` enforces, protected paths included.
 
     Raises:
         ProblemsError: a file cannot be used; it holds everything found.
@@ -121,7 +121,7 @@ def load_files(settings: Settings, files: PolicyFiles, report: Report) -> Loaded
 
 
 def packs_of(servers: Iterable[ServerSpec]) -> tuple[Path, ...]:
-    """The packs of these servers, each once.
+    """Return the packs of these servers, each once.
 
     A server has a pack if its command starts the pack's package, or if its entry names the pack. A
     name that only happens to be that of a pack counts for nothing.
@@ -184,7 +184,7 @@ def _merged(
     *,
     by_server: bool,
 ) -> Annotations:
-    """The annotations, with the operator's in place of the shipped ones.
+    """Return the annotations, with the operator's in place of the shipped ones.
 
     In a directory that stands alone, the operator's annotations of a server replace all shipped
     ones of that server.
@@ -214,7 +214,7 @@ def _version(files: Iterable[bytes]) -> str:
 
 
 def _may_ask(servers: Iterable[ServerSpec]) -> Mapping[str, frozenset[AskKind]]:
-    """The questions that all servers with an annotation name may ask, by that name."""
+    """Return the questions that all servers with an annotation name may ask, by that name."""
     allowed: dict[str, frozenset[AskKind]] = {}
     for server in servers:
         mine = frozenset(server.ask)
@@ -225,7 +225,7 @@ def _may_ask(servers: Iterable[ServerSpec]) -> Mapping[str, frozenset[AskKind]]:
 def _domain_allowlists(
     servers: Iterable[ServerSpec], report: Report
 ) -> Mapping[str, frozenset[str]]:
-    """The allowlist of each annotation name: servers with the same name share it."""
+    """Return the allowlist of each annotation name: servers with the same name share it."""
     allowlists: dict[str, frozenset[str]] = {}
     for server in servers:
         if not server.allowed_domains:

@@ -81,7 +81,7 @@ class RuleProposal:
         return shlex.join(["ironcurtain-proxy", "policy", *self.arguments])
 
     def rule(self) -> Rule:
-        """The proposal as a rule of the policy."""
+        """Return the proposal as a rule of the policy."""
         within = self.within
         return Rule(
             name=f"allow-{self.server}-{self.tool}",
@@ -98,12 +98,12 @@ class RuleProposal:
         )
 
     def first_in(self, policy: Policy) -> Policy:
-        """The policy with this rule before all others."""
+        """Return the policy with this rule before all others."""
         return replace(policy, rules=(self.rule(), *policy.rules))
 
 
 def is_never_general(facts: Facts) -> bool:
-    """Whether a call is of a kind for which no rule is proposed."""
+    """Return whether a call is of a kind for which no rule is proposed."""
     request = facts.request
     roles = {role for fact in request.arguments for role in fact.roles}
     names = [request.tool, *facts.arguments, *[fact.name for fact in request.arguments]]
@@ -138,7 +138,7 @@ def proposal_for(
 def proposals(
     facts: Facts, policy: Policy, is_directory: Callable[[RealPath], bool]
 ) -> Iterator[RuleProposal]:
-    """Rules that may allow a call, narrow ones first; not all of them do."""
+    """Yield rules that may allow a call, narrow ones first; not all of them do."""
     request = facts.request
     if is_never_general(facts):
         return
@@ -190,7 +190,7 @@ def _directories(
 
 
 def is_directory(path: RealPath) -> bool:
-    """Whether a path is a directory now."""
+    """Return whether a path is a directory now."""
     try:
         return Path(str(path)).is_dir()
     except OSError:

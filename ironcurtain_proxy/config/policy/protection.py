@@ -42,7 +42,7 @@ _STEERING_FILES: Final = (
 def protected_paths(
     settings: Settings, files: PolicyFiles, report: Report
 ) -> tuple[ProtectedPath, ...]:
-    """The proxy's own files, the user's keys, and the paths that the operator names.
+    """Return the proxy's own files, the user's keys, and the paths that the operator names.
 
     The workspace is exempt only from protected paths that contain it.
     """
@@ -80,7 +80,7 @@ def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
 
 
 def _is_covered(entry: ProtectedPath, others: Iterable[ProtectedPath]) -> bool:
-    """Whether another entry protects the same paths. Every call checks all entries."""
+    """Return whether another entry protects the same paths. Every call checks all entries."""
     return any(
         other.path != entry.path
         and entry.path.is_within(other.path)
@@ -118,7 +118,7 @@ def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
 
 
 def own_code() -> Iterable[Path]:
-    """The proxy's own code: this package, and the environment it is installed in."""
+    """Return the proxy's own code: this package, and the environment it is installed in."""
     yield PACKAGE_DIRECTORY
     if sys.prefix != sys.base_prefix:
         yield Path(sys.prefix)

@@ -83,12 +83,12 @@ class ShortReader(Struct, frozen=True, kw_only=True):
     may_have_base: bool = True
 
     def read(self, path: Path) -> PolicyFile | None:
-        """The file's rules, or None with the reason in the report."""
+        """Return the file's rules, or None with the reason in the report."""
         data = read_file(path, self.reader.report)
         return None if data is None else self.read_bytes(data, str(path))
 
     def read_bytes(self, data: bytes, source: str) -> PolicyFile | None:
-        """The rules of a text, or None with the reason in the report."""
+        """Return the rules of a text, or None with the reason in the report."""
         report = MarkedReport(self.reader.report)
         if len(data) > MAX_BYTES:
             message = f"is larger than {MAX_BYTES // 1024} KiB: write long policies as JSON"
@@ -247,7 +247,7 @@ def _words(spot: Spot) -> list[str]:
 
 
 def _texts(spot: Spot) -> list[Spot]:
-    """The texts of a list, or a text alone."""
+    """Return the texts of a list, or a text alone."""
     return [_text(item) for item in _each(spot)]
 
 

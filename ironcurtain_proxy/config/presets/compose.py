@@ -25,7 +25,7 @@ class Documents:
 
 
 def compose(preset: Preset, servers: Sequence[ReadServer], workspace: str) -> Documents:
-    """The documents of a preset for these servers.
+    """Return the documents of a preset for these servers.
 
     Args:
         preset: the preset.
@@ -40,7 +40,7 @@ def compose(preset: Preset, servers: Sequence[ReadServer], workspace: str) -> Do
 
 
 def _policy(preset: Preset, servers: Sequence[ReadServer]) -> dict[str, Json]:
-    """The rules besides the preset's own, which stay in the package."""
+    """Return the rules besides the preset's own, which stay in the package."""
     tools = _by_annotations(servers)
     rules = [
         as_rule(template, f"{template.name}-{name}", {"server": [name], "tool": [*found]})
@@ -63,7 +63,7 @@ def _policy(preset: Preset, servers: Sequence[ReadServer]) -> dict[str, Json]:
 
 
 def _sql_that_reads(servers: Sequence[ReadServer]) -> list[Json]:
-    """Rules that allow SQL which only reads, for databases whose package is known."""
+    """Return rules that allow SQL which only reads, for databases whose package is known."""
     found: dict[str, dict[str, None]] = {}
     for server in servers:
         for tool in server.tools:
@@ -92,7 +92,7 @@ def _by_annotations(servers: Sequence[ReadServer]) -> dict[str, list[ReadTool]]:
 
 
 def _of_kind(tools: Mapping[str, list[ReadTool]], kind: ToolKind) -> dict[str, list[Json]]:
-    """The names of the tools of a kind, by server; servers without any are left out."""
+    """Return the names of the tools of a kind, by server; servers without any are left out."""
     found: dict[str, list[Json]] = {
         name: [tool.name for tool in known if tool.kind == kind] for name, known in tools.items()
     }

@@ -50,7 +50,7 @@ class Preset(Struct, frozen=True, kw_only=True, rename="camel"):
 
 @cache
 def preset(name: PresetName) -> Preset:
-    """One of the presets."""
+    """Return one of the presets."""
     data = orjson.loads((_SHIPPED / f"{name}.json").read_bytes())
     return convert({"name": name, **data}, Preset)
 
@@ -61,7 +61,7 @@ BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "keeps"})
 
 
 def base_rules(name: PresetName, command_servers: Sequence[str]) -> list[Json]:
-    """The rules of a preset that name no tool, in its order.
+    """Return the rules of a preset that name no tool, in its order.
 
     Args:
         name: the preset.
@@ -86,7 +86,7 @@ def base_document(name: PresetName, command_servers: Sequence[str]) -> tuple[byt
 
 
 def as_rule(template: PresetRule, name: str, condition: dict[str, Json]) -> Json:
-    """A rule of a preset as it stands in a policy file."""
+    """Return a rule of a preset as it stands in a policy file."""
     rule: dict[str, Json] = {
         "name": name,
         "description": template.reason,

@@ -33,7 +33,7 @@ class PlannedFile:
 
 
 def planned(path: Path, document: Json) -> PlannedFile:
-    """The changes that writing a document would make.
+    """Return the changes that writing a document would make.
 
     Raises:
         OSError: an existing file cannot be read.

@@ -24,7 +24,7 @@ class KeyReader(Protocol):
     """Reads one key of a section, as `Layers.read` and `Members.read` do."""
 
     def __call__(self, key: str, read: Callable[[Spot], T], default: T, /) -> T:
-        """The value of the key, or the default if the key is absent."""
+        """Return the value of the key, or the default if the key is absent."""
 
 
 def setting(key: str, default: T, *, is_secret: bool = False) -> T:
@@ -36,7 +36,7 @@ def setting(key: str, default: T, *, is_secret: bool = False) -> T:
 
 
 def declared(kind: type, read: KeyReader, section: str = "") -> dict[str, Any]:
-    """The values of all declared fields of a class, by field.
+    """Return the values of all declared fields of a class, by field.
 
     Args:
         kind: a dataclass.
@@ -63,5 +63,5 @@ def declarations(kind: type) -> "Iterator[tuple[Field[Any], str, type]]":
 
 
 def keys_of(kind: type, section: str = "") -> tuple[str, ...]:
-    """The keys of all declared fields of a class."""
+    """Return the keys of all declared fields of a class."""
     return tuple([section + key for _, key, _ in declarations(kind)])

@@ -67,18 +67,18 @@ class Spot:
             self._report.warning(self.source, self.place, message, suggestion)
 
     def inner(self, part: PathPart, value: Json) -> "Spot":
-        """A value inside this one."""
+        """Return a value inside this one."""
         return Spot(value, self.source, self._report, (*self.place, part))
 
     def text(self) -> str:
-        """A text, possibly empty."""
+        """Return a text, possibly empty."""
         if isinstance(self.value, str):
             return self.value
         self.wrong_kind("text")
         return ""
 
     def name(self) -> str:
-        """A non-empty text without NUL; it becomes a path, a name or an argument."""
+        """Return a non-empty text without NUL; it becomes a path, a name or an argument."""
         text = self.text()
         if self.value == "":
             self.error("must not be empty")
@@ -87,7 +87,7 @@ class Spot:
         return text
 
     def word(self, vocabulary: Sequence[W]) -> W:
-        """A word of a fixed vocabulary."""
+        """Return a word of a fixed vocabulary."""
         if isinstance(self.value, str):
             for word in vocabulary:
                 if word == self.value:
@@ -101,14 +101,14 @@ class Spot:
         return vocabulary[0]
 
     def switch(self) -> bool:
-        """The value true or false."""
+        """Return the value true or false."""
         if isinstance(self.value, bool):
             return self.value
         self.wrong_kind("true or false")
         return False
 
     def whole(self, low: int, high: int) -> int:
-        """An integer from `low` to `high`."""
+        """Return an integer from `low` to `high`."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             if not low <= self.value <= high:
                 self.error(f"must be from {low} to {high}")
@@ -117,7 +117,7 @@ class Spot:
         return low
 
     def number(self, above: float, high: float) -> float:
-        """A number above `above`, up to `high`."""
+        """Return a number above `above`, up to `high`."""
         if isinstance(self.value, int | float) and not isinstance(self.value, bool):
             if not above < self.value <= high:
                 self.error(f"must be greater than {above:g}, and at most {high:g}")
@@ -126,33 +126,33 @@ class Spot:
         return high
 
     def items(self) -> list["Spot"]:
-        """The items of a list."""
+        """Return the items of a list."""
         if isinstance(self.value, list):
             return [self.inner(index, item) for index, item in enumerate(self.value)]
         self.wrong_kind("a list")
         return []
 
     def texts(self) -> tuple[str, ...]:
-        """A list of texts."""
+        """Return a list of texts."""
         return self.each(Spot.text)
 
     def each(self, read: "Callable[[Spot], T]") -> tuple[T, ...]:
-        """A list with every item read."""
+        """Return a list with every item read."""
         return tuple([read(item) for item in self.items()])
 
     def members(self) -> dict[str, "Spot"]:
-        """The members of an object whose keys are names of the operator's choice."""
+        """Return the members of an object whose keys are names of the operator's choice."""
         if isinstance(self.value, dict):
             return {key: self.inner(key, value) for key, value in self.value.items()}
         self.wrong_kind("an object")
         return {}
 
     def texts_by_name(self) -> dict[str, str]:
-        """An object of texts whose keys are names of the operator's choice."""
+        """Return an object of texts whose keys are names of the operator's choice."""
         return {name: inner.text() for name, inner in self.members().items()}
 
     def object(self, keys: Iterable[str], *, foreign: bool = False) -> "Members":
-        """An object with known keys. In a `foreign` one, unknown keys are warnings."""
+        """Return an object with known keys. In a `foreign` one, unknown keys are warnings."""
         known = tuple(keys)
         found: dict[str, Spot] = {}
         for key, spot in self.members().items():
@@ -187,7 +187,7 @@ class Spot:
         return Spot(None, self.source, None)
 
     def muted(self, part: PathPart) -> "Spot":
-        """A value that does not exist; mistakes in it are not reported."""
+        """Return a value that does not exist; mistakes in it are not reported."""
         return Spot(None, self.source, None, (*self.place, part))
 
     def wrong_kind(self, wanted: str) -> None:
@@ -212,11 +212,11 @@ class Members:
         return iter(self._found)
 
     def get(self, key: str) -> Spot | None:
-        """A member that may be absent or null."""
+        """Return a member that may be absent or null."""
         return self._found.get(key)
 
     def required(self, key: str) -> Spot:
-        """A member that must exist."""
+        """Return a member that must exist."""
         found = self._found.get(key)
         if found is not None:
             return found
@@ -226,6 +226,6 @@ class Members:
         return self.spot.muted(key)
 
     def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
-        """The value of an optional member, or the default."""
+        """Return the value of an optional member, or the default."""
         found = self._found.get(key)
         return default if found is None else read(found)

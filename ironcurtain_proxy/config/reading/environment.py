@@ -45,7 +45,7 @@ def _switch(text: str) -> Json:
 
 
 def _exactly_true(text: str) -> Json:
-    """Whether the text is exactly `true`."""
+    """Return whether the text is exactly `true`."""
     return text == "true"
 
 
@@ -96,7 +96,7 @@ CLIENT_VARIABLES: Final = "IRONCURTAIN_SECRET_"
 
 
 def _filled_in(credentials: dict[str, Json], given: Mapping[str, str], report: Report) -> Json:
-    """The credentials with `{"from": VARIABLE}` replaced by what the variable holds.
+    """Return the credentials with `{"from": VARIABLE}` replaced by what the variable holds.
 
     A client fills its own variables into a text: inside JSON a quote would end the text early.
     """

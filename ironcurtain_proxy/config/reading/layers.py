@@ -48,7 +48,7 @@ class Layers(Struct, frozen=True):
     """
 
     def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
-        """A setting, or its default.
+        """Return a setting, or its default.
 
         Both sources are read, so that mistakes in both are reported.
         """
@@ -58,16 +58,16 @@ class Layers(Struct, frozen=True):
         return found[0] if found else default
 
     def path(self, key: str) -> Path | None:
-        """A setting that names a path, absolute, or None."""
+        """Return a setting that names a path, absolute, or None."""
         return self.read(key, self.as_path, None)
 
     def paths(self, key: str) -> tuple[Path, ...]:
-        """A setting with a list of paths."""
+        """Return a setting with a list of paths."""
         found = self.read(key, lambda spot: spot.each(self.as_path), ())
         return tuple([path for path in found if path is not None])
 
     def as_path(self, spot: Spot) -> Path | None:
-        """A path as written in either source.
+        """Return a path as written in either source.
 
         A relative path is relative to the file that holds it; in the environment, to the proxy's
         working directory.
@@ -84,7 +84,7 @@ class Layers(Struct, frozen=True):
             return None
 
     def spot(self, key: str) -> Spot | None:
-        """The value of a setting in the source that wins, or None."""
+        """Return the value of a setting in the source that wins, or None."""
         return self.environment.spots.get(key) or self.file.spots.get(key)
 
 

@@ -21,7 +21,7 @@ def expand_home(text: str, home: Path) -> str:
 
 
 def working_directory() -> Path:
-    """The proxy's working directory; `/` if it was deleted."""
+    """Return the proxy's working directory; `/` if it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def absolute(text: str, home: Path, base: Path) -> Path:
 
 
 def rooted(text: str, home: Path) -> Path | None:
-    """The absolute path of a text; None unless it begins with `/` or `~/`."""
+    """Return the absolute path of a text; None unless it begins with `/` or `~/`."""
     if not text.startswith(("/", "~")):
         return None
     try:
@@ -52,10 +52,10 @@ def rooted(text: str, home: Path) -> Path | None:
 
 
 def real(path: Path | str) -> RealPath:
-    """The target of an absolute path, every link followed; missing components are kept."""
+    """Return the target of an absolute path, every link followed; missing components are kept."""
     return RealPath.from_text(os.path.realpath(path))
 
 
 def as_named(path: Path) -> RealPath:
-    """The path with links followed in its parent only: the link instead of its target."""
+    """Return the path with links followed in its parent only: the link instead of its target."""
     return RealPath.from_text(f"{os.path.realpath(path.parent)}/{path.name}")

@@ -148,7 +148,7 @@ def json_path(parts: Sequence[PathPart]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word most likely meant, or empty if none is near."""
+    """Return the known word most likely meant, or empty if none is near."""
     # Slow to import, and most loads find nothing wrong.
     from ironcurtain_proxy.config.reading.suggestions import nearest_word  # noqa: PLC0415
 

@@ -25,7 +25,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 def read_file(path: Path, report: Report) -> bytes | None:
-    """The bytes of a regular file, or None with the reason in the report.
+    """Return the bytes of a regular file, or None with the reason in the report.
 
     Never waits: a pipe or device in the place of a file is refused.
     """
@@ -61,7 +61,7 @@ def _read_regular(descriptor: int) -> bytes | None:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path exists, including dangling links and paths that may not be accessed.
+    """Return whether a path exists, including dangling links and paths that may not be accessed.
 
     Only a definite ENOENT counts as no: an unreachable configuration must not count as none.
     """
@@ -75,7 +75,7 @@ def is_there(path: Path) -> bool:
 
 
 def read_document(path: Path, report: Report) -> tuple[bytes, Spot] | None:
-    """The bytes of a file and its parsed value, or None with the reason in the report."""
+    """Return the bytes of a file and its parsed value, or None with the reason in the report."""
     data = read_file(path, report)
     if data is None:
         return None
@@ -87,7 +87,7 @@ def read_document(path: Path, report: Report) -> tuple[bytes, Spot] | None:
 
 
 def parse(data: bytes, source: object, report: Report, *, yaml: bool = False) -> Json:
-    """The parsed value. After an error, which is in the report, it is meaningless."""
+    """Return the parsed value. After an error, which is in the report, it is meaningless."""
     data = data.removeprefix(_BOM)
     if not data.strip():
         report.error(source, (), "is empty")

@@ -40,7 +40,7 @@ _VERBS: Final = frozenset(
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str:
-    """The known word most likely meant, or empty if none is near."""
+    """Return the known word most likely meant, or empty if none is near."""
     by_folded = {candidate.casefold(): candidate for candidate in known}
     matches = get_close_matches(word.casefold(), by_folded, n=_CHOICES, cutoff=_CUTOFF)
     found = [by_folded[match] for match in matches if _says_the_same(word, by_folded[match])]
@@ -48,7 +48,7 @@ def nearest_word(word: str, known: Iterable[str]) -> str:
 
 
 def _says_the_same(word: str, candidate: str) -> bool:
-    """Whether one word is a misspelling of the other."""
+    """Return whether one word is a misspelling of the other."""
     mine, others = _tokens(word), _tokens(candidate)
     if len(mine) == len(others):
         return all(map(_is_misspelt, mine, others))
@@ -64,7 +64,7 @@ def _says_the_same(word: str, candidate: str) -> bool:
 
 
 def _is_misspelt(token: str, other: str) -> bool:
-    """Whether two parts of names differ in spelling only, verbs above all."""
+    """Return whether two parts of names differ in spelling only, verbs above all."""
     if token == other:
         return True
     if _is_opposite(token, other) or _is_opposite(other, token):
@@ -81,7 +81,7 @@ def _is_opposite(longer: str, shorter: str) -> bool:
 
 
 def _verb_of(token: str) -> str:
-    """The verb at the beginning of a part of a name."""
+    """Return the verb at the beginning of a part of a name."""
     if token in _VERBS:
         return token
     beginnings = [token[:length] for length in range(len(token) - 1, 2, -1)]

@@ -20,7 +20,7 @@ _Place = tuple[PathPart, ...]
 
 
 def parse_yaml(data: bytes, source: object, report: Report, *, is_own: bool = True) -> Json:
-    """The parsed value of a YAML document.
+    """Return the parsed value of a YAML document.
 
     After an error, which is in the report, it is meaningless.
 

@@ -28,7 +28,7 @@ class ClientServers:
 
 
 def read_client_file(path: Path, report: Report) -> ClientServers:
-    """The servers of a file; a mistake that makes it unusable is in the report."""
+    """Return the servers of a file; a mistake that makes it unusable is in the report."""
     read = read_document(path, report)
     if read is None:
         return ClientServers({})
@@ -57,7 +57,7 @@ def read_client_file(path: Path, report: Report) -> ClientServers:
 
 
 def _by_name(root: Json) -> Mapping[str, Json] | None:
-    """The entries by name, from any of the three forms; None: the file has none of them."""
+    """Return the entries by name, from any of the three forms; None: the file has none of them."""
     if isinstance(root, dict) and "mcpServers" in root:
         root = root["mcpServers"]
     if isinstance(root, list):

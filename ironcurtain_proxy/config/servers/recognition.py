@@ -30,7 +30,7 @@ _TAG: Final = re.compile(r"(:[^/]*)?(@.*)?$")
 
 
 def recognised(command: str, args: Sequence[str]) -> str | None:
-    """The annotation name of a well-known server, such as `filesystem`, or None."""
+    """Return the annotation name of a well-known server, such as `filesystem`, or None."""
     for _, word in _programs(command, args):
         name = _known(word)
         if name is not None:
@@ -68,7 +68,7 @@ def _programs(command: str, args: Sequence[str], within: str = "") -> Iterator[t
 
 
 def _interpreted(base: str, args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The script or module that an interpreter runs."""
+    """Yield the script or module that an interpreter runs."""
     registry = "npm" if base in _NODE else "pypi"
     words = iter(args)
     for word in words:
@@ -85,7 +85,7 @@ def _interpreted(base: str, args: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _launched(wanted: Launched) -> Iterator[tuple[str, str]]:
-    """The package whose program a launcher runs. The packages beside it only go with it."""
+    """Yield the package whose program a launcher runs. The packages beside it only go with it."""
     registry = "npm" if wanted.registry == "npm" else "pypi"
     if wanted.is_own_code or wanted.program == "python":
         # `uv run python -m mcp_server_git`: a complete command line follows.
@@ -115,7 +115,7 @@ def _known(word: str) -> str | None:
 
 
 def _packed(registry: str, word: str) -> str | None:
-    """The name of the pack of a package."""
+    """Return the name of the pack of a package."""
     parts = PurePosixPath(word.replace("\\", "/")).parts
     scoped = next((at for at, part in enumerate(parts[:-1]) if part.startswith("@")), None)
     package = _VERSION.sub("", _base(word))

@@ -97,7 +97,7 @@ class EntryForm(BaseEntryForm, frozen=True, kw_only=True):
 
 
 def is_remote(entry: object) -> bool:
-    """Whether an entry is one of a server that is reached over HTTP."""
+    """Return whether an entry is one of a server that is reached over HTTP."""
     return (
         isinstance(entry, dict)
         and "command" not in entry
@@ -216,7 +216,7 @@ _NOWHERE: Final = "https://invalid.invalid/"
 
 
 def _is_spelled_out(text: str, host: str) -> bool:
-    r"""Whether every reader of URLs finds this host in the text.
+    r"""Return whether every reader of URLs finds this host in the text.
 
     `0x7f.1` is 127.0.0.1 to some, `https://a\@b/` leads to a or to b.
     """
@@ -234,7 +234,7 @@ def _is_spelled_out(text: str, host: str) -> bool:
 
 
 def _is_near(host: str) -> bool:
-    """Whether a host is this machine, or an address of its network."""
+    """Return whether a host is this machine, or an address of its network."""
     try:
         return not is_public(ip_address(host.strip("[]")))
     except ValueError:

@@ -29,7 +29,7 @@ def roots_told(policy: Policy, server: ServerSpec) -> tuple[Root, ...]:
 
 
 def initial_roots(policy: Policy, server: str) -> tuple[Root, ...]:
-    """The workspace (named `sandbox`) and the directories of rules, each once.
+    """Return the workspace (named `sandbox`) and the directories of rules, each once.
 
     Only rules that allow or escalate and can apply to this server, by its annotation name; a root
     has the name of its rule.

@@ -40,7 +40,7 @@ class ServerChoice(Struct, frozen=True):
 def choose_servers(
     layers: Layers, state_dir: Path, report: Report, workspace: RealPath | None = None
 ) -> ServerChoice:
-    """The servers after `serverFilter`, each with its own credentials.
+    """Return the servers after `serverFilter`, each with its own credentials.
 
     Environment over `mcpServers` or `mcpServersFile` over `~/.ironcurtain/mcp-servers.json`.
     """
@@ -112,7 +112,7 @@ def _warn_if_others_can_read(path: Path, spot: Spot) -> None:
 
 
 def find_workspace(layers: Layers) -> RealPath | None:
-    """The workspace; None: there is none, or it is invalid and reported."""
+    """Return the workspace, or None if there is none, or it is invalid and reported."""
     spot = layers.spot("allowedDirectory")
     path = None if spot is None else layers.as_path(spot)
     if spot is None or path is None:
@@ -137,7 +137,7 @@ def _checked(path: Path, home_path: Path, spot: Spot) -> RealPath | None:
 
 
 def container_workspace(layers: Layers) -> str | None:
-    """The agent's own path for the workspace: absolute, without a slash at its end."""
+    """Return the agent's own path for the workspace: absolute, without a slash at its end."""
     spot = layers.spot("containerWorkspaceDir")
     if spot is None:
         return None

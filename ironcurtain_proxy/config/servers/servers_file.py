@@ -134,7 +134,7 @@ def form_of(entry: Json) -> EntryFormKind:
 
 
 def read_servers_file(path: Path, home: Path, report: Report) -> tuple[ServerSpec, ...]:
-    """The servers of a file; mistakes are in the report."""
+    """Return the servers of a file; mistakes are in the report."""
     read = read_document(path, report)
     return () if read is None else parse_servers(read[1], home)
 
