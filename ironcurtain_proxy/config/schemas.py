@@ -24,7 +24,7 @@ from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, Form, NameText, V
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm
 from ironcurtain_proxy.config.servers.servers_file import BuiltinForm, ProcessForm
 from ironcurtain_proxy.config.settings import KEYS, SECTIONS
-from ironcurtain_proxy.model.conditions import VALUE_CONDITIONS
+from ironcurtain_proxy.model.conditions import VALUE_CONDITIONS, Condition
 
 DocumentKind: TypeAlias = Literal[
     "config", "servers", "policy", "annotations", "lists", "managed", "engine"
@@ -74,7 +74,7 @@ _Schema: TypeAlias = dict[str, Any]
 def schema_of(kind: DocumentKind) -> _Schema:
     """Return the JSON Schema of a kind of file."""
     forms = _FORMS[kind]
-    conditions = VALUE_CONDITIONS if kind == "policy" else ()
+    conditions: tuple[type[Condition], ...] = VALUE_CONDITIONS if kind == "policy" else ()
     types = (*forms, *[one.written for one in conditions])
     roots, components = schema_components(types, ref_template="#/$defs/{name}")
     for form in _with_inner((*forms, *conditions)):

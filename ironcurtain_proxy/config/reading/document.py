@@ -147,10 +147,6 @@ class Spot:
         self.wrong_kind("an object")
         return {}
 
-    def texts_by_name(self) -> dict[str, str]:
-        """Return an object of texts whose keys are names of the operator's choice."""
-        return {name: inner.text() for name, inner in self.members().items()}
-
     def object(self, keys: Iterable[str], *, foreign: bool = False) -> "Members":
         """Return an object with known keys. In a `foreign` one, unknown keys are warnings."""
         known = tuple(keys)
@@ -186,10 +182,6 @@ class Spot:
         """Return a value that does not exist; mistakes in it are not reported."""
         return Spot(None, self.source, None)
 
-    def muted(self, part: PathPart) -> "Spot":
-        """Return a value that does not exist; mistakes in it are not reported."""
-        return Spot(None, self.source, None, (*self.place, part))
-
     def wrong_kind(self, wanted: str) -> None:
         """Report a value of another kind than these words say."""
         kind = _KINDS.get(type(self.value), "something else")
@@ -223,7 +215,7 @@ class Members:
         # A missing object was reported already.
         if isinstance(self.spot.value, dict):
             self.spot.inner(key, None).error("is missing")
-        return self.spot.muted(key)
+        return self.spot.mute()
 
     def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
         """Return the value of an optional member, or the default."""
