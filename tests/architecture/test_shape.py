@@ -43,9 +43,7 @@ SMALL: Final = 100
 STILL_SMALL: Final = frozenset(
     {
         "agent.operations",
-        "config.auto_confirm.notification_settings",
         "config.reading.suggestions",
-        "config.timeline_settings",
         "downstream.left_out",
         "downstream.probing",
         "downstream.progress_tokens",
