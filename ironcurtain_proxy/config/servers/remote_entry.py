@@ -249,12 +249,18 @@ def _network(text: str) -> Network | None:
 
 
 def _is_proxy(text: str) -> bool:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
     return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 def _issuer_mistake(text: str) -> str:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return "is not a URL"
     if not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc:
         return "must be the URL of an authorization server, as it calls itself"
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_near(parts.hostname)):

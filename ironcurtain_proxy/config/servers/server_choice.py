@@ -99,11 +99,12 @@ def _wanted(spot: Spot, names: list[str]) -> frozenset[str]:
 
 
 def _credentials(spot: Spot, names: list[str]) -> Mapping[str, Mapping[str, str]]:
-    for server, entry in spot.members().items():
+    found = fill(spot, dict[str, dict[VariableName, NameText]])
+    for server in found:
         if server not in names:
             message = f"there is no server {shown(server)}: not used"
-            entry.warning(message, nearest(server, names))
-    return fill(spot, dict[str, dict[VariableName, NameText]])
+            spot.at(server).warning(message, nearest(server, names))
+    return found
 
 
 def _warn_if_others_can_read(path: Path, spot: Spot) -> None:
