@@ -58,10 +58,9 @@ SAMPLES: list[tuple[type[Struct], dict[str, Json]]] = [
         },
     ),
 ]
-VALUES: list[Json] = [
-    *(None, True, False, 0, 1, -1, 0.5, 1.0, 2**63, "", "x", "a\0", "a\n", "~/..", "http://["),
-    *([], {}, ["x"], [None], {"x": 1}, "none", "form", "deny"),
-]
+WORDS = ("", "x", "a\0", "a\n", "~/..", "http://[", "none", "form", "deny")
+NUMBERS = (0, 1, -1, 0.5, 1.0, 2**63)
+VALUES: list[Json] = [None, True, False, *NUMBERS, *WORDS, [], {}, ["x"], [None], {"x": 1}]
 
 
 def places(value: Json, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
