@@ -5,6 +5,7 @@ and the timeline stand in the way.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +130,26 @@ def test_nothing_outside_changes_while_what_is_put_back_is_exchanged(
     assert person.run("rollback", "--to", begin, "--force").returncode == 0
     assert tree(out) == before
     assert (here / "d/sub/7").read_text() == "7"
+
+
+def test_a_storm_of_renames_that_a_call_left_running_hinders_no_rollback(tmp_path: Path) -> None:
+    installation = Installation(tmp_path)
+    here = installation.workspace
+    (here / "d/sub").mkdir(parents=True)
+    for number in range(20):
+        (here / f"d/{number}").write_text(f"{number}")
+    before = {path: path.read_text() for path in here.rglob("*") if path.is_file()}
+    agent = contained(installation)
+    storm = "".join(f"mv d/{n} d/sub/{n}; mv d/sub/{n} d/x; mv d/x d/{n};" for n in range(8))
+    (here / "storm.sh").write_text(f"while :; do {storm} : > begun; done")
+    (here / "call.sh").write_text(
+        "(setsid sh storm.sh > /dev/null 2>&1 < /dev/null &)\n"
+        "for n in $(seq 500); do test -e begun && break; sleep 0.02; done; rm d/9; echo x > d/10"
+    )
+    before |= {path: path.read_text() for path in here.glob("*.sh")}
+    shell(agent, f"cd {here}; sh call.sh")
+    assert last(installation)["decidedBy"] == "containment"
+    said = Person(installation).run("rollback", str(last(installation)["requestId"]))
+    assert said.returncode == 0, said
+    assert {path: path.read_text() for path in here.rglob("*") if path.is_file()} == before
+    installation.end()
