@@ -89,6 +89,8 @@ def test_data_is_no_control_place(path: str) -> None:
         (".github/extensions/x/run", "acted-on", ".github/extensions"),
         ("p/team.code-workspace", "acted-on", "p/team.code-workspace"),
         ("lefthook.yml", "acted-on", "lefthook.yml"),
+        ("prek.toml", "acted-on", "prek.toml"),
+        ("mise/config.toml", "acted-on", "mise/config.toml"),
         (".frobnicate/settings/deep", "hidden", ".frobnicate"),
         ("a/.newtool", "hidden", "a/.newtool"),
     ],

@@ -109,6 +109,28 @@ def test_a_program_reads_its_own_credential_once_a_person_agreed_and_no_other(
     assert CANARY not in done(shell(agent, f"sh {installation.workspace}/again.sh 2>/dev/null"))
 
 
+@pytest.mark.parametrize(
+    ("command", "file", "is_lent"),
+    [
+        ("npm publish", ".npmrc", True),
+        ("npm install left-pad", ".npmrc", False),
+        ("npm install left-pad --registry https://npm.example.org/", ".npmrc", True),
+        ("cargo publish", ".cargo/credentials.toml", True),
+        ("pip install x", ".config/pip", False),
+        ("twine upload dist/x", ".pypirc", True),
+    ],
+)
+def test_a_package_manager_is_lent_its_credential_to_publish_and_for_a_registry_of_its_own(
+    session: Asking, command: str, file: str, is_lent: bool
+) -> None:
+    installation, agent, person = session
+    call = agent.start_call("shell", {"command": command})
+    question = str(person.until_asked()[0])
+    assert (f"{installation.home}/{file}" in question) is is_lent, question
+    person.answer({"decision": "denied"})
+    agent.result(call)
+
+
 def test_a_credential_that_appears_later_ends_containment(session: Asking) -> None:
     installation, agent, person = session
     file = installation.home / ".netrc"
