@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 import anyio
 
+from ironcurtain_proxy.agent.messages import RefusedQuestionError
 from ironcurtain_proxy.errors import AgentError, CallTimedOutError, ServerUnavailableError
 from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
@@ -158,6 +159,9 @@ class AskedClient:
             )
         except TimeoutError:
             raise CallTimedOutError("the client did not answer in time") from None
+        except RefusedQuestionError as error:
+            words = error.words or str(_REJECTED["message"])
+            return ToolResult(error={"code": error.code, "message": words})
         except AgentError:
             return ToolResult(error=_REJECTED)
         if call.method != "elicitation/create":

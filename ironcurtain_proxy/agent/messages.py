@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
+from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id, recover_id
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 
@@ -19,6 +20,10 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+_REJECTED: Final = -1
+"""The code of a question that a user rejects."""
+_LONGEST: Final = 1000
+"""Characters of an error of the client that its server reads."""
 
 
 class Message(Struct, frozen=True):
@@ -31,6 +36,18 @@ class Message(Struct, frozen=True):
     """The id of a request; None: the message is a notification."""
     size: int
     """Bytes of its line."""
+
+
+class RefusedQuestionError(AgentError):
+    """The agent's client answered a question with an error."""
+
+    def __init__(self, error: "Json") -> None:
+        """Keep the client's code and words."""
+        super().__init__("the agent answered with an error")
+        said = error if isinstance(error, dict) else {}
+        code, message = said.get("code"), said.get("message")
+        self.code = code if type(code) is int else _REJECTED
+        self.words = message[:_LONGEST] if isinstance(message, str) else ""
 
 
 class EncodedResult(Struct, frozen=True):

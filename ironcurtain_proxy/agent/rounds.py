@@ -92,8 +92,12 @@ class _Round:
         params: "Mapping[str, Json]",
     ) -> None:
         self.caller = caller
+        self.newest = caller
+        """Who makes the newest request: what that one says holds, and nothing said before."""
         self.request_id = request_id
         """The id of the newest request."""
+        self.token = _token(params)
+        """The progress token of the newest request."""
         self.method = method
         self.params = params
         self.id = secrets.token_hex(16)
@@ -157,14 +161,15 @@ class Rounds:
         """Return what a caller can do; `None`: nobody has said so yet, or its call has ended."""
         if caller is None:
             return self._transport.client_capabilities
-        return caller.capabilities if caller.number in self._by_number else None
+        one = self._by_number.get(caller.number)
+        return None if one is None else one.newest.capabilities
 
     def every(self) -> "Iterator[Mapping[str, Json]]":
         """Return what each client can do that may be asked now."""
         if self._transport.client_capabilities is not None:
             yield self._transport.client_capabilities
         for one in self._rounds.values():
-            yield one.caller.capabilities
+            yield one.newest.capabilities
 
     async def request(
         self,
@@ -218,9 +223,18 @@ class Rounds:
             one.request_id
             for one in self._rounds.values()
             if one.is_claimed
-            and one.caller.log_level
-            and LEVELS.index(one.caller.log_level) <= LEVELS.index(level)
+            and one.newest.log_level
+            and LEVELS.index(one.newest.log_level) <= LEVELS.index(level)
         ]
+
+    def progress_of(
+        self, caller: Caller, progress: "Mapping[str, Json]"
+    ) -> "Mapping[str, Json] | None":
+        """Return progress of a call under the token of its newest request; `None`: it has none."""
+        one = self._by_number.get(caller.number)
+        if one is None or not one.is_claimed or one.token is None:
+            return None
+        return {**progress, "progressToken": one.token}
 
     # --- from the client
 
@@ -254,7 +268,8 @@ class Rounds:
                 return _LOST
             if found.digest != _digest(method, params):
                 return _OTHER
-            one, found.request_id = found, request_id
+            one = found
+            one.newest, one.request_id, one.token = caller, request_id, _token(params)
             _take(one, params.get("inputResponses"))
         return await self._answer(one)
 
@@ -349,6 +364,11 @@ def _take(one: _Round, responses: "Json") -> None:
         if asked is not None:
             asked.answer = answer if isinstance(answer, dict) else None
             asked.is_answered.set()
+
+
+def _token(params: "Mapping[str, Json]") -> "Json":
+    meta = params.get("_meta")
+    return meta.get("progressToken") if isinstance(meta, dict) else None
 
 
 def _digest(method: str, params: "Mapping[str, Json]") -> str:

@@ -387,7 +387,8 @@ class AgentServer:
     async def _operate(
         self, method: Method, params: "Mapping[str, Json]", caller: Caller | None = None
     ) -> ServerAnswer:
-        reply = await self.handle_operation(method, params, self._progress(params), caller=caller)
+        progress = self._progress(params, caller)
+        reply = await self.handle_operation(method, params, progress, caller=caller)
         answer = answer_to(method, reply, _named(params))
         error = answer.get("error")
         return _as_given(error) if isinstance(error, dict) else answer
@@ -407,7 +408,8 @@ class AgentServer:
             )
             await self._note("tools/call", answer)
             return answer
-        reply = await self.handle_call(name, params, self._progress(params), caller=caller)
+        progress = self._progress(params, caller)
+        reply = await self.handle_call(name, params, progress, caller=caller)
         if isinstance(reply, Answered):
             if reply.result.error is not None:
                 return _as_given(reply.result.error)
@@ -423,13 +425,17 @@ class AgentServer:
         name = str(params.get("name"))
         return {"result": result_of(await self.turn_away(name, params), name)}
 
-    def _progress(self, params: "Mapping[str, Json]") -> "ProgressListener | None":
+    def _progress(
+        self, params: "Mapping[str, Json]", caller: Caller | None
+    ) -> "ProgressListener | None":
         meta = params.get("_meta")
         if not isinstance(meta, dict) or "progressToken" not in meta:
             return None
 
         async def pass_on(progress: "Mapping[str, Json]") -> None:
-            await self.transport.notify("notifications/progress", progress)
+            told = progress if caller is None else self.rounds.progress_of(caller, progress)
+            if told is not None:
+                await self.transport.notify("notifications/progress", told)
 
         return pass_on
 

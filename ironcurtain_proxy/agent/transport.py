@@ -16,6 +16,7 @@ from ironcurtain_proxy.agent.messages import (
     ErrorReply,
     GivenAnswer,
     Message,
+    RefusedQuestionError,
     read,
 )
 from ironcurtain_proxy.errors import AgentError
@@ -178,7 +179,7 @@ class AgentTransport:
         if isinstance(result, dict) and error is None:
             self._answers.settle(int(digits), result)
         else:
-            self._answers.fail(int(digits), AgentError("the agent answered with an error"))
+            self._answers.fail(int(digits), RefusedQuestionError(error))
 
     def _cancel(self, request_id: str, reason: str) -> None:
         params = {"requestId": request_id, "reason": reason}

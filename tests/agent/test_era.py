@@ -262,6 +262,35 @@ async def test_a_client_is_asked_by_the_capabilities_of_the_call_alone() -> None
         assert agent.server.rounds.capabilities_of(able) is None  # its call has ended
 
 
+async def test_each_request_of_a_call_says_anew_what_its_client_can_do() -> None:
+    async with an_agent() as agent:
+        answer = result_of(await begin(agent, "question"))
+        state: dict[str, Json] = {"requestState": answer["requestState"]}
+        await begin(agent, "question", {}, **state)
+        caller = agent.calls.callers[0]
+        assert agent.server.rounds.capabilities_of(caller) == {}
+
+
+async def test_progress_belongs_to_the_newest_request_of_its_call() -> None:
+    async with an_agent() as agent:
+        meta: dict[str, Json] = {**ENVELOPE, "progressToken": "p"}
+        agent.call(1, "progress", _meta=meta)
+        await agent.answer(1)
+        agent.call(2, "wait", _meta={**meta, "progressToken": "q"})
+        await until(lambda: "wait" in agent.calls.begun)
+        rounds_ = agent.server.rounds
+        first, second = agent.calls.callers
+        assert first is not None
+        assert second is not None
+        assert rounds_.progress_of(first, {"progressToken": "p"}) is None
+        assert rounds_.progress_of(second, {"progressToken": "?", "progress": 1}) == {
+            "progressToken": "q",
+            "progress": 1,
+        }
+        told = [one["params"] for one in agent.arrived if "method" in one]
+        assert told == [{"progressToken": "p", "progress": 1}]
+
+
 async def test_a_call_that_waits_for_a_reviewer_is_answered_before_a_client_gives_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -111,6 +111,27 @@ def test_an_answer_with_more_than_was_asked_for_is_not_passed_on(
     assert list(answers(client, call)) == [{"action": "cancel"}]
 
 
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (
+            {"code": -32601, "message": "Method not found", "data": {"home": "/home/me"}},
+            {"code": -32601, "message": "Method not found"},
+        ),
+        ({"code": -1, "message": "x" * 5000}, {"code": -1, "message": "x" * 1000}),
+        ({"code": "E"}, {"code": -1, "message": "the client did not answer this"}),
+    ],
+)
+def test_the_server_reads_why_the_client_did_not_answer(
+    said: Message, heard: Message, installation: Installation
+) -> None:
+    client = asking(installation, ASKED, ask=["form"])
+    call = client.start_call("ask")
+    asked = client.until(lambda one: one.get("method") == "elicitation/create", "question")
+    client.send({"jsonrpc": "2.0", "id": asked["id"], "error": said})
+    assert list(answers(client, call)) == [heard]
+
+
 STRANGE: tuple[Message, ...] = (
     form("password"),
     form("value", title="Your API key"),
