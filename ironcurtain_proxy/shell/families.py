@@ -257,7 +257,12 @@ def _family_of(part: Part, parts: Sequence[Part]) -> Family | None:
         found = _of_script(words, script, place)
     else:
         found = _of_task(task, _Started(words, launcher, rest), place)
-    return replace(found, around=tuple(around))
+    # To an install `CI` only says that nobody watches.
+    dropped = _UNWATCHED if found.program[-1:] == ("install",) else frozenset()
+    return replace(found, around=tuple([one for one in around if one not in dropped]))
+
+
+_UNWATCHED: Final = frozenset({"CI=true", "CI=1"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,10 +257,18 @@ _SHARED_NAME: Final = re.compile(
 """The beginning of names that teams and their deployments share."""
 
 
+_OF_WORK: Final = words("fix feat feature docs doc chore ci test tests refactor bugfix perf build")
+"""The first word of branches of one piece of work, by common convention."""
+
+
 def sounds_protected(branch: str) -> bool:
     """Return whether a branch has a name that is commonly protected, or that deploys."""
     parts = branch.lower().split("/")
-    return not _PROTECTED_BRANCHES.isdisjoint(parts) or any(map(_SHARED_NAME.match, parts))
+    if not _PROTECTED_BRANCHES.isdisjoint(parts):
+        return True
+    # `fix/release-notes` is about releases, `release/notes` is one.
+    is_of_work = len(parts) > 1 and parts[0] in _OF_WORK
+    return not is_of_work and any(map(_SHARED_NAME.match, parts))
 
 
 def never_general(words: Sequence[Word], task: Task) -> bool:

