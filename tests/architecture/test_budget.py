@@ -1,10 +1,9 @@
 """The code lines of each folder stay within `code_lines.toml`. A rise needs a decision record."""
 
 import ast
-import io
-import tokenize
 import tomllib
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +12,6 @@ from tests.source import PACKAGE, modules, one_worker
 pytestmark = one_worker
 
 BUDGET: Final = Path(__file__).with_name("code_lines.toml")
-_ASIDE: Final = {
-    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
-    *(tokenize.ENCODING, tokenize.ENDMARKER),
-}
 
 
 def code_lines(source: str, tree: ast.Module) -> int:
@@ -31,13 +26,11 @@ def code_lines(source: str, tree: ast.Module) -> int:
         if is_text or isinstance(node, ast.Import | ast.ImportFrom):
             assert isinstance(node, ast.stmt)
             aside |= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in _ASIDE:
-            lines |= {*range(token.start[0], token.end[0] + 1)}
-    return len(lines - aside)
+    lines = enumerate(map(str.strip, source.splitlines()), 1)
+    return sum(bool(text) and text[0] != "#" and at not in aside for at, text in lines)
 
 
+@cache
 def folders() -> Counter[str]:
     """Return the code lines by folder; files beside the folders count as `.`."""
     found: Counter[str] = Counter()
