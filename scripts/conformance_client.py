@@ -95,16 +95,24 @@ class Agent:
 def _filled_in(question: dict) -> dict:
     schema = question.get("params", {}).get("requestedSchema", {})
     content = {
-        name: field["default"]
+        name: field.get("default", True)
         for name, field in schema.get("properties", {}).items()
-        if "default" in field
+        if "default" in field or field.get("type") == "boolean"
     }
     return {"action": "accept", "content": content}
 
 
 def environment(home: Path, entry: dict) -> dict[str, str]:
     """A proxy with one server, of whose tools a person is asked about each."""
-    rules = [{"name": "none", "if": {"server": ["nobody"]}, "then": "deny", "reason": "measured"}]
+    rules = [
+        {"name": "none", "if": {"server": ["nobody"]}, "then": "deny", "reason": "measured"},
+        {
+            "name": "operations",
+            "if": {"operations": ["resources/read", "prompts/get"]},
+            "then": "allow",
+            "reason": "measured",
+        },
+    ]
     generated = home / "generated"
     generated.mkdir()
     (generated / "compiled-policy.json").write_text(json.dumps({"rules": rules}), "utf-8")
@@ -175,27 +183,58 @@ def approve(questions: Path) -> None:
         time.sleep(0.05)
 
 
-def play(agent: Agent, scenario: str, environ: dict[str, str]) -> None:
-    """What the suite's scenario wants of an agent."""
-    tools = agent.tools()
+_MRTR: Final = ("echo_state", "unrelated", "no_state", "no_result_type")
+CALLS: Final = {
+    "initialize": [],
+    "json-schema-ref-no-deref": [],
+    "tools_call": [("add_numbers", {"a": 5, "b": 3})],
+    "request-metadata": [("add_numbers", {"a": 5, "b": 3})],
+    "sse-retry": [("test_reconnection", {})],
+    "elicitation-sep1034-client-defaults": [("test_client_elicitation_defaults", {})],
+    "sep-2322-client-request-state": [(f"test_mrtr_{kind}", {}) for kind in _MRTR],
+}
+"""The calls that a scenario wants."""
+
+
+def calls_of(scenario: str, tools: list[dict], context: dict) -> list[tuple[str, dict]] | None:
+    """The calls that a scenario wants. None: as many as a login needs."""
     match scenario:
-        case "initialize":
-            return
-        case "tools_call":
-            agent.call("add_numbers", {"a": 5, "b": 3})
-        case "sse-retry":
-            sys.stderr.write(agent.call("test_reconnection", {}))
-        case "elicitation-sep1034-client-defaults":
-            agent.call("test_client_elicitation_defaults", {})
         case "json-schema-2020-12-preservation":
             focal = next(one for one in tools if one["name"] == "json_schema_2020_12_tool")
-            agent.call("json_schema_echo", {"schema": focal["inputSchema"]})
+            return [("json_schema_echo", {"schema": focal["inputSchema"]})]
+        case "http-custom-headers":
+            # An argument that is null is none here: the tool's own schema admits no null.
+            return [
+                (one["name"], {k: v for k, v in one["arguments"].items() if v is not None})
+                for one in context["toolCalls"]
+            ]
+        case "http-invalid-tool-headers" | "http-standard-headers":
+            return [(tool["name"], {"region": "x"}) for tool in tools]
         case _:
-            for _ in range(_MOST_LOGINS):
-                said = agent.call(tools[0]["name"], {}) if tools else "login"
-                if "login" not in said or not log_in(environ):
-                    return
-                tools = agent.tools()
+            return CALLS.get(scenario)
+
+
+def play(agent: Agent, scenario: str, environ: dict[str, str], context: dict) -> None:
+    """What the suite's scenario wants of an agent."""
+    tools = agent.tools()
+    calls = calls_of(scenario, tools, context)
+    for name, arguments in calls or []:
+        sys.stderr.write(agent.call(name, arguments))
+    if scenario == "http-standard-headers":
+        read_all(agent)
+    for _ in range(_MOST_LOGINS if calls is None else 0):
+        said = agent.call(tools[0]["name"], {}) if tools else "login"
+        if "login" not in said or not log_in(environ):
+            return
+        tools = agent.tools()
+
+
+def read_all(agent: Agent) -> None:
+    """Read all resources, and get all prompts."""
+    for one in agent.ask("resources/list", {})["result"]["resources"]:
+        agent.ask("resources/read", {"uri": one["uri"]})
+    for one in agent.ask("prompts/list", {})["result"]["prompts"]:
+        agent.ask("prompts/get", {"name": one["name"]})
 
 
 def main() -> int:
@@ -216,7 +255,7 @@ def main() -> int:
         agent = Agent(environ)
         try:
             agent.start()
-            play(agent, scenario, environ)
+            play(agent, scenario, environ, context)
         finally:
             agent.end()
     return 0

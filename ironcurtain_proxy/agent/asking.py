@@ -20,6 +20,10 @@ from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener
 
+_INTRODUCTION: Final = 1.0
+"""Seconds in which a client says what it is, before servers that may ask nothing are greeted."""
+_OURS: Final = frozenset({"io.modelcontextprotocol/tasks"})
+"""Extensions that a server cannot use through the proxy."""
 _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
 _MOST_PAGES: Final = 1000
 """The most shown pages that are remembered, for notifications of their completion."""
@@ -111,19 +115,21 @@ class AskedClient:
         return nullcontext() if self.client is None else self.client.waiting(caller)
 
     async def mirrored(
-        self, allowed: frozenset[AskKind], offered: Mapping[str, Json]
+        self, allowed: frozenset[AskKind], offered: Mapping[str, Json], caller: Caller | None
     ) -> Mapping[str, Json]:
-        """The client capabilities for a server: those that are both declared and allowed.
+        """Return the client capabilities for a server: those that are both declared and allowed.
 
-        Waits for the client, but only for a server that may ask.
+        What the client declares as an extension or an experiment crosses as it is, except what the
+        proxy itself would have to do: results that are fetched later. The client is waited for, but
+        only a moment for a server that may ask nothing.
         """
-        if not allowed:
-            return offered
-        await self.introduced.wait()
-        declared = None if self.client is None else self.client.capabilities_of(None)
+        if caller is None:
+            with anyio.move_on_after(None if allowed else _INTRODUCTION):
+                await self.introduced.wait()
+        declared = None if self.client is None else self.client.capabilities_of(caller)
         # A client without a handshake says with each request what it can do, and is asked no more.
         both = allowed if declared is None else allowed & kinds_shown(declared)
-        told: dict[str, Json] = dict(offered)
+        told: dict[str, Json] = {**offered, **_crossing(declared or {})}
         forms: dict[str, Json] = {kind: {} for kind in ("form", "url") if kind in both}
         if forms:
             told["elicitation"] = forms
@@ -167,6 +173,18 @@ class AskedClient:
         if call.method != "elicitation/create":
             return ToolResult(result=answer)
         return ToolResult(result=answer if _fits(answer, call.arguments) else _CANCELLED)
+
+
+def _crossing(capabilities: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the capabilities of a client that are between it and its servers."""
+    found: dict[str, Json] = {}
+    for key in ("extensions", "experimental"):
+        said = capabilities.get(key)
+        if isinstance(said, dict):
+            rest = {name: value for name, value in said.items() if name not in _OURS}
+            if rest:
+                found[key] = rest
+    return found
 
 
 def _shown(call: AuthorizedQuestion) -> dict[str, Json]:

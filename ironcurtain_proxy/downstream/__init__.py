@@ -3,6 +3,7 @@
 - `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
 - `connection`, `greeting`, `listing`, `roots`, `open_questions`, `listeners`, `wire_params`,
   `progress_tokens`: the JSON-RPC conversation, and who is told of it.
+- `modern`, `subscriptions`: what is said to servers without a handshake, and heard from them.
 - `task_calls`: tools that run as tasks of the protocol alone.
 - `remote`: servers that are reached over HTTP. `resending`: a call whose session they forgot.
 - `process`, `guardian`, `orphans`: processes, and what is left when one is killed.

@@ -1,7 +1,8 @@
 """One JSON-RPC conversation with one server, from the client's side.
 
-Knows ids, deadlines, progress and cancellation; knows neither processes nor the meaning of a call.
-Every message of a server is untrusted. Results and errors are handed back as they came.
+Knows ids, deadlines, progress and cancellation, and the era that the server speaks: with
+`initialize` first, or without a handshake (`modern`). Knows neither processes nor the meaning of a
+call. Every message of a server is untrusted. Results and errors are handed back as they came.
 """
 
 from collections.abc import Mapping
@@ -11,12 +12,14 @@ from typing import Final
 import anyio
 from anyio.lowlevel import checkpoint
 
+from ironcurtain_proxy.downstream import modern
 from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription, greet
 from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
 from ironcurtain_proxy.downstream.open_questions import OpenServerQuestions
 from ironcurtain_proxy.downstream.progress_tokens import TokenKey, token_key, token_of
 from ironcurtain_proxy.downstream.standing import Standing
+from ironcurtain_proxy.downstream.subscriptions import Subscriptions
 from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
@@ -54,6 +57,18 @@ _TURN: Final = 64
 _UNSENT_REPLIES: Final = 1 << 20
 """The most bytes of unread answers to the server's own requests."""
 
+_DISCOVER: Final = 10.0
+"""Seconds for a server to say what it is, over HTTP before it is greeted as servers of before."""
+
+_FOR_EVER: Final = 31_536_000.0
+"""Seconds for a request that stays open: a year."""
+
+_LEGACY_AGE: Final = 30.0
+"""Seconds after which a list of a server that does not say so is asked for again."""
+
+_STATE_ONLY: Final = 0.25
+"""Seconds before a request that only has a state is sent again."""
+
 _HEAD: Final = 128
 """Bytes of a line in which a method is usually named."""
 
@@ -82,12 +97,22 @@ class Connection:
         self._progress: dict[TokenKey, ProgressListener] = {}
         self._unsent_replies = 0
         self.greeted = ServerDescription()
-        """The server's answer to `initialize`."""
+        """The server's answer to `initialize` or `server/discover`."""
+        self.is_modern = False
+        """Whether the server is spoken to without a handshake."""
+        self.log_level: str | None = None
+        """The least severe log messages that the agent wants; None: it has not said so."""
+        self.tools_age = _LEGACY_AGE
+        """Seconds for which the listed tools may be shown."""
+        self.mirrored: dict[str, modern.MirroredPaths] = {}
+        """The arguments that stand in headers, by the tool."""
+        self._over_http = False
         self._task_tools: frozenset[str] = frozenset()
         self._asks_for_roots = False
         self._roots_told = anyio.Event()
         self._roots_told.set()
         self._questions = OpenServerQuestions(listeners.asked)
+        self._subscriptions = Subscriptions(self._listen)
 
     @property
     def has_logging(self) -> bool:
@@ -99,6 +124,7 @@ class Connection:
         try:
             async with anyio.create_task_group() as group:
                 self._questions.answer_in(group)
+                self._subscriptions.listen_in(group)
                 await self._take_all()
                 group.cancel_scope.cancel()
         finally:
@@ -118,7 +144,9 @@ class Connection:
                 await checkpoint()
 
     def note_roots_changed(self) -> None:
-        """Tell the server that its roots have changed."""
+        """Tell the server that its roots have changed. One without a handshake asks each time."""
+        if self.is_modern:
+            return
         if self._roots_told.is_set():
             self._roots_told = anyio.Event()
         self.notify("notifications/roots/list_changed")
@@ -135,21 +163,66 @@ class Connection:
                 self._asks_for_roots = False
                 self._dropped.note("its roots have changed, but it does not ask for them")
 
-    async def initialize(self, seconds: float) -> None:
-        """Initialize the server.
+    async def initialize(self, seconds: float, *, over_http: bool = False) -> None:
+        """Find out what the server is, and greet it if its version has a handshake.
+
+        Over HTTP a server is first asked without a handshake. A process is greeted first: one that
+        knows no handshake refuses, and is asked then. So no process of before meets a request that
+        it does not know, on which some end, and some are silent.
+
+        Args:
+            seconds: for one answer.
+            over_http: whether it is reached over HTTP, where answers to others tell more.
 
         Raises:
             DownstreamError: the server refuses, or does not answer within `seconds`.
         """
+        self._over_http = over_http
+        if over_http and await self._has_discovered(min(seconds, _DISCOVER)):
+            return
+        refused: list[ToolResult] = []
 
         async def ask(params: Mapping[str, Json]) -> ToolResult:
-            return await self.request("initialize", params, seconds)
+            answer = await self.request("initialize", params, seconds)
+            refused[:] = [answer] if answer.error is not None else []
+            return answer
 
         offered = ROOTS
         with anyio.move_on_after(seconds):
-            offered = await self._listeners.capabilities()
-        self.greeted = await greet(self._server, ask, offered)
+            offered = await self._listeners.capabilities(None)
+        try:
+            self.greeted = await greet(self._server, ask, offered)
+        except DownstreamError:
+            if over_http or not any(modern.may_be_spoken(one) for one in refused):
+                raise
+            if not await self._has_discovered(min(seconds, _DISCOVER)):
+                raise
+            return
         self.notify("notifications/initialized")
+
+    async def _has_discovered(self, seconds: float) -> bool:
+        """Ask the server what it is. Return False if it knows no such question.
+
+        Raises:
+            DownstreamError: it speaks no version in common, or it cannot be reached.
+        """
+
+        async def ask(params: Mapping[str, Json]) -> ToolResult:
+            try:
+                return await self.request("server/discover", params, seconds)
+            except (UnansweredError, CallTimedOutError, CallLostError):
+                return ToolResult(error={})
+
+        self.is_modern = True
+        found = None
+        try:
+            found = await modern.discover(self._server, ask)
+        finally:
+            self.is_modern = found is not None
+        if found is not None:
+            self.greeted = found
+            self._subscriptions.follow(found.capabilities)
+        return found is not None
 
     async def list_entries(
         self, method: str, keys: tuple[str, str], seconds: float
@@ -180,13 +253,33 @@ class Connection:
         Raises:
             DownstreamError: it does not list them, or a page takes longer than `seconds`.
         """
+        ages: list[float] = []
 
         async def ask(params: dict[str, Json]) -> ToolResult:
-            return await self.request("tools/list", params, seconds)
+            answer = await self.request("tools/list", params, seconds)
+            ages.append(modern.age_of(answer.result or {}, _LEGACY_AGE))
+            return answer
 
         found = await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
+        if self.is_modern and self._over_http:
+            found = self._with_headers(found)
+        self.tools_age = min(ages, default=_LEGACY_AGE)
         self._task_tools = task_tools(found, self.greeted.capabilities)
         return found
+
+    def _with_headers(self, tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
+        """Note which arguments stand in headers; return the tools whose annotations are right."""
+        kept: list[ToolDefinition] = []
+        self.mirrored = {}
+        for tool in tools:
+            paths = modern.mirrored_arguments(tool)
+            if isinstance(paths, str):
+                self._listeners.hidden(f'tool "{tool.name}" is hidden: {paths}')
+                continue
+            kept.append(tool)
+            if paths:
+                self.mirrored[tool.name] = paths
+        return tuple(kept)
 
     async def call(
         self,
@@ -209,6 +302,8 @@ class Connection:
         try:
             if method == TOOL_CALL and params.get("name") in self._task_tools:
                 return await call_as_task(self._server, self.request, params, seconds)
+            if self.is_modern:
+                return await self._call_modern(method, params, seconds, caller)
             return await self.request(method, params, seconds)
         finally:
             if key is not None and self._progress.get(key) is on_progress:
@@ -216,15 +311,69 @@ class Connection:
             self._questions.end(caller)
             self.standing.end()
 
+    async def _call_modern(
+        self, method: Method, params: Mapping[str, Json], seconds: float, caller: Caller | None
+    ) -> ToolResult:
+        """Carry out an operation without a handshake; what it wants to know is asked meanwhile."""
+        if method in {"resources/subscribe", "resources/unsubscribe"}:
+            return await self._subscriptions.change(
+                str(params["uri"]), seconds, wanted=method == "resources/subscribe"
+            )
+        offered = await self._listeners.capabilities(caller)
+        sent = modern.enveloped(params, {**offered, **modern.NO_CAPABILITIES}, self.log_level)
+        answer = await self.request(method, sent, seconds)
+        for _ in range(modern.MOST_ROUNDS):
+            wanted = modern.wanted_by(method, answer)
+            if wanted is None:
+                break
+            responses = await self._inputs(wanted, caller)
+            if responses is None:
+                break  # it is withheld as a question that nobody may ask
+            if not responses:
+                await anyio.sleep(_STATE_ONLY)
+            answer = await self.request(method, wanted.retried(sent, responses), seconds)
+        return answer
+
+    async def _inputs(self, wanted: modern.Wanted, caller: Caller | None) -> dict[str, Json] | None:
+        """Return the answers to the questions of an answer, or None if one must not be asked."""
+        found: dict[str, Json] = {}
+        for key, (method, params) in wanted.questions.items():
+            if method == "roots/list":
+                found[key] = {"roots": [dict(root) for root in self._listeners.roots()]}
+                continue
+            if self._listeners.asked is None:
+                return None
+            said = (await self._listeners.asked(method, params, (caller,))).get("result")
+            if not isinstance(said, dict):
+                return None
+            found[key] = said
+        return found
+
+    async def _listen(self, wanted: Mapping[str, Json]) -> ToolResult:
+        sent = modern.enveloped(
+            {"notifications": dict(wanted)}, modern.NO_CAPABILITIES, self.log_level
+        )
+        return await self._exchange(modern.LISTEN, sent, _FOR_EVER)
+
     async def request(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:
         """Send a request and wait for its answer. If the wait ends early, the server is told.
 
         Raises:
             DownstreamError: no answer, none within `seconds`, or none that can be read.
         """
+        if self.is_modern and not modern.version_of({"params": params}):  # type: ignore[dict-item]
+            params = modern.enveloped(params, modern.NO_CAPABILITIES)
+        self.standing.begin()
+        try:
+            return await self._exchange(method, params, seconds)
+        finally:
+            self.standing.end()
+
+    async def _exchange(
+        self, method: str, params: Mapping[str, Json], seconds: float
+    ) -> ToolResult:
         request_id, answer = self._answers.expect(seconds)
         printed = self._dropped.lines_printed
-        self.standing.begin()
         try:
             try:
                 self._write(
@@ -244,8 +393,6 @@ class Connection:
             self._answers.forget(request_id)
             self._cancel(request_id, method, "the caller has cancelled")
             raise
-        finally:
-            self.standing.end()
 
     def notify(self, method: str, params: Mapping[str, Json] | None = None) -> None:
         """Send a notification, unless the server has gone or does not read."""
@@ -259,7 +406,8 @@ class Connection:
             self._dropped.note(f"{method} could not be sent")
 
     def _cancel(self, request_id: int, method: str, reason: str) -> None:
-        if method != "initialize":  # MCP forbids to cancel it; the server is ended instead.
+        # MCP forbids to cancel either; over HTTP this closes the stream of the second.
+        if method != "initialize" and (method != "server/discover" or self._over_http):
             self.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})
 
     def _write(self, message: Mapping[str, object]) -> None:
@@ -359,10 +507,12 @@ class Connection:
 
     async def _take_from_server(self, message: dict[str, Json], size: int) -> None:
         params, method = message.get("params"), message["method"]
-        known = params if isinstance(params, dict) else {}
+        known: Mapping[str, Json] = params if isinstance(params, dict) else {}
         if "id" in message:
             self._take_request(message_id(message["id"]), method, known)
             return
+        if self.is_modern:
+            known = modern.without_subscription(known)
         match method:
             case "notifications/progress":
                 key = token_key(known.get("progressToken"))
@@ -372,10 +522,20 @@ class Connection:
             case "notifications/message":
                 if self._listeners.notices.admits("message", size):
                     await self._tell(self._listeners.logged, known)
-            case "notifications/tools/list_changed":
-                self._listeners.tools_changed()
             case str() if method in PASSED_ON:
                 await self._pass_on(method, known, size)
+            case _:
+                self._note(method, known)
+
+    def _note(self, method: Json, params: Mapping[str, Json]) -> None:
+        """Act on a notification that nobody else is told of."""
+        match method:
+            case "notifications/tools/list_changed":
+                self._listeners.tools_changed()
+            case "notifications/cancelled":
+                self._questions.withdraw(message_id(params.get("requestId")))
+            case modern.ACKNOWLEDGED:
+                self._subscriptions.note_acknowledged()
             case _:
                 pass
 
@@ -397,6 +557,9 @@ class Connection:
         Its questions would reach the agent's model and user, so the policy decides on each as an
         operation; what nobody serves is recorded.
         """
+        if self.is_modern:
+            self._dropped.note("a request was not answered: without a handshake there are none")
+            return
         match method:
             case "ping":
                 self._reply(request_id, {"result": {}})
@@ -405,7 +568,8 @@ class Connection:
                 self._asks_for_roots = True
                 self._roots_told.set()
             case _:
-                if not self._questions.take(str(method), params, partial(self._reply, request_id)):
+                reply = partial(self._reply, request_id)
+                if not self._questions.take(str(method), params, reply, request_id):
                     self._dropped.note("a request was refused: too many are open")
 
     def _reply(self, request_id: MessageId | None, answer: Mapping[str, object]) -> None:

@@ -7,12 +7,16 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.model.caller import VERSIONS as MODERN_VERSIONS
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.version import VERSION
 
 PROTOCOL_VERSION: Final = VERSIONS[0]
 """The version that the proxy offers."""
+
+SPOKEN: Final = ", ".join((*MODERN_VERSIONS, *VERSIONS))
+"""All versions that are spoken, in words."""
 
 ROOTS: Final[Mapping[str, Json]] = {"roots": {"listChanged": True}}
 """The client capabilities for every server."""
@@ -69,16 +73,13 @@ def _params(version: str, offered: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _why(answer: ToolResult) -> str:
-    """Advice for the operator on a refusal, by its code."""
+    """Return advice for the operator on a refusal, by its code."""
     error = answer.error or {}
     data = error.get("data")
     supported = data.get("supported") if isinstance(data, dict) else None
     if isinstance(supported, list):
         shown = ", ".join([one[:40] for one in supported[:8] if isinstance(one, str)])
-        return f": it speaks {shown or 'no version'}, and the proxy speaks {', '.join(VERSIONS)}"
+        return f": it speaks {shown or 'no version'}, and the proxy speaks {SPOKEN}"
     if error.get("code") == _METHOD_NOT_FOUND:
-        return (
-            ": it does not know the method, as a server does that speaks only protocol 2026-07-28 "
-            f"or later; the proxy speaks {', '.join(VERSIONS)}"
-        )
+        return f": it knows neither initialize nor server/discover; the proxy speaks {SPOKEN}"
     return ""

@@ -9,6 +9,7 @@ from ironcurtain_proxy.downstream.allowance import NotificationLimits
 from ironcurtain_proxy.downstream.answer_capacity import AnswerCapacity
 from ironcurtain_proxy.downstream.greeting import ROOTS
 from ironcurtain_proxy.downstream.open_questions import QuestionHandler
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
 
 PASSED_ON: Final = frozenset(
@@ -26,7 +27,7 @@ async def _not_passed_on(_method: str, _params: Mapping[str, Json]) -> None:
     return
 
 
-async def _roots_only() -> Mapping[str, Json]:
+async def _roots_only(_caller: Caller | None) -> Mapping[str, Json]:
     return ROOTS
 
 
@@ -42,8 +43,8 @@ class Listeners(Struct, frozen=True):
     """Is handed the method and the raw `params` of the notifications in `PASSED_ON`."""
     asked: QuestionHandler | None = None
     """Decides on the server's own questions and answers them; None: all are refused."""
-    capabilities: Callable[[], Awaitable[Mapping[str, Json]]] = _roots_only
-    """Gives the client capabilities for the server."""
+    capabilities: Callable[[Caller | None], Awaitable[Mapping[str, Json]]] = _roots_only
+    """Gives the client capabilities for the server, of the client of one request."""
     hidden: Callable[[str], None] = lambda _: None
     """Called for each hidden tool, at every listing."""
     capacity: AnswerCapacity = field(default_factory=AnswerCapacity)

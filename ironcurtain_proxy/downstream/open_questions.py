@@ -1,7 +1,8 @@
 """The open requests of one server: elicitation, sampling, and methods that are not served.
 
 A question belongs to the server's operations in progress. A question without an operation is
-refused, and questions that are open when the last operation ends are withdrawn.
+refused, and questions that are open when the last operation ends are withdrawn. A server may
+withdraw its own question, too.
 """
 
 import logging
@@ -12,6 +13,7 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
+from ironcurtain_proxy.jsonrpc.codec import MessageId
 from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
 
@@ -42,7 +44,9 @@ class OpenServerQuestions:
     def __init__(self, ask: QuestionHandler | None) -> None:
         self._ask = ask
         self._under_way: list[Caller | None] = []
-        self._open: set[anyio.CancelScope] = set()
+        self._open: dict[anyio.CancelScope, MessageId | None] = {}
+        """The server's own number of each open question."""
+        self._withdrawn: set[anyio.CancelScope] = set()
         self._group: TaskGroup | None = None
 
     def answer_in(self, group: TaskGroup) -> None:
@@ -60,7 +64,20 @@ class OpenServerQuestions:
             for scope in self._open:
                 scope.cancel()
 
-    def take(self, method: str, params: Mapping[str, Json], reply: Replier) -> bool:
+    def withdraw(self, number: MessageId | None) -> None:
+        """End a question that its server has given up: nobody waits for the answer."""
+        for scope, asked in self._open.items():
+            if number is not None and asked == number:
+                self._withdrawn.add(scope)
+                scope.cancel()
+
+    def take(
+        self,
+        method: str,
+        params: Mapping[str, Json],
+        reply: Replier,
+        number: MessageId | None = None,
+    ) -> bool:
         """Answer a question in a task; returns at once. False: it is refused, for its number."""
         if self._ask is None or self._group is None:
             reply(NOT_OFFERED)
@@ -69,7 +86,7 @@ class OpenServerQuestions:
             return False
         else:
             scope = anyio.CancelScope()
-            self._open.add(scope)
+            self._open[scope] = number
             self._group.start_soon(partial(self._answer, self._ask, scope, method, params, reply))
         return True
 
@@ -89,7 +106,8 @@ class OpenServerQuestions:
                     _log.exception("a question of a server could not be handled")
                     answer = _DEFECT
                 reply(answer)
-            if scope.cancelled_caught:
+            if scope.cancelled_caught and scope not in self._withdrawn:
                 reply({"error": {"code": _REFUSED, "message": "the call it belonged to has ended"}})
         finally:
-            self._open.discard(scope)
+            self._open.pop(scope, None)
+            self._withdrawn.discard(scope)

@@ -78,8 +78,9 @@ class Hooks:
         | None
     ) = None
     """Answers a question of a server's own; see `QuestionHandler`. None: all are refused."""
-    capabilities: Callable[[str], Awaitable[Mapping[str, Json]]] | None = None
-    """Gives the client capabilities for a server; None: roots only."""
+    capabilities: Callable[[str, Caller | None], Awaitable[Mapping[str, Json]]] | None = None
+    """Gives the client capabilities for a server, of the client of one request. `None` offers only
+    roots."""
     roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None
     """Gives the roots of a server; None: it has none."""
     capacity: AnswerCapacity = field(default_factory=AnswerCapacity)

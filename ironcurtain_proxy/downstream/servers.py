@@ -134,6 +134,12 @@ class DownstreamServers:
         """The tools of each server, without a wait."""
         return {name: supervisor.tools for name, supervisor in self._supervisors.items()}
 
+    async def list_old_again(self) -> None:
+        """List the tools of each server again whose list is old. Nobody waits for a slow one."""
+        async with anyio.create_task_group() as group:
+            for supervisor in self._supervisors.values():
+                group.start_soon(supervisor.list_if_old)
+
     async def until_settled(self, server: str) -> None:
         """Wait until a server is ready or has failed, as long as a list waits.
 

@@ -6,6 +6,7 @@ Needs no event loop.
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,6 +23,7 @@ from ironcurtain_proxy.downstream.environment import (
 )
 from ironcurtain_proxy.downstream.load import Load, load_of
 from ironcurtain_proxy.downstream.masking import Masker
+from ironcurtain_proxy.downstream.modern import MirroredPaths
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.orphans import kill_orphans
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
@@ -66,6 +68,9 @@ class Life(Protocol):
     async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:
         """The wire to it. Once."""
 
+    def learn(self, mirrored: Mapping[str, MirroredPaths]) -> None:
+        """Note which arguments of which tools stand in headers."""
+
     async def watch(self) -> None:
         """Do background work beside the conversation, until cancelled."""
 
@@ -109,6 +114,9 @@ class Started(Struct, frozen=True):
     async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:
         """The pipes of the process."""
         return await open_wire(*self.process.take_wire(), max_line=max_line, batch=batch)
+
+    def learn(self, mirrored: Mapping[str, MirroredPaths]) -> None:
+        """Do nothing: messages to a process have no headers."""
 
     async def watch(self) -> None:
         """End its remaining processes once its guardian was killed, and bound its load."""

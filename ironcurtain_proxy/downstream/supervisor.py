@@ -55,6 +55,9 @@ _SLOW: Final = 5.0
 _TELL_ROOTS: Final = 5.0
 """Seconds for a server to read changed roots."""
 
+_LIST_AGAIN: Final = 2.0
+"""Seconds that a list of the agent's waits for an old list of one server to be renewed."""
+
 _SAID_HIDDEN: Final = 10
 """The most hidden tools that are reported by name."""
 
@@ -67,6 +70,9 @@ class Supervisor:
 
     `announce` is called whenever its tools may be others than before.
     """
+
+    _listed_at = math.inf
+    """The loop's time of the last list of tools; infinite while one is under way."""
 
     def __init__(
         self,
@@ -325,9 +331,12 @@ class Supervisor:
         """Initialize the server, then list its tools again after each reported change."""
         seconds = self._options.initialize_timeout
         try:
-            await connection.initialize(seconds)
+            remote = self.spec.remote
+            await connection.initialize(
+                seconds, over_http=remote is not None and remote.transport != "sse"
+            )
             with anyio.fail_after(seconds):
-                self.tools = await connection.list_tools(seconds)
+                await self._list(connection)
         except DownstreamError as error:
             trouble.append(str(error))
         except TimeoutError:
@@ -351,16 +360,38 @@ class Supervisor:
 
     async def _list_again(self, connection: Connection) -> None:
         try:
-            tools = await connection.list_tools(self._options.initialize_timeout)
+            before = self.tools
+            await self._list(connection)
         except DownstreamError as error:
             self._dropped.note(f"its tools changed, but: {error}")
             return
-        if tools != self.tools:
-            self.tools = tools
+        if before != self.tools:
             await self._announce()
 
+    async def _list(self, connection: Connection) -> None:
+        self.tools = await connection.list_tools(self._options.initialize_timeout)
+        self._listed_at = anyio.current_time()
+        if self._started is not None:
+            self._started.learn(connection.mirrored)
+
+    async def list_if_old(self) -> None:
+        """List the tools again if they are older than the server says, or than a list may be."""
+        connection = self._connection
+        if connection is None:
+            return
+        age = anyio.current_time() - self._listed_at
+        if age <= max(connection.tools_age, _QUIET) or not self._listings.take(1):
+            return
+        self._listed_at = math.inf
+        try:
+            with anyio.move_on_after(_LIST_AGAIN):
+                await self._list_again(connection)
+        finally:
+            self._listed_at = anyio.current_time()
+
     async def _apply_log_level(self, connection: Connection) -> None:
-        if self._log_level is not None and connection.has_logging:
+        connection.log_level = self._log_level
+        if self._log_level is not None and connection.has_logging and not connection.is_modern:
             with contextlib.suppress(DownstreamError):
                 level: Mapping[str, Json] = {"level": self._log_level}
                 await connection.request("logging/setLevel", level, _SET_LEVEL)
@@ -386,10 +417,10 @@ class Supervisor:
             return NOT_OFFERED
         return await self._hooks.on_question(self.spec.name, method, params, under_way)
 
-    async def _capabilities(self) -> Mapping[str, Json]:
+    async def _capabilities(self, caller: Caller | None) -> Mapping[str, Json]:
         if self._hooks.capabilities is None:
             return ROOTS
-        return await self._hooks.capabilities(self.spec.name)
+        return await self._hooks.capabilities(self.spec.name, caller)
 
     async def _pass_on_log(self, params: Mapping[str, Json]) -> None:
         if self._hooks.on_log is not None:

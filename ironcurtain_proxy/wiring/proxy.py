@@ -37,6 +37,7 @@ from ironcurtain_proxy.mediation.calls import Calls, OwnTools, by_name
 from ironcurtain_proxy.mediation.operations import Operations, ServerQuestions
 from ironcurtain_proxy.mediation.outcome import Results, refuse_later
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ResultRules, ServerSpec
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
@@ -119,6 +120,7 @@ class Proxy(Struct, kw_only=True):
 
     async def list_tools(self) -> list[Json]:
         """The tools that the agent is shown: the servers' tools and the proxy's own."""
+        await self.servers.list_old_again()
         tools = [tool for tool in await self.catalogue.listing() if not is_own(tool)]
         self._has_listed = True
         return [*tools, *self.calls.own.listing(may_hold=self._may_hold_now())]
@@ -184,10 +186,10 @@ class Proxy(Struct, kw_only=True):
     def _names(self) -> Mapping[str, str]:
         return {spec.name: spec.annotations for spec in self.settings.servers}
 
-    async def _capabilities(self, server: str) -> Mapping[str, Json]:
-        """The client capabilities that a server is told."""
+    async def _capabilities(self, server: str, caller: Caller | None) -> Mapping[str, Json]:
+        """Return the client capabilities that a server is told."""
         allowed = self.reloading.in_force.policy.questions_of(self._names[server])
-        return await self.client.mirrored(allowed, ROOTS)
+        return await self.client.mirrored(allowed, ROOTS, caller)
 
     def _roots(self, server: str) -> list[Mapping[str, Json]]:
         spec = next(spec for spec in self.settings.servers if spec.name == server)

@@ -7,7 +7,7 @@ meets the 401 is a greeting, or else a list; once there are tokens, nothing more
 
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from secrets import compare_digest
 from typing import Final
@@ -20,12 +20,14 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthF
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
+from ironcurtain_proxy.downstream.modern import NO_CAPABILITIES, enveloped, headers_of_message
 from ironcurtain_proxy.downstream.remote.logins import Login, ends_at
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, SESSION
 from ironcurtain_proxy.downstream.remote.token_requests import refuse_plain
 from ironcurtain_proxy.downstream.versions import VERSIONS
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.remote import OAuthClient, RemoteEndpoint
 from ironcurtain_proxy.version import VERSION
 
@@ -113,13 +115,25 @@ async def log_in(
 async def _refused_request(
     client: httpx2.AsyncClient, url: str, provider: OAuthClientProvider
 ) -> httpx2.Response:
-    """The answer to the greeting; where that needs no token, to a request that may need one."""
-    response = await client.post(url, json=_GREETING, headers=BOTH, auth=provider)
+    """Return the answer to the first request that may need a token.
+
+    The server is asked as `connection` asks it: without a handshake, then with one; a server that
+    wants no token for that may want one for its tools.
+    """
+
+    async def ask(message: Mapping[str, Json], headers: Mapping[str, str]) -> httpx2.Response:
+        return await client.post(url, json=message, headers={**BOTH, **headers}, auth=provider)
+
+    response = await ask(_DISCOVER, headers_of_message(_DISCOVER, {}))
+    if response.is_success:
+        response = await ask(_MODERN_LIST, headers_of_message(_MODERN_LIST, {}))
+    if response.status_code == _UNAUTHORIZED or response.is_success:
+        return response
+    response = await ask(_GREETING, {})
     if not response.is_success:
         return response
     session = {name: response.headers[name] for name in (SESSION,) if name in response.headers}
-    headers = {**BOTH, **session, "mcp-protocol-version": VERSIONS[0]}
-    return await client.post(url, json=_LIST, headers=headers, auth=provider)
+    return await ask(_LIST, {**session, "mcp-protocol-version": VERSIONS[0]})
 
 
 # --- the page to which the browser comes back
@@ -286,7 +300,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
 
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"content-encoding"})
 
-_GREETING: Final = {
+_GREETING: Final[Mapping[str, Json]] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
@@ -298,7 +312,16 @@ _GREETING: Final = {
 }
 
 
-_LIST: Final = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+_DISCOVER: Final[Mapping[str, Json]] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "server/discover",
+    "params": enveloped({}, NO_CAPABILITIES),
+}
+_MODERN_LIST: Final[Mapping[str, Json]] = {**_DISCOVER, "id": 2, "method": "tools/list"}
+
+
+_LIST: Final[Mapping[str, Json]] = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 
 
 def _provider(

@@ -195,7 +195,8 @@ _envelope: Final = Decoder(_Envelope).decode
 def is_answer_to(line: bytes, request_id: MessageId) -> bool:
     """Whether a line answers this request. A long one is looked at from both ends."""
     if len(line) > _SHORT:
-        is_request = b'"method"' in line[:_START]
+        # Of a request or notification; a result holds the methods of the questions in it.
+        is_request = b'"method"' in line[:_START].partition(b'"result"')[0]
         return not is_request and answer_id(recover_id(line[:_EDGE], line[-_EDGE:])) == request_id
     try:
         found = _envelope(line)

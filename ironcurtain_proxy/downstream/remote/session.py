@@ -4,7 +4,7 @@ Knows the transport and the secrets of the operator's headers; does not know the
 message.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 from urllib.parse import urljoin, urlsplit
@@ -12,6 +12,7 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import httpx2
 
+from ironcurtain_proxy.downstream.modern import MirroredPaths
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.remote.exchange import Inbound, Sending
 from ironcurtain_proxy.downstream.remote.logins import LoginFile
@@ -124,6 +125,11 @@ class HttpSession:
     async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:  # noqa: ARG002
         """The wire to it. Its limit is the requester's."""
         return self._inbound, self
+
+    def learn(self, mirrored: Mapping[str, MirroredPaths]) -> None:
+        """Note which arguments of which tools stand in headers."""
+        if isinstance(self._transport, StreamableHttp):
+            self._transport.mirrored = mirrored
 
     async def watch(self) -> None:
         """Carry messages until cancelled."""

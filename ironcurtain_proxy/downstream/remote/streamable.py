@@ -5,6 +5,9 @@ Messages that belong to no request come in a stream that is opened after the gre
 breaks is taken up where it ended, if its events have ids; without them a request is lost, because
 it may have been carried out.
 
+A message without a handshake (`modern`) has no session, is repeated in headers, and is withdrawn by
+closing its stream, which is not taken up again.
+
 If the server has forgotten the session (404), this session ends, and `supervisor` greets the server
 again.
 """
@@ -15,6 +18,7 @@ from typing import Final
 import anyio
 import httpx2
 
+from ironcurtain_proxy.downstream.modern import MirroredPaths, headers_of_message, version_of
 from ironcurtain_proxy.downstream.remote import exchange
 from ironcurtain_proxy.downstream.remote.exchange import Inbound, Sending, is_answer_to
 from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester, Response
@@ -76,6 +80,10 @@ class StreamableHttp(Sending):
         self._waiting: set[MessageId] = set()
         """The requests among them that the server has not heard of."""
         self._turns = anyio.CapacityLimiter(exchange.REQUESTS_AT_ONCE)
+        self.mirrored: Mapping[str, MirroredPaths] = {}
+        """Which arguments of which tools stand in headers."""
+        self._modern: set[MessageId] = set()
+        """The requests under way that had no handshake before."""
         self.older: bytes | None = None
         """The greeting, if the server refused it as servers of the older transport do."""
 
@@ -92,7 +100,9 @@ class StreamableHttp(Sending):
         if isinstance(message, Malformed):
             raise TypeError("what we write can be read")
         method, params = message.get("method"), message.get("params")
-        if method == "notifications/cancelled" and self._is_withdrawn_unsent(params):
+        if method == "notifications/cancelled" and (
+            self._is_withdrawn_unsent(params) or self._is_closed_stream(params)
+        ):
             self._backlog -= len(line)
             return
         request_id = message_id(message.get("id")) if "method" in message else None
@@ -100,10 +110,11 @@ class StreamableHttp(Sending):
             with anyio.CancelScope() as scope:
                 if request_id is None:
                     await self._until_greeted(method)
-                    await self._exchange(line, None, is_greeting=False)
+                    await self._exchange(line, None, self._session, is_greeting=False)
                 else:
                     self._under_way[request_id] = scope
-                    await self._request(line, request_id, method)
+                    own = self._own_headers(message, request_id)
+                    await self._request(line, request_id, method, own)
         except DownstreamError as error:
             if request_id is not None:
                 self._inbound.lose(request_id, error)
@@ -112,20 +123,35 @@ class StreamableHttp(Sending):
         finally:
             if request_id is not None:
                 del self._under_way[request_id]
+                self._modern.discard(request_id)
         self._note_sent(method, params)
+
+    def _own_headers(
+        self, message: Mapping[str, Json], request_id: MessageId
+    ) -> Mapping[str, str] | None:
+        """Return the headers of a message without a handshake. None: it is one with a session."""
+        if not version_of(message):
+            return None
+        self._modern.add(request_id)
+        return headers_of_message(message, self.mirrored)
 
     async def _until_greeted(self, method: Json) -> None:
         if not str(method).endswith("initialize") and method != "notifications/initialized":
             await self._greeted.wait()
 
-    async def _request(self, line: bytes, request_id: MessageId, method: Json) -> None:
+    async def _request(
+        self, line: bytes, request_id: MessageId, method: Json, own: Mapping[str, str] | None
+    ) -> None:
         """Send a request when its turn comes. Until then it can be withdrawn without a trace."""
         self._waiting.add(request_id)
         try:
-            await self._until_greeted(method)
+            if own is None:
+                await self._until_greeted(method)
             async with self._turns:
                 self._waiting.remove(request_id)
-                await self._exchange(line, request_id, is_greeting=method == "initialize")
+                headers = self._session if own is None else own
+                is_greeting = method == "initialize"
+                await self._exchange(line, request_id, headers, is_greeting=is_greeting)
         finally:
             if request_id in self._waiting:
                 self._waiting.remove(request_id)
@@ -135,6 +161,14 @@ class StreamableHttp(Sending):
         """Drop a request that the server has not heard of. False: it may have."""
         withdrawn = message_id(params.get("requestId")) if isinstance(params, dict) else None
         if withdrawn is None or withdrawn not in self._waiting:
+            return False
+        self._under_way[withdrawn].cancel()
+        return True
+
+    def _is_closed_stream(self, params: Json) -> bool:
+        """Withdraw a request by the end of its stream. False: that is not how it is withdrawn."""
+        withdrawn = message_id(params.get("requestId")) if isinstance(params, dict) else None
+        if withdrawn is None or withdrawn not in self._modern:
             return False
         self._under_way[withdrawn].cancel()
         return True
@@ -151,9 +185,14 @@ class StreamableHttp(Sending):
                 scope.cancel()
 
     async def _exchange(
-        self, line: bytes, request_id: MessageId | None, *, is_greeting: bool
+        self,
+        line: bytes,
+        request_id: MessageId | None,
+        own: Mapping[str, str],
+        *,
+        is_greeting: bool,
     ) -> None:
-        headers = {**BOTH, **self._session}
+        headers = {**BOTH, **own}
         backlog = len(line)
         try:
             async with self._requester.open("POST", self._url, headers, line) as response:
@@ -245,7 +284,7 @@ class StreamableHttp(Sending):
         self, response: Response, request_id: MessageId, *, is_greeting: bool
     ) -> None:
         """Read the stream of a request to its answer; take it up again where it breaks."""
-        place = StreamPosition()
+        place = StreamPosition(resumes=request_id not in self._modern)
         lost = UnansweredError(f'server "{self._server}" ended its stream without an answer')
         if await self._read(response, place, request_id, is_greeting=is_greeting):
             return
@@ -347,7 +386,8 @@ class StreamableHttp(Sending):
 class StreamPosition:
     """The position of a stream at its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, resumes: bool = True) -> None:
+        self._resumes = resumes
         self.last_event = ""
         self.attempts = 0
         self.is_torn = False
@@ -356,7 +396,7 @@ class StreamPosition:
 
     def note(self, event: httpx2.ServerSentEvent) -> None:
         """An event has arrived."""
-        if event.id and event.id.isascii() and event.id.isprintable():
+        if self._resumes and event.id and event.id.isascii() and event.id.isprintable():
             self.last_event = event.id
         if event.retry is not None:
             # As integers: one of 400 digits is no float.

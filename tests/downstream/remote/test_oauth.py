@@ -88,9 +88,10 @@ async def test_a_person_logs_in_and_the_token_is_used(
     async with using(site, tmp_path / "logins") as servers:
         assert await text_of(servers, "echo") == "done"
     assert authority.tokens[login.access_token].resource == site.url
-    greetings = site.said("initialize")
-    assert "authorization" not in greetings[0].headers
-    assert len(greetings) == 2, "nothing was greeted with the new token but by the proxy"
+    asked = site.said("server/discover")
+    assert "authorization" not in asked[0].headers
+    assert len(asked) == 2, "nothing was asked with the new token but by the proxy"
+    assert len(site.said("initialize")) == 1
 
 
 async def test_a_refused_token_is_renewed_once_for_all_that_met_it(

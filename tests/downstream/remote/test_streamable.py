@@ -40,7 +40,9 @@ async def test_a_server_is_greeted_once_and_each_later_request_names_session_and
     async with talking_to(site) as servers:
         assert [tool.name for tool in (await servers.tools())["one"]] == ["echo"]
         assert await text_of(servers, "echo") == "done"
-    first, *others = site.heard
+    question, first, *others = site.heard
+    assert question.said == "server/discover"
+    assert question.headers["mcp-protocol-version"] == "2026-07-28"
     assert first.said == "initialize"
     assert "mcp-session-id" not in first.headers
     assert "mcp-protocol-version" not in first.headers
