@@ -72,7 +72,9 @@ def view_of(escalation: Escalation, decision: EngineDecision, redact: Redact) ->
         Exception: whatever `redact` raises. The question cannot be shown then.
     """
     grounds = [reason.ground.reason for reason in escalation.reasons]
-    reasons = dict.fromkeys([decision.reason, *(grounds or [escalation.ground.reason])])
+    # What a person reads first, a program reads, too.
+    asked = escalation.told + tuple(grounds or [escalation.ground.reason])
+    reasons = dict.fromkeys([decision.reason, *asked])
     # Redacted apart from the arguments, so that these cannot change how the rest is redacted.
     words = redact(
         {

@@ -232,6 +232,13 @@ def test_no_argument_makes_a_line_of_its_own(name: str, value: str, reason: str)
     assert len(lines) == 11 + len(view.reasons) + len(view.context) + len(view.arguments)
 
 
+def test_a_program_reads_first_what_a_person_reads_first() -> None:
+    told = ("Pushes main to origin (github.com).", "Reads a.")
+    question = replace(a_question({"command": "git push"}), told=told)
+    view = view_of(question, BRIEFING, lambda arguments: Redacted(arguments, complete=True))
+    assert view.reasons[1:3] == told
+
+
 # --- ruling --------------------------------------------------------------------------------------
 
 
