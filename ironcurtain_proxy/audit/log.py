@@ -197,10 +197,10 @@ class AuditLog:
                 self._settle(group)
             else:
                 self._give_up(group)
-        writer_ended = self._writer.stop(self._deadline)
-        syncer_ended = self._syncer.stop(STUCK_SECONDS if writer_ended else self._deadline)
-        # A thread that hangs still uses the file, so the lock is kept until the process ends.
-        if writer_ended and syncer_ended:
+        # A thread that hangs still uses the file, so the lock is kept until the process ends. What
+        # a hanging write brings later is synced and named by the head as any other line: a head
+        # that says "closed" before would make it look like a stranger's.
+        if self._writer.stop(self._deadline) and self._syncer.stop(STUCK_SECONDS):
             self._file.close()
             os.close(self._lock)
 

@@ -293,6 +293,22 @@ async def test_closing_while_a_write_hangs_comes_to_an_end(disk: Disk, tmp_path:
     assert log.latched is not None
 
 
+async def test_what_a_hanging_write_brings_after_the_end_is_no_strangers(
+    disk: Disk, tmp_path: Path
+) -> None:
+    log = on(disk, tmp_path / "audit.jsonl", deadline=0.1)
+    await log.record(record(1))
+    disk.gate.clear()
+    await expect_refusal(log)
+    log.close()
+    disk.gate.set()
+    with anyio.fail_after(20):
+        while (  # noqa: ASYNC110  no event tells of it
+            log.path.read_bytes().count(b"\n") < 2 or verify(log.path).problems
+        ):
+            await anyio.sleep(0.01)
+
+
 async def expect_refusal(log: AuditLog) -> None:
     with pytest.raises(AuditError):
         await log.record(record(9))
