@@ -19,7 +19,7 @@ from ironcurtain_proxy.downstream.listing import list_entries, list_tools
 from ironcurtain_proxy.downstream.open_questions import OpenServerQuestions
 from ironcurtain_proxy.downstream.progress_tokens import TokenKey, token_key, token_of
 from ironcurtain_proxy.downstream.standing import Standing
-from ironcurtain_proxy.downstream.subscriptions import Subscriptions
+from ironcurtain_proxy.downstream.subscriptions import ServerSubscriptions
 from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
@@ -112,7 +112,7 @@ class Connection:
         self._roots_told = anyio.Event()
         self._roots_told.set()
         self._questions = OpenServerQuestions(listeners.asked)
-        self._subscriptions = Subscriptions(self._listen)
+        self._subscriptions = ServerSubscriptions(self._listen)
 
     @property
     def has_logging(self) -> bool:

@@ -26,7 +26,7 @@ _LONGEST_PAUSE: Final = 30.0
 _METHOD_NOT_FOUND: Final = -32601
 
 
-class Subscriptions:
+class ServerSubscriptions:
     """What one server is listened to for."""
 
     def __init__(self, listen: Callable[[Mapping[str, Json]], Awaitable[ToolResult]]) -> None:

@@ -20,7 +20,7 @@ Outcome: TypeAlias = list[tuple[Json, Json]]
 """The answers to one line: each id, and the result or the number of the error."""
 
 SERVED: Final = ("tools/call", "tools/list", "logging/setLevel")
-BESIDES: Final = frozenset({*LISTS, *REQUESTS})
+BESIDES: Final = frozenset({*LISTS, *REQUESTS, "subscriptions/listen"})
 """Methods for which the SDK's server here has no handler."""
 TOOL: Final[dict[str, Json]] = {"name": "echo", "inputSchema": {"type": "object"}}
 
