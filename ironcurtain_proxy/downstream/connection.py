@@ -166,7 +166,8 @@ class Connection:
     async def initialize(self, seconds: float, *, over_http: bool = False) -> None:
         """Find out what the server is, and greet it if its version has a handshake.
 
-        Over HTTP a server is first asked without a handshake. A process is greeted first: one that
+        Over HTTP a server is first asked without a handshake, and greeted all the same: one that
+        serves both can ask the user only after a handshake. A process is greeted first: one that
         knows no handshake refuses, and is asked then. So no process of before meets a request that
         it does not know, on which some end, and some are silent.
 
@@ -178,8 +179,7 @@ class Connection:
             DownstreamError: the server refuses, or does not answer within `seconds`.
         """
         self._over_http = over_http
-        if over_http and await self._has_discovered(min(seconds, _DISCOVER)):
-            return
+        found = await self._discovered(min(seconds, _DISCOVER)) if over_http else None
         refused: list[ToolResult] = []
 
         async def ask(params: Mapping[str, Json]) -> ToolResult:
@@ -193,15 +193,18 @@ class Connection:
         try:
             self.greeted = await greet(self._server, ask, offered)
         except DownstreamError:
-            if over_http or not any(modern.may_be_spoken(one) for one in refused):
+            if not over_http and any(modern.may_be_spoken(one) for one in refused):
+                found = await self._discovered(min(seconds, _DISCOVER))
+            if found is None:
                 raise
-            if not await self._has_discovered(min(seconds, _DISCOVER)):
-                raise
+            self.is_modern = True
+            self.greeted = found
+            self._subscriptions.follow(found.capabilities)
             return
         self.notify("notifications/initialized")
 
-    async def _has_discovered(self, seconds: float) -> bool:
-        """Ask the server what it is. Return False if it knows no such question.
+    async def _discovered(self, seconds: float) -> ServerDescription | None:
+        """Return what the server says that it is, or None if it knows no such question.
 
         Raises:
             DownstreamError: it speaks no version in common, or it cannot be reached.
@@ -214,15 +217,10 @@ class Connection:
                 return ToolResult(error={})
 
         self.is_modern = True
-        found = None
         try:
-            found = await modern.discover(self._server, ask)
+            return await modern.discover(self._server, ask)
         finally:
-            self.is_modern = found is not None
-        if found is not None:
-            self.greeted = found
-            self._subscriptions.follow(found.capabilities)
-        return found is not None
+            self.is_modern = False
 
     async def list_entries(
         self, method: str, keys: tuple[str, str], seconds: float

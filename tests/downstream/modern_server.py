@@ -2,7 +2,7 @@
 
 modern_server.py            over standard input and output, in both eras
 modern_server.py --only     the same, but it refuses `initialize`, as servers without it do
-modern_server.py --http     over HTTP, at a port that it prints
+modern_server.py --http     over HTTP, at a port that it prints; it refuses `initialize`, too
 """
 
 import json  # noqa: TID251  a program of its own
@@ -21,6 +21,9 @@ from mcp_types import (
     ListRootsRequest,
 )
 from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 mcp = MCPServer("modern", instructions="Ask me.")
 seen: list[str] = ["first"]
@@ -105,6 +108,30 @@ def only_modern() -> int:
     return 0
 
 
+def refusing(app: ASGIApp) -> ASGIApp:
+    """Refuse `initialize`, which the SDK's server serves beside the rest."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        body = await request.body()
+        if json.loads(body).get("method") == "initialize":
+            error = {"code": -32601, "message": "Method not found"}
+            answer = {"jsonrpc": "2.0", "id": json.loads(body)["id"], "error": error}
+            await JSONResponse(answer, 404)(scope, receive, send)
+            return
+        rest = iter([{"type": "http.request", "body": body}])
+
+        async def again() -> Message:
+            return next(rest, None) or await receive()
+
+        await app(scope, again, send)
+
+    return served
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["--only"]:
         raise SystemExit(only_modern())
@@ -114,7 +141,7 @@ if __name__ == "__main__":
         listener = socket.create_server(("127.0.0.1", 0))
         sys.stdout.write(f"{listener.getsockname()[1]}\n")
         sys.stdout.flush()
-        config = uvicorn.Config(mcp.streamable_http_app(), log_level="critical")
+        config = uvicorn.Config(refusing(mcp.streamable_http_app()), log_level="critical")
         uvicorn.Server(config).run([listener])
     else:
         mcp.run()

@@ -55,7 +55,7 @@ def at_http() -> Iterator[str]:
 
 @pytest.fixture(params=["stdio", "http"])
 def server(request: pytest.FixtureRequest) -> ServerSpec:
-    """A server of the SDK that refuses `initialize`, or is asked without it first."""
+    """A server of the SDK that refuses `initialize`."""
     if request.param == "http":
         return remote(request.getfixturevalue("at_http"))
     args = (str(SERVER), "--only")
@@ -277,6 +277,20 @@ async def test_a_server_over_http_that_gives_no_such_answer_is_greeted(
     assert VERSION_KEY not in str(site.said("tools/call")[0].body)
 
 
+async def test_a_server_over_http_that_serves_both_is_spoken_to_as_it_was() -> None:
+    """Only after a handshake can it ask the user within a call."""
+    both: Message = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
+
+    async def handler(heard: Heard) -> Response | None:
+        return found_out(heard, both)
+
+    site = Site(handler=handler)
+    with serving(site):
+        async with used(remote(site.url), Around()) as servers:
+            assert await text_of(servers, "echo") == "done"
+    assert VERSION_KEY not in str(site.said("tools/call")[0].body)
+
+
 @pytest.mark.parametrize("kind", ["silence", "html", "end"])
 async def test_a_server_over_http_that_gives_no_answer_at_all_is_greeted(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -329,6 +343,9 @@ def modern_site(
             case "tools/list":
                 listed = tools or [{"name": "echo", "inputSchema": {"type": "object"}}]
                 result = {"tools": listed, "ttlMs": 0}
+            case "initialize":
+                refusal: Message = {"error": {"code": -32601, "message": "no"}}
+                return JSONResponse({"jsonrpc": "2.0", "id": heard.body["id"], **refusal}, 404)
             case "tools/call" if left:
                 result = left.pop(0) if len(left) > 1 else left[0]
             case _:
@@ -344,7 +361,9 @@ async def test_each_request_says_its_version_and_has_no_session() -> None:
         async with used(remote(site.url), Around()) as servers:
             assert await text_of(servers, "echo") == "done"
     assert {one.method for one in site.heard} == {"POST"}
-    for one in site.heard:
+    heard = [one for one in site.heard if one.said != "initialize"]
+    assert len(heard) == len(site.heard) - 1, "one question whether it has a handshake, too"
+    for one in heard:
         assert one.headers["mcp-protocol-version"] == "2026-07-28"
         assert one.headers["mcp-method"] == one.said
         assert "mcp-session-id" not in one.headers
