@@ -116,3 +116,29 @@ async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     with anyio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110  nobody tells us of other processes
             await anyio.sleep(0.01)
+
+
+def modern_only(code: int, **data: Json) -> ServerSpec:
+    """A process that refuses to be greeted with this error, and answers what it is."""
+    program = """
+import json, sys
+code, data = json.loads(sys.argv[1])
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message["method"], message.get("id")
+    meta = message.get("params", {}).get("_meta", {})
+    if method == "initialize":
+        answer = {"error": {"code": code, "message": "no", "data": data}}
+    elif "io.modelcontextprotocol/clientCapabilities" not in meta:
+        answer = {"error": {"code": -32602, "message": "no envelope"}}
+    elif method == "server/discover":
+        answer = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
+    elif method == "tools/list":
+        answer = {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}}
+    else:
+        answer = {"result": {"content": [{"type": "text", "text": "done"}]}}
+    if id is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": id, **answer}), flush=True)
+"""
+    args = ("-I", "-S", "-c", program, orjson.dumps([code, data]).decode())
+    return ServerSpec(name="one", annotations="one", command=sys.executable, args=args)

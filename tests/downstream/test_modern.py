@@ -35,7 +35,15 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import Method, RequestId
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
 from tests.downstream.remote.site import Heard, Message, Site, remote, reply, serving
-from tests.downstream.scripted_servers import OPTIONS, a_call, run, scripted, text_of, until
+from tests.downstream.scripted_servers import (
+    OPTIONS,
+    a_call,
+    modern_only,
+    run,
+    scripted,
+    text_of,
+    until,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -192,32 +200,6 @@ async def test_news_of_a_server_without_a_handshake_arrive(server: ServerSpec) -
 
 
 # --- finding out
-
-
-def modern_only(code: int, **data: Json) -> ServerSpec:
-    """A process that refuses to be greeted with this error, and answers what it is."""
-    program = """
-import json, sys
-code, data = json.loads(sys.argv[1])
-for line in sys.stdin:
-    message = json.loads(line)
-    method, id = message["method"], message.get("id")
-    meta = message.get("params", {}).get("_meta", {})
-    if method == "initialize":
-        answer = {"error": {"code": code, "message": "no", "data": data}}
-    elif "io.modelcontextprotocol/clientCapabilities" not in meta:
-        answer = {"error": {"code": -32602, "message": "no envelope"}}
-    elif method == "server/discover":
-        answer = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
-    elif method == "tools/list":
-        answer = {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}}
-    else:
-        answer = {"result": {"content": [{"type": "text", "text": "done"}]}}
-    if id is not None:
-        print(json.dumps({"jsonrpc": "2.0", "id": id, **answer}), flush=True)
-"""
-    args = ("-I", "-S", "-c", program, json.dumps([code, data]))
-    return ServerSpec(name="one", annotations="one", command=sys.executable, args=args)
 
 
 @pytest.mark.parametrize(
