@@ -98,9 +98,10 @@ class ServerProcess(Struct, eq=False):
                 os.close(fd)
 
     def _cut_lifeline(self) -> None:
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
+        # Two threads may end a server at once, and the number may be another file's by then.
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
 
 
 def spawn(

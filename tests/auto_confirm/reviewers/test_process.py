@@ -1,6 +1,7 @@
 """A process that reviews, for real: asked, answering, ending."""
 
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -240,7 +241,7 @@ async def test_one_that_was_well_for_a_while_is_started_again_for_ever(tmp_path:
             assert isinstance(await reviewer.ask(a_question(seconds=1000)), Approved)
             assert len(launcher.starts) == life
             clock.seconds += WELL_AFTER
-            await anyio.to_thread.run_sync(launcher.running[-1].end, 0.0)
+            os.kill(launcher.running[-1].pid, signal.SIGKILL)
             await until(lambda: reviewer._running is None)
             clock.seconds += PAUSES[0]
 
