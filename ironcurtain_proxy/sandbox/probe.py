@@ -4,6 +4,7 @@ The presence of programs is not enough: without user namespaces, they are there 
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -64,15 +65,20 @@ class Unavailable(Struct, frozen=True):
 
 
 def missing_programs(environ: Mapping[str, str]) -> tuple[Missing, ...]:
-    """The programs missing on the `PATH`."""
+    """Return the programs that are missing on the `PATH`, or lie there and may not be run."""
     path = environ.get("PATH", os.defpath)
-    return tuple(
-        [
-            Missing(name, "not found", remedy)
-            for program, name, remedy in _PROGRAMS
-            if shutil.which(program, path=path) is None
-        ]
-    )
+    missing = []
+    for program, name, remedy in _PROGRAMS:
+        if shutil.which(program, path=path) is None:
+            # npm leaves a link to a file without that mode where an installation was cut short.
+            lies = shutil.which(program, mode=os.F_OK, path=path)
+            if lies is None:
+                missing.append(Missing(name, "not found", remedy))
+            else:
+                missing.append(
+                    Missing(name, f"{lies} is not executable", f"chmod +x {shlex.quote(lies)}")
+                )
+    return tuple(missing)
 
 
 def probe(environ: Mapping[str, str]) -> Available | Unavailable:

@@ -78,6 +78,13 @@ def test_each_missing_program_is_named_with_the_way_to_get_it(machine: Machine, 
     (machine.bin / name).unlink()
     why, remedy = machine.why_not()
     assert (why, remedy) == ("not found", PROGRAMS[name])
+
+
+def test_a_program_that_may_not_be_run_is_named_with_its_path(machine: Machine) -> None:
+    machine.only()
+    (machine.bin / "srt").chmod(0o644)
+    path = str(machine.bin / "srt")
+    assert machine.why_not() == (f"{path} is not executable", f"chmod +x {path}")
     assert machine.count() == 0, "nothing was tried"
 
 
