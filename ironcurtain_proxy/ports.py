@@ -16,6 +16,8 @@ from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
+    Approved,
+    Declined,
     Escalation,
     EscalationId,
     Held,
@@ -30,6 +32,7 @@ from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.signing import SignedAnswer
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
 from ironcurtain_proxy.model.view import NotTaken, ViewChanges
 from ironcurtain_proxy.model.walls import Walls
@@ -220,6 +223,21 @@ class Reviewer(Protocol):
         `Unreachable`: nobody could be asked, or no valid answer came, and the next reviewer is
         asked. Cancelling the asking task withdraws the question.
         """
+
+
+class AnswerJudge(Protocol):
+    """Decides about signed answers; implemented by mediation."""
+
+    def objection(self, question: Escalation, digest: str, answer: SignedAnswer) -> str:
+        """Return why an answer does not count for a question; empty if it does.
+
+        `digest` is SHA-256 of the bytes in which the question was shown.
+        """
+
+    def weigh(
+        self, question: Escalation, digest: str, answers: Sequence[SignedAnswer]
+    ) -> Approved | Declined | None:
+        """Return what the answers come to; `None` means that further ones are needed."""
 
 
 class Questioner(Protocol):

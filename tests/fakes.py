@@ -11,6 +11,7 @@ from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
+from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
@@ -249,6 +250,7 @@ class Harness:
     budgets: BudgetBook = field(default_factory=BudgetBook)
     containment: Containment | None = None
     timeline: Timeline | None = None
+    signed: SignedAnswers | None = None
 
     def __post_init__(self) -> None:
         world = World(
@@ -273,6 +275,7 @@ class Harness:
             world,
             SessionSettings(session="s", policy=self.policy, overlay=self.overlay),
             approvals=Approvals(self.grants, self.budgets),
+            signed=self.signed,
         )
         self.session, self.in_force = session, session.in_force
         self.mediator, self.journal, self.planner = (

@@ -20,6 +20,7 @@ from ironcurtain_proxy.model.decider import (
     Person,
     Program,
     ProxyItself,
+    Signers,
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
@@ -212,7 +213,14 @@ def decider_in_words(decider: Decider) -> str:
         case LlmApprover():
             return "the auto-approver"
         case (
-            Person() | Engine() | Grants() | Contained() | ClientDialog() | ProxyItself() | Nobody()
+            Person()
+            | Signers()
+            | Engine()
+            | Grants()
+            | Contained()
+            | ClientDialog()
+            | ProxyItself()
+            | Nobody()
         ):
             # Agents know the words of the original program, which has no other reviewers.
             return "user"

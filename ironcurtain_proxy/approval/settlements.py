@@ -26,6 +26,7 @@ from ironcurtain_proxy.model.decider import (
     Person,
     Program,
     ProxyItself,
+    Signers,
     in_record,
 )
 from ironcurtain_proxy.model.decision import Ground
@@ -193,7 +194,7 @@ def _whom(by: Decider) -> str:
             return "the proxy"
         case Nobody():
             return "nobody"
-        case LlmApprover() | Engine() | Grants() | Contained() | ClientDialog():
+        case Signers() | LlmApprover() | Engine() | Grants() | Contained() | ClientDialog():
             return in_record(by)
         case _:
             assert_never(by)

@@ -23,6 +23,7 @@ from ironcurtain_proxy.model.decider import (
     Person,
     Program,
     ProxyItself,
+    Signers,
     of_record,
 )
 from ironcurtain_proxy.model.question import is_invisible
@@ -223,7 +224,7 @@ def shown_decider(decided_by: str) -> str:
             return "policy"
         case Nobody():
             return "nobody"
-        case LlmApprover() | Engine() | Grants() | Contained() | ClientDialog():
+        case Signers() | LlmApprover() | Engine() | Grants() | Contained() | ClientDialog():
             return decider.word
         case _:
             assert_never(decider)

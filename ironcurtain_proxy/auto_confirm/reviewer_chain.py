@@ -32,6 +32,7 @@ from ironcurtain_proxy.model.decider import (
     Person,
     Program,
     ProxyItself,
+    Signers,
 )
 from ironcurtain_proxy.model.escalation import (
     Approved,
@@ -204,7 +205,7 @@ class ReviewerChain:
         match approval.by:
             case Program(name=name) if is_same_party(name, escalation.session):
                 return REVIEW_BY_REQUESTER
-            case Program() | Person() | LlmApprover() | Engine() | ClientDialog():
+            case Program() | Person() | Signers() | LlmApprover() | Engine() | ClientDialog():
                 return None
             case Grants() | Contained() | ProxyItself() | Nobody():
                 return "it answers in the name of the proxy"

@@ -38,6 +38,7 @@ GROUPS: Final = MappingProxyType(
             "web": "answer calls, and read the audit log, in a browser",
             "pending": "list the calls that wait for an approval",
             "approve": "approve a call that waits",
+            "reviewers": "list, add or revoke the keys of those who may approve",
             "deny": "refuse a call that waits, with a note to the agent",
             "grants": "list, revoke or clear remembered approvals",
             "pins": "show, accept or reset servers' descriptions of themselves",

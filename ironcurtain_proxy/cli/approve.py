@@ -17,6 +17,7 @@ examples:
   ironcurtain-proxy approve 1 --remember
   ironcurtain-proxy approve 1 --kind 2
   ironcurtain-proxy approve all
+  ironcurtain-proxy approve 7db5443e --key ~/.ssh/id_ed25519.pub
   ironcurtain-proxy approve 7db5443e --dir ~/review --as night-shift --token-file ~/night.token
 
 exit status: 0 the proxy took every answer; 1 a call was not pending, or no longer

@@ -49,6 +49,10 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
         found["contained"] = False
     if rule.contained_reads:
         found["containedReads"] = True
+    if rule.quorum is not None:
+        found["quorum"] = rule.quorum.count
+        if rule.quorum.roles:
+            found["signers"] = [*sorted(rule.quorum.roles)]
     if rule.everywhere:
         found["everywhere"] = True
     if rule.excepting is not None:

@@ -16,6 +16,7 @@ from ironcurtain_proxy.mailbox.answering import (
     NotTheReviewerError,
     Posted,
     ReviewerAnswer,
+    Signer,
     objection,
     outcomes,
     post,
@@ -89,6 +90,34 @@ def credential_of(options: argparse.Namespace) -> Credential | None:
     return Credential(options.reviewer, read_token(Path(said).expanduser()))
 
 
+def add_key(parser: argparse.ArgumentParser) -> None:
+    """Add `--key`."""
+    parser.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="sign the answer by this Ed25519 key of SSH; FILE.pub: ssh-agent signs",
+    )
+
+
+def signer_of(options: argparse.Namespace) -> Signer | None:
+    """Return the key of the option, or None if answers are not signed.
+
+    Raises:
+        ConfigurationError: it cannot be used, or its library is not installed.
+    """
+    if options.key is None:
+        return None
+    if options.reviewer:
+        raise ConfigurationError("--key is for a person, --as for a program: give one of them")
+    # An extra, for those alone who sign.
+    from ironcurtain_proxy.config.extras import require  # noqa: PLC0415
+    from ironcurtain_proxy.signing import keys  # noqa: PLC0415
+
+    require("fleet", "--key")
+    return keys.signer_of(options.key.expanduser())
+
+
 def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
     """Return the mailboxes of the options, or those of the environment and of all sessions."""
     named: list[Path] = [path.expanduser().absolute() for path in options.directories]
@@ -128,11 +157,12 @@ def add_references(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--note", default="", metavar="WORDS", help="a note to the agent")
     add_directories(parser)
     add_credential(parser)
+    add_key(parser)
 
 
 def answer_those(options: argparse.Namespace, given: ReviewerAnswer) -> int:
     """Answer the requests that the command line names. Return 0 if every answer was accepted."""
-    given = replace(given, credential=credential_of(options))
+    given = replace(given, credential=credential_of(options), signer=signer_of(options))
     mailboxes = existing_mailboxes_of(options)
     waiting = mailboxes.pending(utc_now())
     failures = 0
@@ -158,11 +188,15 @@ def _chosen(
         for one in later:
             complain(f"{_told(one)}: left out of all: it came after `pending`, look again")
         waiting = [one for one in waiting if one not in later]
-    return all_of(waiting, given.credential, approve=given.approved)
+    return all_of(waiting, given.credential, given.signer, approve=given.approved)
 
 
 def all_of(
-    waiting: Sequence[PendingRequest], credential: Credential | None, *, approve: bool
+    waiting: Sequence[PendingRequest],
+    credential: Credential | None,
+    signer: Signer | None = None,
+    *,
+    approve: bool,
 ) -> list[PendingRequest]:
     """Return the requests that `all` stands for. Not all can be approved together.
 
@@ -173,7 +207,7 @@ def all_of(
     """
     if not waiting:
         raise NotPendingError("nothing is pending")
-    waiting = _own(waiting, credential)
+    waiting = _own(waiting, credential, signer)
     if not approve:
         return waiting
     together = [one for one in waiting if not one.request.alone]
@@ -186,10 +220,12 @@ def all_of(
     return together
 
 
-def _own(waiting: Sequence[PendingRequest], credential: Credential | None) -> list[PendingRequest]:
+def _own(
+    waiting: Sequence[PendingRequest], credential: Credential | None, signer: Signer | None
+) -> list[PendingRequest]:
     own: list[PendingRequest] = []
     for one in waiting:
-        problem = objection(one.request, credential)
+        problem = objection(one.request, credential, signer)
         if problem:
             complain(f"{one.id[:8]} {summary(one)}: left out of all: {problem}")
         else:
@@ -232,15 +268,22 @@ def _answer_at_once(
     for (one, _), taken in zip(posted, ended, strict=True):
         if taken:
             answered.append(one)
-            say(f"{'approved' if given.approved else 'denied'} {_told(one)}")
+            say(f"{_done(given, one)} {_told(one)}")
         else:
             _complain_of_late(mailboxes, one)
     return answered
 
 
+def _done(given: ReviewerAnswer, one: PendingRequest) -> str:
+    if not given.approved:
+        return "denied"
+    # Whether another signature is needed, the proxy knows alone.
+    return f"signed ({one.request.signatures} needed)" if one.request.signatures else "approved"
+
+
 def _post(mailboxes: Mailboxes, one: PendingRequest, given: ReviewerAnswer) -> Posted | None:
     """Write the answer to one request, or print why it cannot be answered and return None."""
-    if given.credential is not None and has_changed(one, state_directory()):
+    if (given.credential or given.signer) is not None and has_changed(one, state_directory()):
         complain(f"{_told(one)}: it has changed since `pending` showed it: look again")
         return None
     if given.remember is not None and given.remember >= len(one.request.candidates):

@@ -14,7 +14,7 @@ from msgspec import Struct
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 
-Extra: TypeAlias = Literal["llm", "engine", "postgres", "http", "web", "otel"]
+Extra: TypeAlias = Literal["llm", "engine", "postgres", "http", "web", "fleet", "otel"]
 """An extra of the distribution, as in `pip install 'ironcurtain-proxy[llm]'`."""
 
 MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
@@ -24,6 +24,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "postgres": ("sqlalchemy", "psycopg"),
         "http": ("httpx", "mcp", "httpx2", "httpcore2", "httptools", "starlette", "uvicorn"),
         "web": ("starlette", "uvicorn"),
+        "fleet": ("cryptography",),
         "otel": ("opentelemetry",),
     }
 )

@@ -19,6 +19,7 @@ from ironcurtain_proxy.config.policy.annotations_file import AnnotationsForm
 from ironcurtain_proxy.config.policy.engine_file import EngineForm
 from ironcurtain_proxy.config.policy.managed import ManagedForm
 from ironcurtain_proxy.config.policy.policy_file import ListsForm, PolicyForm
+from ironcurtain_proxy.config.policy.reviewers_file import ReviewersForm
 from ironcurtain_proxy.config.reading.declared import declarations
 from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, Form, NameText, VariableName
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm
@@ -27,7 +28,7 @@ from ironcurtain_proxy.config.settings import KEYS, SECTIONS
 from ironcurtain_proxy.model.conditions import VALUE_CONDITIONS, Condition
 
 DocumentKind: TypeAlias = Literal[
-    "config", "servers", "policy", "annotations", "lists", "managed", "engine"
+    "config", "servers", "policy", "annotations", "lists", "reviewers", "managed", "engine"
 ]
 """A kind of file that people write."""
 
@@ -37,6 +38,7 @@ FILES: Final[Mapping[DocumentKind, str]] = {
     "policy": "compiled-policy.json",
     "annotations": "tool-annotations.json",
     "lists": "dynamic-lists.json",
+    "reviewers": "reviewers.json",
     "managed": "managed.json, of an administrator",
     "engine": "engine.json, of decide --dir",
 }
@@ -46,6 +48,7 @@ _FORMS: Final[Mapping[DocumentKind, tuple[type[Form], ...]]] = {
     "policy": (PolicyForm,),
     "annotations": (AnnotationsForm,),
     "lists": (ListsForm,),
+    "reviewers": (ReviewersForm,),
     "managed": (ManagedForm,),
     "engine": (EngineForm,),
 }

@@ -16,7 +16,7 @@ import anyio
 import uvicorn
 
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.reading.environment import SESSION_VARIABLE
+from ironcurtain_proxy.config.reading.environment import PRINCIPAL_VARIABLE, SESSION_VARIABLE
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.downstream.descriptors import raise_limit
@@ -90,9 +90,9 @@ async def _live(
     limit = settings.max_message_bytes
     command = command_of(config)
 
-    async def start(name: str) -> ProxyProcess:
+    async def start(name: str, principal: str) -> ProxyProcess:
         # Twice the limit: an answer has a few words around what a server sent.
-        environ = {**inherited, SESSION_VARIABLE: name}
+        environ = {**inherited, SESSION_VARIABLE: name, PRINCIPAL_VARIABLE: principal}
         return await ProxyProcess.start(command, environ, 2 * limit)
 
     sessions = Sessions(

@@ -31,7 +31,8 @@ _log: Final = logging.getLogger(__name__)
 READS_STREAM_ENDS: Final = encode({"jsonrpc": "2.0", "method": STREAM_ENDED})
 """What the front says first to each proxy, which is then told what only a front reads."""
 
-Starter = Callable[[str], Awaitable[ProxyProcess]]
+Starter = Callable[[str, str], Awaitable[ProxyProcess]]
+"""Starts the proxy of a session: its name, and whose it is."""
 """Starts the proxy of the session of this name."""
 
 
@@ -94,7 +95,7 @@ class Sessions:
         name = f"{principal}-{secrets.token_hex(16)}"
         self._starting[principal] = self._starting.get(principal, 0) + 1
         try:
-            process = await self._start(name)
+            process = await self._start(name, principal)
         finally:
             self._starting[principal] -= 1
         if self._tasks is not tasks:  # the front has begun to end meanwhile

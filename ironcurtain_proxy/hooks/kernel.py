@@ -224,7 +224,7 @@ def client_proxy(settings: Settings, dialect: HookDialect, *, asks: bool) -> Pro
         )
         for server, names in TOOLS.items()
     }
-    last = Channel(DialogReviewer(), lambda: True, "client") if asks else None
+    last = Channel(DialogReviewer(), lambda: True, name="client") if asks else None
     return assemble(
         settings,
         loaded,

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.mailbox.display import summary, visible
@@ -30,7 +30,9 @@ from ironcurtain_proxy.mailbox.messages import (
     request_name,
     response_bytes,
     response_name,
+    signed_response_bytes,
 )
+from ironcurtain_proxy.model.signing import SignedAnswer
 from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_taken, is_removed
 from ironcurtain_proxy.private_files import read_private
 
@@ -71,6 +73,21 @@ _STEP_SECONDS: Final = 0.002
 _WORD_BYTES: Final = 8
 
 
+class Signer(Protocol):
+    """A reviewer's private key, in a file or with an agent."""
+
+    @property
+    def key(self) -> str:
+        """The fingerprint of its public key."""
+
+    def sign(self, answer: SignedAnswer) -> bytes:
+        """Return the signature of an answer.
+
+        Raises:
+            ConfigurationError: the agent does not answer, or no longer has the key.
+        """
+
+
 class NotTheReviewerError(IronCurtainError):
     """An answer of the wrong reviewer. Nothing was written; the message names the reviewer."""
 
@@ -88,6 +105,8 @@ class ReviewerAnswer:
     """The name of a reviewer that is not a person."""
     credential: Credential | None = None
     """The credential for a mailbox that only one reviewer may answer in."""
+    signer: Signer | None = None
+    """Signs the answer, where `reviewers.json` or a rule demands it."""
     place: str = ""
     """The place of the answer, such as `a browser`; empty: this process's terminal."""
 
@@ -133,7 +152,7 @@ def post(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> Po
         NotTheReviewerError: it is not this reviewer who was asked.
         OSError: it cannot be written.
     """
-    problem = objection(request, given.credential)
+    problem = objection(request, given.credential, given.signer)
     if problem:
         raise NotTheReviewerError(problem)
     if not place.has(request_name(request.id)):
@@ -144,8 +163,10 @@ def post(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> Po
     return None
 
 
-def objection(request: Request, credential: Credential | None) -> str:
+def objection(request: Request, credential: Credential | None, signer: Signer | None = None) -> str:
     """The reason why this reviewer may not answer a request; empty: the reviewer may."""
+    if request.signatures and signer is None:
+        return f"it needs {request.signatures}: approve or deny it with --key FILE"
     asked = f'"{visible(request.reviewer)}"' if request.reviewer else "a person"
     if credential is None:
         alone = f"only {asked} may answer this, with its token (--as and --token-file)"
@@ -157,12 +178,18 @@ def objection(request: Request, credential: Credential | None) -> str:
 
 def still_waits(place: MailboxDirectory, request: Request) -> bool:
     """Whether an answer that was not accepted was invalid instead of late: the request remains."""
-    return bool(request.reviewer) and place.has(request_name(request.id))
+    return bool(request.reviewer or request.signatures) and place.has(request_name(request.id))
 
 
 def _written(request: Request, given: ReviewerAnswer) -> tuple[str, bytes]:
     """The file name of the answer, and its content."""
     note = clean_line(given.note)[:MAX_NOTE]
+    # Where authors prove themselves, a random name: another program cannot take it first.
+    word = os.urandom(_WORD_BYTES).hex()
+    if request.signatures and given.signer is not None:
+        return response_name(request.id, word), signed_response_bytes(
+            signed(request, given, given.signer, note)
+        )
     if given.credential is None:
         return response_name(request.id), response_bytes(
             approved=given.approved,
@@ -172,10 +199,24 @@ def _written(request: Request, given: ReviewerAnswer) -> tuple[str, bytes]:
             reviewer=given.reviewer,
             answeredFrom=_whereabouts(given.place),
         )
-    # A random name, so that another program cannot take it first.
-    return response_name(request.id, os.urandom(_WORD_BYTES).hex()), proved_response_bytes(
+    return response_name(request.id, word), proved_response_bytes(
         approved=given.approved, request=request, note=note, credential=given.credential
     )
+
+
+def signed(request: Request, given: ReviewerAnswer, signer: Signer, note: str) -> SignedAnswer:
+    """Return the signed answer to a request, as it was read by who signs."""
+    answer = SignedAnswer(
+        key=signer.key,
+        approved=given.approved,
+        policy_version=request.policy_version,
+        machine=request.machine,
+        question=request.id,
+        digest=request.digest,
+        remember=given.remember if given.approved else None,
+        note=note,
+    )
+    return structs.replace(answer, signature=signer.sign(answer))
 
 
 def _whereabouts(place: str) -> str:

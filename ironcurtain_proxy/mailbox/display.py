@@ -85,6 +85,9 @@ def metadata_of(one: PendingRequest) -> list[Field]:
             ("as", request.exposed_name),
             ("session", one.session),
             ("reviewer", request.reviewer),
+            ("needs", request.signatures),
+            ("risk", request.risk),
+            ("machine", request.machine),
             ("id", one.id),
         )
     )

@@ -176,8 +176,8 @@ def _is_open(
     left = seconds_left(request, now)
     if left is not None and left <= 0:
         return False
-    # Where one reviewer's answers count, a response may be anybody's.
-    if not request.reviewer and place.has(response_name(request.id)):
+    # Where answers need a proof of their author, a response may be anybody's.
+    if not request.reviewer and not request.signatures and place.has(response_name(request.id)):
         return False
     return request.owner is None or request.owner in living
 

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 import unicodedata
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from ironcurtain_proxy.model.decider import HUMAN, KERNEL, Decider, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import effect_word
+from ironcurtain_proxy.model.signing import SignedAnswer
 from ironcurtain_proxy.strict_json import strict_json
 
 _PURPOSE: Final = "ironcurtain-answer-1"
@@ -137,6 +139,10 @@ class Request:
     owner: Owner | None = None
     reviewer: str = ""
     """The only reviewer that may answer, with a token; empty: anyone."""
+    signatures: str = ""
+    """The signatures that an approval needs, in words; empty: none."""
+    risk: str = ""
+    machine: str = ""
 
     @property
     def may_be_answered_together(self) -> bool:
@@ -259,6 +265,9 @@ def request_bytes(
         fields["expiresInBoot"] = ends.as_json()
     if reviewer:
         fields["reviewer"] = reviewer
+    if escalation.signing is not None:
+        need = escalation.signing
+        fields |= {"signatures": str(need), "risk": need.risk, "machine": need.machine}
     return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
 
 
@@ -372,6 +381,9 @@ def read_request(name: str, raw: bytes) -> Request | None:
         arguments_hash=_text(fields, "argumentsHash"),
         owner=owner_of(fields.get("owner")),
         reviewer=_text(fields, "reviewer"),
+        signatures=_text(fields, "signatures"),
+        risk=_text(fields, "risk"),
+        machine=_text(fields, "machine"),
     )
 
 
@@ -402,6 +414,52 @@ def proved_response_bytes(
         "note": credential.kept_out_of(note),
     }
     return orjson.dumps({**fields, "proof": credential.proof(fields)})
+
+
+def signed_response_bytes(answer: SignedAnswer) -> bytes:
+    """Return the file of a signed answer."""
+    fields: dict[str, object] = {
+        "decision": "approved" if answer.approved else "denied",
+        "escalationId": answer.question,
+        "requestDigest": answer.digest,
+        "policyVersion": answer.policy_version,
+        "machine": answer.machine,
+        "note": answer.note,
+        "key": answer.key,
+        "signature": b64encode(answer.signature).decode(),
+    }
+    if answer.remember is not None:
+        fields["whitelistSelection"] = answer.remember
+    return orjson.dumps(fields)
+
+
+def read_signed(raw: bytes) -> SignedAnswer | str:
+    """Return the signed answer in a file, or why it is none. Its signature is not checked here."""
+    try:
+        fields = strict_json(raw)
+        signature = b64decode(_text(fields, "signature") if isinstance(fields, dict) else "")
+    except ValueError:
+        return "the response is not JSON, or its signature not Base64"
+    if not isinstance(fields, dict) or not signature:
+        return "the response is not signed"
+    chosen, note = fields.get("whitelistSelection"), fields.get("note", "")
+    if fields.get("decision") not in ("approved", "denied"):
+        return 'the response\'s decision is neither "approved" nor "denied"'
+    if not isinstance(note, str) or note != clean_line(note)[:MAX_NOTE]:
+        return f"the response's note is not a line of at most {MAX_NOTE} characters"
+    if chosen is not None and (isinstance(chosen, bool) or not isinstance(chosen, int)):
+        return "the response would remember what was not offered"
+    return SignedAnswer(
+        key=_text(fields, "key"),
+        approved=fields["decision"] == "approved",
+        policy_version=_text(fields, "policyVersion"),
+        machine=_text(fields, "machine"),
+        question=_text(fields, "escalationId"),
+        digest=_text(fields, "requestDigest"),
+        remember=chosen,
+        note=note,
+        signature=signature,
+    )
 
 
 def owner_of(value: object) -> Owner | None:

@@ -41,6 +41,7 @@ from ironcurtain_proxy.mailbox.messages import (
     is_id,
     judge_response,
     read_request,
+    read_signed,
     request_bytes,
     request_id,
     request_name,
@@ -50,7 +51,8 @@ from ironcurtain_proxy.mailbox.messages import (
 from ironcurtain_proxy.model.decider import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.model.signing import SignedAnswer
+from ironcurtain_proxy.ports import AnswerJudge, Clock
 from ironcurtain_proxy.private_directory import (
     MailboxDirectory,
     UnacceptableFileError,
@@ -73,8 +75,15 @@ class Question(Struct, kw_only=True, eq=False):
     expected: Expected
     answered: anyio.Event = field(default_factory=anyio.Event)
     ruling: Ruling | None = None
+    signed: dict[str, SignedAnswer] = field(default_factory=dict)
+    """The signed answers that count, by the names of their files. Several may be needed."""
     _empty_since: float | None = None
     """The time since which an empty response has been there, in monotonic seconds."""
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether only answers with a proof of their author count, and others settle nothing."""
+        return self.expected.credential is not None or self.escalation.signing is not None
 
     def settle(self, ruling: Ruling) -> None:
         """Settle the question. Only the first answer counts."""
@@ -88,13 +97,13 @@ class Question(Struct, kw_only=True, eq=False):
         Nobody can occupy a name that nobody can foresee. Only an answer with a proof of its author
         may have such a name.
         """
-        if self.expected.credential is None:
+        if not self.is_proved:
             return name == response_name(self.escalation.id)
         return response_id(name) == self.escalation.id
 
     def names_of_answers(self) -> list[str]:
         """The file names under which answers may lie."""
-        if self.expected.credential is not None:
+        if self.is_proved:
             with suppress(OSError):
                 return [name for name in self.place.names() if self.may_be_answered_by(name)]
         return [response_name(self.escalation.id)]
@@ -224,6 +233,8 @@ class MailboxSettings(Struct, frozen=True, kw_only=True):
     credential: Credential | None = None
     """The credential without which an answer does not count, and settles nothing; None: the first
     answer counts, and one that cannot be accepted refuses the call."""
+    signed: AnswerJudge | None = None
+    """Decides about signed answers; None: none counts."""
 
 
 class Mailbox:
@@ -304,7 +315,7 @@ class Mailbox:
         ends = in_this_boot(escalation.deadline, self._clock)
         raw = request_bytes(shown, self._owner, reviewer, ends)
         place = self._opened()
-        if credential is not None:
+        if credential is not None or escalation.signing is not None:
             # Whoever knows the id from another mailbox cannot keep the question out of this one.
             place.clear(request_name(escalation.id))
             place.clear(response_name(escalation.id))
@@ -363,14 +374,17 @@ class Mailbox:
 
     def _look(self, question: Question, name: str, late_seconds: float = 0) -> None:
         """Read a response, if there is one. It counts until a given time after the deadline."""
-        if question.ruling is not None:
+        if question.ruling is not None or name in question.signed:
             return
         try:
             with question.place.opened(name, MAX_RESPONSE_BYTES) as descriptor:
                 raw = content(descriptor, MAX_RESPONSE_BYTES)
                 if not raw and question.may_still_be_written(self._clock.monotonic()):
                     return
-                answer = judge_response(raw, question.expected)
+                answer = self._judged(question, name, raw)
+                if answer is None:
+                    mark_taken(descriptor)
+                    return
                 if isinstance(answer, Approved) or answer.kind != "invalid":
                     if self._seconds_left(question.escalation) >= -late_seconds:
                         mark_taken(descriptor)
@@ -383,10 +397,25 @@ class Mailbox:
             answer = invalid(f"the response {error}")
         self._take(question, name, answer)
 
+    def _judged(self, question: Question, name: str, raw: bytes) -> Answer | None:
+        """Return what a response comes to; `None` means that further signatures are needed."""
+        escalation, digest = question.escalation, question.expected.digest
+        if escalation.signing is None:
+            return judge_response(raw, question.expected)
+        signed, judge = read_signed(raw), self._settings.signed
+        if isinstance(signed, str):
+            return invalid(signed)
+        if judge is None:
+            return invalid("no signature can be checked here")
+        if why := judge.objection(escalation, digest, signed):
+            return invalid(why)
+        question.signed[name] = signed
+        return judge.weigh(escalation, digest, tuple(question.signed.values()))
+
     def _take(self, question: Question, name: str, answer: Answer) -> None:
         if isinstance(answer, Approved) or answer.kind != "invalid":
             question.settle(answer)
-        elif self._settings.credential is None:
+        elif not question.is_proved:
             _log.warning("an escalation was refused: %s", answer.reason)
             question.settle(answer)
         else:

@@ -7,6 +7,7 @@
 - `operations`: resources, prompts, completions and subscriptions; questions of servers.
 - `outcome`: how calls end: refused, unanswered, answered, withheld or with a changed answer.
 - `escalated`: a call with a question. `question`: the question itself, and its first sentences.
+- `signatures`: which answers may settle a question that several persons must sign.
 - `containing`: a point of the workspace before a call, and an inspection after it.
   `committing`: the changes of a command of our own shell come in.
 - `plans`: announced plans.

@@ -16,6 +16,7 @@ from ironcurtain_proxy.grants.claims import Approvals, Claim
 from ironcurtain_proxy.grants.grant_settlement import NewGrantTerms, reasons_left
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_about
+from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.model.escalation import (
@@ -59,6 +60,7 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
     world: World
     approvals: Approvals
     frame: Frame
+    signed: SignedAnswers
     grant_ttl: timedelta | None = None
     """The time for which a remembered approval holds; None: as long as the session."""
 
@@ -134,7 +136,10 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
         """Return the answer to a question; the case gets the time that it took."""
         asked = self.world.clock.monotonic()
         with self.world.waiting(case.call.caller):
-            ruling = await self.world.questions.ask(question, pulse(case.call.params, on_progress))
+            on_wait = pulse(case.call.params, on_progress)
+            ruling = await self.signed.ask(
+                self.world.questions, question, case.judged.quorums, on_wait
+            )
         case.wait(self.world.clock.monotonic() - asked)
         return ruling
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone, with_secrets
 from ironcurtain_proxy.decision.authorizer import authorize, unasked
+from ironcurtain_proxy.decision.containment import quorums_of
 from ironcurtain_proxy.decision.prior_consent import prior_consent_of
 from ironcurtain_proxy.decision.rules import gravest_first
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground, effect_of
@@ -66,6 +67,8 @@ def judge(
     judged = _judged(gathered, policy, overlay, tool)
     if isinstance(gathered, Facts) and gathered.secrets:
         judged = with_secrets(judged, gathered)
+    if policy.has_quorums and isinstance(gathered, Facts):
+        judged = replace(judged, quorums=quorums_of(gathered.request, policy))
     if method != "completion/complete" or not isinstance(judged.decision, Escalate):
         return judged
     return Judgement(decision=unasked(judged.decision))

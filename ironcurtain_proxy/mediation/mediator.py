@@ -170,7 +170,9 @@ class Mediator(Struct, frozen=True, kw_only=True):
         """Get a call approved, and forward it."""
         if not case.judged.reasons:
             raise KernelError("a call that nothing asks about came to be reviewed")
-        contained = await self.containing.consent(case, facts)
+        # Where a rule demands signatures, nothing else settles the call.
+        signed = bool(case.judged.quorums)
+        contained = None if signed else await self.containing.consent(case, facts)
         consent = contained or await self._review(case, facts, on_progress)
         if not isinstance(consent, Consent):
             return consent
@@ -189,7 +191,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         directories = await self.world.facts.directories(facts.request)
         roots = self.world.facts.roots(facts.request, directories)
         claim = self.escalated.claim(case, facts, opening)
-        while left := self.escalated.left(claim):
+        while left := claim.reasons if case.judged.quorums else self.escalated.left(claim):
             explanation = self.containing.explanation(case, facts, opening, host)
             question = self.escalated.question(case, facts, claim, left, directories, explanation)
             ruling = await self._ask(case, question, on_progress)

@@ -22,6 +22,7 @@ from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.outcome import turn_down
 from ironcurtain_proxy.mediation.question import Frame
+from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
@@ -90,6 +91,7 @@ class Planner(Struct, frozen=True, kw_only=True):
     breaker: Breaker
     approvals: Approvals
     frame: Frame
+    signed: SignedAnswers
 
     async def open(
         self,
@@ -182,7 +184,7 @@ class Planner(Struct, frozen=True, kw_only=True):
         while True:
             question = self._question(case, steps, asking)
             case.judge(Judgement(decision=Escalate(question.ground), reasons=question.reasons))
-            ruling = await self.world.questions.ask(question)
+            ruling = await self.signed.ask(self.world.questions, question)
             if isinstance(ruling, Superseded):
                 return await self.journal.refuse(case, "policy", CHANGED)
             if not isinstance(ruling, Approved | AlreadyUsed):

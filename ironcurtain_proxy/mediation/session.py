@@ -18,6 +18,7 @@ from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.mediation.outcome import Outcomes, Results
 from ironcurtain_proxy.mediation.plans import Planner
 from ironcurtain_proxy.mediation.question import Frame
+from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.ports import Pins, World
@@ -65,6 +66,7 @@ class Session(Struct, frozen=True, kw_only=True):
         *,
         approvals: Approvals | None = None,
         breaker: Breaker | None = None,
+        signed: SignedAnswers | None = None,
     ) -> "Session":
         """Join the parts. Nothing is started.
 
@@ -73,9 +75,11 @@ class Session(Struct, frozen=True, kw_only=True):
             terms: the operator's settings.
             approvals: earlier approvals; None: none.
             breaker: stops repeated calls; None: the default threshold.
+            signed: decides about signed answers; None: nobody may sign.
         """
         approvals = approvals or Approvals(GrantBook(), BudgetBook())
         breaker = breaker or Breaker()
+        signed = signed or SignedAnswers(clock=world.clock)
         in_force = PolicyInForce(policy=terms.policy, candidate=terms.candidate)
         journal = Journal(
             recorder=world.recorder,
@@ -107,6 +111,7 @@ class Session(Struct, frozen=True, kw_only=True):
             world=world,
             approvals=approvals,
             frame=frame,
+            signed=signed,
             grant_ttl=terms.grant_ttl,
         )
         return cls(
@@ -130,5 +135,6 @@ class Session(Struct, frozen=True, kw_only=True):
                 breaker=breaker,
                 approvals=approvals,
                 frame=frame,
+                signed=signed,
             ),
         )

@@ -4,7 +4,8 @@
   `reply`.
 - A decision: `policy`, `conditions`, `condition_reading`, `hosts`, `annotation`, `capability`,
   `argument_capability`, `judgement`, `decision`, `grounds`, `authorized`.
-- A question: `escalation`, `question`, `grant`, `family`; `decider`, who settled it;
+- A question: `escalation`, `question`, `grant`, `family`; `signing`, answers that are signed;
+  `decider`, who settled it;
   `sentence`, names in its sentences.
 - Statements for a database: `sql`.
 - A server: `server`; its tools' `input_schema`; over HTTP `remote`, and the `addresses` that it may

@@ -36,6 +36,7 @@ DeciderWord: TypeAlias = Literal[
     "client",
     "kernel",
     "timeout",
+    "signed",
 ]
 """The kind in a record, before the colon."""
 
@@ -55,6 +56,15 @@ class Program(Struct, frozen=True):
     kind: ProgramKind
     word: ClassVar[DeciderWord] = "reviewer"
     is_automatic: ClassVar[bool] = True
+    sight: ClassVar[Sight] = "question"
+
+
+class Signers(Struct, frozen=True):
+    """Persons who signed their answers with keys of `reviewers.json`."""
+
+    persons: tuple[str, ...]
+    word: ClassVar[DeciderWord] = "signed"
+    is_automatic: ClassVar[bool] = False
     sight: ClassVar[Sight] = "question"
 
 
@@ -123,6 +133,7 @@ class Nobody(Struct, frozen=True):
 Decider: TypeAlias = (
     Person
     | Program
+    | Signers
     | LlmApprover
     | Engine
     | Grants
@@ -150,6 +161,8 @@ def name_of(decider: Decider) -> str:
             return check
         case Grants(ids=ids):
             return "+".join(ids)
+        case Signers(persons=persons):
+            return "+".join(persons)
         case Person() | LlmApprover() | Contained() | ClientDialog() | ProxyItself() | Nobody():
             return ""
         case _:
@@ -180,6 +193,8 @@ def of_record(text: str, kind: object = None) -> Decider | None:
             return Engine(name)
         case "grant" if name:
             return Grants(tuple(name.split("+")))
+        case "signed" if name:
+            return Signers(tuple(name.split("+")))
         case _:
             return None
 

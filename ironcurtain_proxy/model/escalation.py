@@ -17,6 +17,7 @@ from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.place import NOWHERE, Place
 from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.signing import SignatureNeed
 
 EscalationId = NewType("EscalationId", str)
 """A random UUID. Files are named by it, so it has no other form."""
@@ -82,6 +83,8 @@ class Escalation:
     for_people: bool = False
     """Whether only a person may answer, neither a model nor the engine: the question covers several
     calls, or a secret would leave."""
+    signing: SignatureNeed | None = None
+    """The signatures that an approval needs; `None` means that any reviewer may answer."""
     caller: Caller | None = None
     """Who makes the call; see `Operation.caller`."""
     candidates: tuple[Pattern, ...] = ()

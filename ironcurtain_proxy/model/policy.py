@@ -21,6 +21,7 @@ from ironcurtain_proxy.model.conditions import (
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, named_in
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.signing import Quorum
 from ironcurtain_proxy.model.sql import SqlEffect
 
 RuleEffect: TypeAlias = Effect
@@ -78,6 +79,9 @@ class Rule:
     other rules allow."""
     everywhere: bool = False
     """A rule that does not allow is asked before the workspace settles any path."""
+    quorum: Quorum | None = None
+    """The persons who must sign the approval of a call that the rule asks about. Neither
+    containment nor an earlier approval takes their place. `None` means that anybody may answer."""
     layer: LayerName = "user"
     """The layer of policy that the rule came from."""
     conditions: tuple[Condition, ...] = field(init=False, repr=False, compare=False)
@@ -287,9 +291,13 @@ class Policy:
     """SHA-256 over the files of all layers, hexadecimal."""
     book: RuleBook = field(init=False, repr=False, compare=False)
     """The rules, indexed by tool and role."""
+    has_quorums: bool = field(init=False, repr=False, compare=False)
+    """Whether a rule of any layer demands signatures."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "book", RuleBook(self.rules))
+        every = (*self.rules, *[rule for floor in self.floors for rule in floor.rules])
+        object.__setattr__(self, "has_quorums", any(rule.quorum is not None for rule in every))
 
     def questions_of(self, server: str) -> frozenset[AskKind]:
         """The questions that a server may put to the user, or that rules let it put."""

@@ -23,6 +23,8 @@ class Channel:
     reviewer: Reviewer
     is_reachable: Callable[[], bool]
     """Whether somebody seems to be there. The answer may still be `Unreachable`."""
+    can_sign: bool = False
+    """Whether signed answers come by it. A question that needs them is asked nowhere else."""
     name: str = ""
     """The channel's name for the record: `mailbox`, `elicitation`, `terminal`."""
 
@@ -57,7 +59,11 @@ class Panel(Struct, frozen=True):
 
     async def ask(self, escalation: Escalation) -> Ruling:
         """The first valid answer; `Unreachable` if there was none."""
-        present = [channel for channel in self.channels if channel.is_reachable()]
+        present = [
+            channel
+            for channel in self.channels
+            if channel.is_reachable() and (channel.can_sign or escalation.signing is None)
+        ]
         if not present:
             return Unreachable()
         if self.first is None:

@@ -63,6 +63,7 @@ from ironcurtain_proxy.wiring.reviewers import (
     grant_ending,
     grant_ttl,
     patience,
+    signed_answers,
 )
 
 if TYPE_CHECKING:
@@ -291,6 +292,8 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
     timeline = _timeline(settings, clock)
     approvals = Approvals(GrantBook(on_taken_back=servers.twins.close), BudgetBook())
     ways = replace(ways or AddedChannels(), timeline=timeline)
+    signed = signed_answers(loaded, settings.home, clock, environ)
+    ways = replace(ways, signed=signed)
     reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded, ways)
     command = command_argument(overlay, catalogue.names)
     facts = resolver_for(settings, loaded, catalogue.lookup, environ, command, confined)
@@ -338,6 +341,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
         ),
         approvals=approvals,
         breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),
+        signed=signed,
     )
     reviewers.questions.on_refused_later = partial(refuse_later, session.journal)
     return Proxy(

@@ -1,18 +1,24 @@
 """The reviewers of escalations, joined from the settings."""
 
 import logging
+import os
+import pwd
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskStatus
 from msgspec import Struct
 
-from ironcurtain_proxy.config.extras import lacks
+from ironcurtain_proxy.config.extras import lacks, require
 from ironcurtain_proxy.config.policy.difference import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
+from ironcurtain_proxy.config.reading.environment import PRINCIPAL_VARIABLE
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.review_settings import ChannelName
 from ironcurtain_proxy.config.settings import Settings
@@ -24,8 +30,9 @@ from ironcurtain_proxy.grants.session_grants import SessionGrants
 from ironcurtain_proxy.mailbox.grants_command import GrantsAction
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
+from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.ports import Clock, Timeline
+from ironcurtain_proxy.ports import AnswerJudge, Clock, Timeline
 from ironcurtain_proxy.review.channel_order import Channel, Panel
 from ironcurtain_proxy.review.notices import NoticeWay, WaitingNotices, desktop, ntfy, webhook
 from ironcurtain_proxy.review.open_questions import OpenQuestions
@@ -56,6 +63,48 @@ def grant_ttl(settings: Settings) -> timedelta | None:
     """The time for which a remembered approval holds; None: as long as the session."""
     seconds = settings.overlay.grants.ttl_seconds
     return timedelta(seconds=seconds) if seconds else None
+
+
+def signed_answers(
+    loaded: LoadedPolicy, home: Path, clock: Clock, environ: Mapping[str, str]
+) -> SignedAnswers:
+    """Return what decides about signed answers, by the persons that `reviewers.json` names.
+
+    Raises:
+        ConfigurationError: there is such a file, and the library that checks signatures is not.
+    """
+    path = loaded.files.reviewers
+    if path is None:
+        return SignedAnswers(clock=clock)
+    if path.exists():
+        require("fleet", str(path))
+    # Few installations have the file: for the others nothing is imported.
+    from ironcurtain_proxy.config.policy.reviewers_file import ReviewersFile  # noqa: PLC0415
+    from ironcurtain_proxy.signing.keys import is_signed  # noqa: PLC0415
+
+    return SignedAnswers(
+        clock=clock,
+        signatories=ReviewersFile(path=path, home=home).now,
+        verify=is_signed,
+        machine=_machine(),
+        requesters=frozenset({_user(), environ.get(PRINCIPAL_VARIABLE, "")} - {""}),
+    )
+
+
+def _machine() -> str:
+    """Return a name of this machine that tells it from others, in hexadecimal."""
+    known = b""
+    with suppress(OSError):
+        known = Path("/etc/machine-id").read_bytes().strip()
+    # Containers of one image may have the same file.
+    return sha256(known + b"\0" + os.uname().nodename.encode()).hexdigest()[:32]
+
+
+def _user() -> str:
+    """Return the name of the user whom the proxy runs as, or the number where it has no name."""
+    with suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    return str(os.getuid())
 
 
 def basis_in(settings: Settings, basis: Basis) -> Callable[[str, str], str]:
@@ -124,6 +173,8 @@ class AddedChannels:
     """The only channel, whatever the settings say; None: the settings choose."""
     message: MessageSource | None = None
     """The user's last message, where it does not come from a file."""
+    signed: AnswerJudge | None = None
+    """Decides about signed answers; None: none counts."""
     timeline: Timeline | None = None
     """The timeline of the workspace; None: the engine approves nothing that must be undoable."""
 
@@ -213,6 +264,7 @@ def assemble_reviewers(
             assume_listener=settings.escalation_dir is not None,
             sessions_dir=settings.sessions_dir,
             require_digest=settings.escalation.require_digest,
+            signed=ways.signed,
         ),
         clock,
         command,
@@ -263,7 +315,7 @@ def _channels(settings: Settings, mailbox: Mailbox, ways: AddedChannels) -> Sequ
     """The channels to reviewers, in the operator's order."""
     if ways.only is not None:
         return (ways.only,)
-    known = {**ways.more, "mailbox": Channel(mailbox, mailbox.is_reachable)}
+    known = {**ways.more, "mailbox": Channel(mailbox, mailbox.is_reachable, can_sign=True)}
     order = settings.escalation.channels
     named = [replace(known[name], name=name) for name in order if name in known]
     return (*named, *([] if ways.last is None else [ways.last]))

@@ -96,7 +96,7 @@ async def test_in_shadow_a_person_decides_and_the_record_has_both(answer: Ruling
             first.note_denied_by_person(fingerprint)
 
     person = Person(answer, before=thought)
-    panel = Panel([Channel(person, lambda: True, "mailbox")], Noted(), shadow=True)
+    panel = Panel([Channel(person, lambda: True, name="mailbox")], Noted(), shadow=True)
     ruling = await panel.ask(PUSH.escalation)
     assert type(ruling) is type(answer)
     details = dict(ruling.details)

@@ -42,6 +42,8 @@ def test_a_rule_keeps_each_condition_when_it_is_printed(key: str, tmp_path: Path
         "contained": False,
         "containedReads": True,
         "everywhere": True,
+        "quorum": 2,
+        "signers": ["lead", "security"],
     }
     report = Report()
     reader = PolicyReader(home=Path("/home/ada"), report=report)

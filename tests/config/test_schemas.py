@@ -14,6 +14,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
     PolicyReader,
     read_lists_file,
 )
+from ironcurtain_proxy.config.policy.reviewers_file import read_reviewers
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.forms import keys_of_form
 from ironcurtain_proxy.config.reading.problems import Report
@@ -44,6 +45,8 @@ def is_read(kind: DocumentKind, document: Json, path: Path) -> bool:
         case "policy":
             path = write(path / "f.json", document)
             PolicyReader(home=Path("/home/a"), report=report).read(path)
+        case "reviewers":
+            read_reviewers(write(path / "f.json", document), Path("/home/a"), report)
         case "engine" | "managed":
             raise AssertionError(kind)
     return not report.has_errors
@@ -98,6 +101,9 @@ CASES: list[tuple[DocumentKind, Json]] = [
     ("annotations", {"servers": {"a": {"tools": [{"toolName": "t", "args": {"p": ["none"]}}]}}}),
     ("annotations", {"servers": {"a": {"tools": [{"toolName": "t", "args": {"p": ["non"]}}]}}}),
     ("annotations", {"servers": {"a": {"tools": [{"toolName": "", "args": {}}]}}}),
+    ("reviewers", {"quorum": 0, "reviewers": [], "$schema": "s"}),
+    ("reviewers", {"quorum": 17, "reviewers": []}),
+    ("reviewers", {"quorum": 0, "reviewers": [], "revoked": ["x"]}),
 ]
 
 

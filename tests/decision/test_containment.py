@@ -1,13 +1,15 @@
 """Rules that keep their calls for reviewers."""
 
 import pytest
+from msgspec.structs import replace
 
-from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
+from ironcurtain_proxy.decision.containment import is_asked_to_read, quorums_of, rule_for_reviewers
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import NameCondition, PathCondition
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.model.signing import Quorum
 
 KEPT = Rule(name="kept", effect="escalate", reason="so", contained=False)
 OTHER = Rule(name="other", effect="escalate", reason="so")
@@ -89,3 +91,34 @@ def test_a_projects_question_about_reading_stays() -> None:
     )
     project = Floor(rules=(OTHER,), asks=True)
     assert is_asked_to_read(reading, Policy(rules=(WHOLE_TOOL, BELOW_A), floors=(project,)))
+
+
+TWO = Rule(name="two", effect="escalate", reason="so", quorum=Quorum(2))
+LEAD = Rule(name="lead", effect="escalate", reason="so", quorum=Quorum(1, frozenset({"lead"})))
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "quorums"),
+    [
+        (Policy(rules=(OTHER,)), request("/a"), ()),
+        (Policy(rules=(TWO,)), request("/a"), (Quorum(2),)),
+        (Policy(rules=(TWO,)), request(), (Quorum(2),)),
+        (Policy(rules=(OTHER, TWO)), request("/a"), ()),
+        (Policy(rules=(TWO,)), replace(request("/a"), annotated=False), (Quorum(2),)),
+        (Policy(rules=(TWO,)), replace(request(), annotated=False), (Quorum(2),)),
+        (
+            Policy(rules=(TWO,), floors=(Floor(rules=(LEAD,), asks=True),)),
+            request("/a"),
+            (Quorum(2), Quorum(1, frozenset({"lead"}))),
+        ),
+        (
+            Policy(rules=(OTHER,), floors=(Floor(rules=(LEAD,), asks=False),)),
+            request("/a"),
+            (),
+        ),
+    ],
+)
+def test_every_layer_that_asks_about_a_call_says_who_must_sign(
+    policy: Policy, asked: AccessRequest, quorums: tuple[Quorum, ...]
+) -> None:
+    assert quorums_of(asked, policy) == quorums

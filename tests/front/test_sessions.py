@@ -15,11 +15,11 @@ from ironcurtain_proxy.front.sessions import MOST, Sessions, TooManySessionsErro
 pytestmark = pytest.mark.anyio
 
 
-async def a_cat(_name: str) -> ProxyProcess:
+async def a_cat(_name: str, _principal: str) -> ProxyProcess:
     return await ProxyProcess.start(["cat"], {}, 1 << 20)
 
 
-async def none(_name: str) -> ProxyProcess:
+async def none(_name: str, _principal: str) -> ProxyProcess:
     raise FileNotFoundError
 
 
@@ -57,9 +57,9 @@ async def test_a_principal_has_no_more_than_its_share_and_another_its_own() -> N
 async def test_sessions_that_are_about_to_start_count_too() -> None:
     may_start = anyio.Event()
 
-    async def slowly(name: str) -> ProxyProcess:
+    async def slowly(name: str, principal: str) -> ProxyProcess:
         await may_start.wait()
-        return await a_cat(name)
+        return await a_cat(name, principal)
 
     begun: list[bool] = []
 
@@ -144,9 +144,9 @@ async def test_sessions_that_have_ended_are_none_any_more() -> None:
 async def test_a_session_that_starts_while_the_front_ends_leaves_no_process() -> None:
     started: list[ProxyProcess] = []
 
-    async def late(name: str) -> ProxyProcess:
+    async def late(name: str, principal: str) -> ProxyProcess:
         sessions.stop()
-        started.append(await a_cat(name))
+        started.append(await a_cat(name, principal))
         return started[0]
 
     sessions = some(late)
@@ -159,7 +159,7 @@ async def test_a_session_that_starts_while_the_front_ends_leaves_no_process() ->
 async def test_an_answer_that_cannot_be_handed_out_is_an_error() -> None:
     answer = b'{"id":1,"result":"' + b"x" * 5000 + b'"}'
 
-    async def start(_name: str) -> ProxyProcess:
+    async def start(_name: str, _principal: str) -> ProxyProcess:
         return await ProxyProcess.start(["cat"], {}, 4096)
 
     async with running(some(start)) as sessions:

@@ -16,6 +16,7 @@ from ironcurtain_proxy.model.decider import (
     Engine,
     Grants,
     Program,
+    Signers,
     in_record,
     of_record,
 )
@@ -29,6 +30,7 @@ WRITTEN: dict[str, Decider] = {
     "timeout": TIMEOUT,
     "engine:risk": Engine("risk"),
     "grant:a+b": Grants(("a", "b")),
+    "signed:ada+bob": Signers(("ada", "bob")),
     "reviewer:night-shift": Program("night-shift", "named"),
 }
 

@@ -31,6 +31,7 @@ from ironcurtain_proxy.model.decider import (
     Person,
     Program,
     ProxyItself,
+    Signers,
     of_record,
 )
 from ironcurtain_proxy.report import plots
@@ -356,6 +357,7 @@ def _in_words(reason: str) -> str:
             return "no answer in time"
         case (
             Program()
+            | Signers()
             | LlmApprover()
             | Engine()
             | Grants()

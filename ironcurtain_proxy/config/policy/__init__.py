@@ -2,6 +2,7 @@
 
 - `policy_files`, `policy_loading`: which files are read, and how they are joined.
 - `layer_reading`: the rules of every layer. `managed`: the administrator's layer.
+- `reviewers_file`: the persons whose signatures approve.
 - `policy_file`: rules and the lists that they name. `short_form`, `annotations_file`,
   `engine_file`: one format each.
 - `proposing`: the rule that would make the question about a call unnecessary.

@@ -30,7 +30,8 @@ MANAGED: Final = Path("/etc/ironcurtain/managed")
 KEEP_NAME: Final = "managed.json"
 POLICY_NAME: Final = "compiled-policy.json"
 LISTS_NAME: Final = "dynamic-lists.json"
-_NAMES: Final = (SHORT_NAME, POLICY_NAME, LISTS_NAME, KEEP_NAME)
+REVIEWERS_NAME: Final = "reviewers.json"
+_NAMES: Final = (SHORT_NAME, POLICY_NAME, LISTS_NAME, KEEP_NAME, REVIEWERS_NAME)
 _ADMINISTRATOR: Final = 0
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _LARGEST: Final = 128 * 1024
@@ -54,6 +55,8 @@ class ManagedFiles(Struct, frozen=True, kw_only=True):
     short: Path | None = None
     policy: Path | None = None
     lists: Path | None = None
+    reviewers: Path | None = None
+    """The persons who may approve, in place of those that the user names."""
     kept: frozenset[Kept] = frozenset()
     data: bytes = b""
     """The bytes of `managed.json`, for the version of the policy."""
@@ -87,6 +90,7 @@ def find_managed(
         short=directory / SHORT_NAME if SHORT_NAME in there else None,
         policy=directory / POLICY_NAME if POLICY_NAME in there else None,
         lists=directory / LISTS_NAME if LISTS_NAME in there else None,
+        reviewers=directory / REVIEWERS_NAME if REVIEWERS_NAME in there else None,
         kept=frozenset(_kept(directory / KEEP_NAME, data, report))
         if KEEP_NAME in there
         else frozenset(),

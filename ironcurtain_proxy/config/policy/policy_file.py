@@ -4,17 +4,19 @@ A rule that cannot be read stops the load. An engine that skips it, or ignores t
 does not know, lets an allow rule match everything.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args  # noqa: TID251  conditions read later
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args  # noqa: TID251  conditions read later
 
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Meta, Struct, field
 
 from ironcurtain_proxy.config.reading.document import RulePlace, Spot
 from ironcurtain_proxy.config.reading.forms import (
+    CheckedForm,
     Document,
     Form,
+    FormMistake,
     Maybe,
     NameText,
     fill,
@@ -36,6 +38,7 @@ from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule, RuledMethod
+from ironcurtain_proxy.model.signing import Quorum
 
 DynamicLists: TypeAlias = Mapping[str, tuple[str, ...]]
 """Entries by the name of their list, without the `@`."""
@@ -102,6 +105,10 @@ NOWHERE: Final = RealPath(("\0",))
 """A directory that no path lies in."""
 
 
+MOST_SIGNERS: Final = 16
+"""The most persons that a rule may ask to sign."""
+
+
 class ConditionsForm(Form, frozen=True, kw_only=True):
     """When a rule applies. Absent conditions ask for nothing."""
 
@@ -123,7 +130,7 @@ class ConditionsForm(Form, frozen=True, kw_only=True):
     uris: Any = UNSET
 
 
-class RuleForm(Form, frozen=True, kw_only=True):
+class RuleForm(CheckedForm, frozen=True, kw_only=True):
     """One rule."""
 
     name: NameText
@@ -137,6 +144,25 @@ class RuleForm(Form, frozen=True, kw_only=True):
     """Whether the sandbox may answer in the place of a person."""
     contained_reads: bool = False
     everywhere: bool = False
+    quorum: Maybe[Annotated[int, Meta(ge=1, le=MOST_SIGNERS)]] = UNSET
+    """The number of persons who must sign an approval, by keys of `reviewers.json`."""
+    signers: Maybe[frozenset[NameText]] = UNSET
+    """Roles of `reviewers.json` of which each of them must have one."""
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield signatures of a rule that asks nobody, and roles without a number."""
+        if self.quorum is not UNSET and self.then != "escalate":
+            yield ("quorum",), "is for a rule that escalates: nobody signs otherwise", ""
+        if self.signers is not UNSET and self.quorum is UNSET:
+            yield ("signers",), "needs quorum, the number of persons who must sign", ""
+        if self.signers is not UNSET and not self.signers:
+            yield ("signers",), "is empty: leave it out where anybody may sign", ""
+
+    def demanded(self) -> Quorum | None:
+        """Return the signatures that an approval needs."""
+        if self.quorum is UNSET:
+            return None
+        return Quorum(self.quorum, given(self.signers) or frozenset())
 
 
 class DefinitionForm(Form, frozen=True, kw_only=True):
@@ -342,6 +368,7 @@ class _RulesReader(Struct, frozen=True):
             contained=form.contained,
             contained_reads=form.contained_reads,
             everywhere=form.everywhere,
+            quorum=form.demanded(),
             **conditions,
         )
 

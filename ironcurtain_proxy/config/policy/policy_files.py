@@ -19,7 +19,12 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.config.policy.managed import ManagedFiles, find_managed, managed_paths
+from ironcurtain_proxy.config.policy.managed import (
+    REVIEWERS_NAME,
+    ManagedFiles,
+    find_managed,
+    managed_paths,
+)
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report, shown
@@ -57,6 +62,8 @@ class PolicyFiles:
     """The files of the project layer; None: there is no project layer."""
     managed: ManagedFiles | None = None
     """The files of the administrator's layer; None: this machine has none."""
+    reviewers: Path | None = None
+    """Where the persons who may approve are named, if there is such a file."""
     alone: bool = False
     """Whether the operator named a directory, so that nothing is merged."""
     absent: frozenset[Path] = frozenset()
@@ -98,13 +105,16 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
     # Lists belong to the policy that names them; another policy's lists would allow other hosts.
     lists = (named or usual) / LISTS_NAME
     project = None if named is not None else _project(settings)
+    managed = find_managed(report)
+    own = settings.state_dir / REVIEWERS_NAME
     return PolicyFiles(
         policy=policy,
         annotations=annotations,
         lists=lists if is_there(lists) else None,
         short=short,
         project=project,
-        managed=find_managed(report),
+        managed=managed,
+        reviewers=own if managed is None or managed.reviewers is None else managed.reviewers,
         alone=named is not None,
         absent=frozenset(absent),
         possible=possible_files(settings),

@@ -21,6 +21,7 @@ from ironcurtain_proxy.config.policy.policy_files import (
 )
 from ironcurtain_proxy.config.policy.protection import protected_names, protected_paths
 from ironcurtain_proxy.config.reading.problems import Problem, Report, shown
+from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.servers.recognition import recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.annotation import Annotations
@@ -28,6 +29,7 @@ from ironcurtain_proxy.model.condition_reading import host_patterns
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import AskKind, Policy
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.signing import NO_SIGNATORIES
 
 SHIPPED_ANNOTATIONS: Final = SHIPPED / ANNOTATIONS_NAME
 
@@ -109,6 +111,7 @@ def load_files(settings: Settings, files: PolicyFiles, report: Report) -> Loaded
     )
     if files.managed is not None:
         check_kept(settings, files.managed, report)
+    _check_reviewers(settings, files, read.rules, report)
     warnings = [problem for problem in report.problems if problem.severity == "warning"]
     return LoadedPolicy(
         policy=policy,
@@ -118,6 +121,28 @@ def load_files(settings: Settings, files: PolicyFiles, report: Report) -> Loaded
         rules=read.rules,
         warnings=tuple(warnings),
     )
+
+
+def _check_reviewers(
+    settings: Settings, files: PolicyFiles, rules: ReadRules, report: Report
+) -> None:
+    """Report mistakes in `reviewers.json`, and rules whose signatures nobody could give."""
+    there = files.reviewers is not None and is_there(files.reviewers)
+    every = (*rules.rules, *[rule for floor in rules.floors for rule in floor.rules])
+    if not there and all(rule.quorum is None for rule in every):
+        return
+    # Most installations have none: it is not imported for them.
+    from ironcurtain_proxy.config.policy.reviewers_file import (  # noqa: PLC0415
+        check_quorums,
+        read_reviewers,
+    )
+
+    known = None
+    if there and files.reviewers is not None:
+        known = read_reviewers(files.reviewers, settings.home, report)
+        if known is None:
+            return
+    check_quorums(every, known or NO_SIGNATORIES, report)
 
 
 def packs_of(servers: Iterable[ServerSpec]) -> tuple[Path, ...]:

@@ -21,6 +21,7 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.config.policy.policy_file import (
     BASES,
+    MOST_SIGNERS,
     BaseName,
     PolicyFile,
     PolicyReader,
@@ -40,6 +41,7 @@ from ironcurtain_proxy.model.conditions import (
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
+from ironcurtain_proxy.model.signing import Quorum
 from ironcurtain_proxy.model.sql import SQL_EFFECTS, SqlEffect
 
 
@@ -63,6 +65,7 @@ _PAST: Final[dict[Effect, str]] = {"allow": "allows", "escalate": "asks about", 
 EVERY: Final = "*"
 _ENTRY_KEYS: Final = (
     *("tools", "within", "hosts", "names", "except", "sql", "roles", "reason", "contained"),
+    *("quorum", "signers"),
 )
 
 
@@ -174,6 +177,7 @@ class _FileReader(Struct):
             sql=members.read("sql", _sql, None),
             contained=members.read("contained", Spot.switch, default=True),
             everywhere=effect != "allow",
+            quorum=_quorum(effect, members),
         )
 
     def _within(self, rule: Rule, within: Spot | None, members: Members) -> Rule:
@@ -249,6 +253,22 @@ def _words(spot: Spot) -> list[str]:
 def _texts(spot: Spot) -> list[Spot]:
     """Return the texts of a list, or a text alone."""
     return [_text(item) for item in _each(spot)]
+
+
+def _quorum(effect: Effect, members: Members) -> Quorum | None:
+    """Return the signatures that an approval needs."""
+    said, roles = members.get("quorum"), members.get("signers")
+    if said is None:
+        if roles is not None:
+            roles.error("needs quorum, the number of persons who must sign")
+        return None
+    if effect != "escalate":
+        said.error("is for ask: nobody signs otherwise")
+    count = said.value
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_SIGNERS:
+        said.error(f"must be a number of persons from 1 to {MOST_SIGNERS}")
+        return None
+    return Quorum(count, frozenset(() if roles is None else _words(roles)))
 
 
 def _patterns(spot: Spot) -> frozenset[str]:

@@ -1,0 +1,378 @@
+"""Only answers that the right persons signed approve a question that needs signatures."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from msgspec import structs
+
+import ironcurtain_proxy
+from ironcurtain_proxy.mediation.plans import PlannedCall
+from ironcurtain_proxy.mediation.signatures import SignedAnswers
+from ironcurtain_proxy.model.decider import (
+    AUTO_APPROVER,
+    CONTAINMENT,
+    HUMAN,
+    IN_CLIENT,
+    KERNEL,
+    TIMEOUT,
+    Decider,
+    Engine,
+    Grants,
+    Program,
+    Signers,
+)
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId, Ruling
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.reply import Answered, Refused
+from ironcurtain_proxy.model.request import ArgumentFact, PathValue
+from ironcurtain_proxy.model.signing import CallRisk, Quorum, SignedAnswer
+from ironcurtain_proxy.signing.keys import KeyFile
+from tests.fakes import FakeClock, Harness
+from tests.mediation.supervised_session import call, grant, supervised
+from tests.questions import a_question
+from tests.signed_answers import DIGEST, Team, needing, signed
+
+pytestmark = pytest.mark.anyio
+
+CLOCK = FakeClock()
+OTHER = EscalationId("7db5443e-0000-4000-8000-00000000000f")
+
+
+def a_signed_question(count: int = 1, *roles: str, risk: CallRisk = "low") -> Escalation:
+    return replace(a_question(), signing=needing(count, *roles, risk=risk))
+
+
+def on_paths(question: Escalation, *paths: str) -> Escalation:
+    values = tuple(PathValue(one, RealPath.from_text(one)) for one in paths)
+    fact = ArgumentFact("path", ("read-path",), values)
+    return replace(question, request=structs.replace(question.request, arguments=(fact,)))
+
+
+# --- what one answer is refused for --------------------------------------------------------------
+
+
+def after(make: Callable[[SignedAnswer], SignedAnswer]) -> Callable[..., SignedAnswer]:
+    """An answer that somebody changes after it was signed."""
+    return lambda key, question: make(signed(key, question))
+
+
+def before(**changed: object) -> Callable[..., SignedAnswer]:
+    """An answer that its author signed for something else."""
+    return lambda key, question: signed(
+        key,
+        question,
+        lambda one: structs.replace(one, **changed),
+    )
+
+
+UNTRUE = "its signature does not fit what it says"
+FORGED: dict[str, tuple[Callable[..., SignedAnswer], str]] = {
+    "an altered note": (after(lambda one: structs.replace(one, note="x")), UNTRUE),
+    "a denial turned round": (
+        lambda key, question: structs.replace(signed(key, question, approved=False), approved=True),
+        UNTRUE,
+    ),
+    "a candidate added": (after(lambda one: structs.replace(one, remember=0)), UNTRUE),
+    "a bit of the signature": (
+        after(
+            lambda one: structs.replace(
+                one, signature=bytes([one.signature[0] ^ 1]) + one.signature[1:]
+            )
+        ),
+        UNTRUE,
+    ),
+    "no signature": (after(lambda one: structs.replace(one, signature=b"")), UNTRUE),
+    "a moved answer": (after(lambda one: structs.replace(one, question=OTHER)), UNTRUE),
+    "another question": (before(question=OTHER), "it answers another question"),
+    "another machine": (before(machine="b" * 32), "it answers a question of another machine"),
+    "another policy": (before(policy_version="older"), "it was signed under another policy"),
+    "another request": (before(digest="e" * 64), "it answers something other than what was asked"),
+    "not offered": (before(remember=7), "it would remember what was not offered"),
+    "an unknown key": (before(key="SHA256:unknown"), "its key is not in reviewers.json"),
+}
+
+
+@pytest.mark.parametrize("kind", FORGED)
+def test_an_answer_that_does_not_fit_is_refused_with_its_reason(kind: str) -> None:
+    make, why = FORGED[kind]
+    team = Team(CLOCK)
+    key, question = team.add("ada"), a_signed_question()
+    judge, answer = team.judge(), make(key, question)
+    assert judge.objection(question, DIGEST, answer) == why
+    assert judge.weigh(question, DIGEST, [answer]) is None
+    assert judge.objection(question, DIGEST, signed(key, question)) == ""
+
+
+LIMITED: dict[str, tuple[Callable[[Team], KeyFile], Escalation, str]] = {
+    "risk": (
+        lambda team: team.add("ada", risk="medium"),
+        a_signed_question(risk="high"),
+        "ada may approve up to medium risk, and this call is high",
+    ),
+    "server": (
+        lambda team: team.add("ada", servers=frozenset({"git"})),
+        a_signed_question(),
+        'ada may not approve calls of the server "files"',
+    ),
+    "path": (
+        lambda team: team.add("ada", paths=(RealPath.from_text("/srv"),)),
+        on_paths(a_signed_question(), "/srv/a", "/etc/hosts"),
+        "ada may not approve calls on /etc/hosts",
+    ),
+    "no path": (
+        lambda team: team.add("ada", paths=(RealPath.from_text("/srv"),)),
+        a_signed_question(),
+        "ada may approve calls in some directories only, and this call names none",
+    ),
+    "ended": (
+        lambda team: team.add("ada", until=CLOCK.now()),
+        a_signed_question(),
+        "ended on 2026-01-01",
+    ),
+    "role": (
+        lambda team: team.add("ada", roles=frozenset({"lead"})),
+        a_signed_question(1, "security"),
+        "ada has none of the roles that the rule names",
+    ),
+    "requester": (
+        lambda team: team.add("ada", accounts=frozenset({"ROOT"})),
+        a_signed_question(2),
+        "ada is whom the agent works for, and several must sign",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LIMITED)
+def test_a_person_approves_no_more_than_the_file_says_and_may_deny_it(kind: str) -> None:
+    add, question, why = LIMITED[kind]
+    team = Team(CLOCK)
+    key = add(team)
+    judge = team.judge()
+    said = judge.objection(question, DIGEST, signed(key, question))
+    assert said.endswith(why)
+    assert judge.weigh(question, DIGEST, [signed(key, question)]) is None
+    denial = signed(key, question, approved=False)
+    if kind == "ended":
+        assert judge.objection(question, DIGEST, denial).endswith(why)
+    else:
+        assert judge.weigh(question, DIGEST, [denial]) == Declined(by=Signers(("ada",)))
+
+
+def test_a_revoked_key_counts_for_nothing() -> None:
+    team = Team(CLOCK)
+    key, question = team.add("ada"), a_signed_question()
+    judge = team.judge()
+    team.revoked.add(key.key)
+    for approved in (True, False):
+        answer = signed(key, question, approved=approved)
+        assert judge.objection(question, DIGEST, answer).endswith("of ada is revoked")
+
+
+def test_an_answer_after_the_deadline_is_late() -> None:
+    team = Team(FakeClock())
+    key, question = team.add("ada"), a_signed_question()
+    judge = team.judge()
+    assert isinstance(team.clock, FakeClock)
+    team.clock.seconds = 61
+    said = judge.objection(question, DIGEST, signed(key, question))
+    assert said == "it came after the deadline"
+
+
+def test_of_ten_thousand_forged_answers_none_is_believed() -> None:
+    team = Team(CLOCK)
+    key, question = team.add("ada"), a_signed_question()
+    stranger = Team(CLOCK).add("stranger")
+    judge, right = team.judge(), signed(key, question)
+    kinds = [make for make, _ in FORGED.values()]
+    for number in range(10_000):
+        match number % 3:
+            case 0:
+                forged = structs.replace(right, signature=os.urandom(64))
+            case 1:
+                forged = structs.replace(signed(stranger, question), key=key.key)
+            case _:
+                forged = kinds[number % len(kinds)](key, question)
+        assert judge.objection(question, DIGEST, forged)
+        if number % 500 == 0:
+            assert judge.weigh(question, DIGEST, [forged]) is None
+
+
+# --- how many ------------------------------------------------------------------------------------
+
+
+def test_two_different_persons_are_needed_and_two_keys_of_one_do_not_do() -> None:
+    team = Team(CLOCK)
+    phone, laptop = team.add("phone", person="ada"), team.add("laptop", person="ada")
+    bob, question = team.add("bob"), a_signed_question(2)
+    judge = team.judge()
+    both = [signed(phone, question), signed(laptop, question)]
+    assert judge.weigh(question, DIGEST, both) is None
+    found = judge.weigh(question, DIGEST, [*both, signed(bob, question)])
+    assert isinstance(found, Approved)
+    assert found.by == Signers(("ada", "bob"))
+
+
+def test_a_denial_after_the_first_of_two_approvals_ends_it() -> None:
+    team = Team(CLOCK)
+    ada, bob, question = team.add("ada"), team.add("bob"), a_signed_question(2)
+    answers = [signed(ada, question), signed(bob, question, approved=False)]
+    assert team.judge().weigh(question, DIGEST, answers) == Declined(by=Signers(("bob",)))
+
+
+def test_only_what_all_of_them_chose_is_remembered() -> None:
+    team = Team(CLOCK)
+    ada, bob, question = team.add("ada"), team.add("bob"), a_signed_question(2)
+    first = signed(ada, question, lambda one: structs.replace(one, remember=0))
+    found = team.judge().weigh(question, DIGEST, [first, signed(bob, question)])
+    assert isinstance(found, Approved)
+    assert found.remember is None
+
+
+async def test_a_question_that_too_few_may_approve_is_refused_at_once() -> None:
+    team = Team(CLOCK)
+    team.add("ada", accounts=frozenset({"root"}))
+    team.add("bob")
+    made = Harness(asking(2), signed=team.judge())
+    reply = await made.mediator.handle("read", {})
+    assert isinstance(reply, Refused)
+    assert not made.questions.asked
+    (record,) = made.recorder.records
+    assert "names 1 who may approve this" in record.reason
+
+
+# --- every way to an approval --------------------------------------------------------------------
+
+
+def asking(count: int) -> Policy:
+    rule = Rule(name="all", effect="escalate", reason="so", quorum=Quorum(count))
+    return Policy(rules=(rule,), version="v1")
+
+
+DECIDERS: dict[type, Decider] = {
+    type(one): one
+    for one in (
+        *(HUMAN, AUTO_APPROVER, CONTAINMENT, IN_CLIENT, KERNEL, TIMEOUT, Engine("risk")),
+        *(Grants(("g",)), Program("p", "process"), Signers(("ada", "bob"))),
+    )
+}
+
+
+def test_every_kind_of_decider_is_tried() -> None:
+    assert set(DECIDERS) == {*get_args(Decider)}
+
+
+@pytest.mark.parametrize("by", DECIDERS.values(), ids=lambda by: by.word)
+async def test_no_way_to_an_approval_goes_round_the_signatures(by: Decider) -> None:
+    team = Team(CLOCK)
+    team.add("ada")
+    team.add("bob")
+    made = Harness(asking(2), signed=team.judge())
+    made.questions.ruling = Approved(by=by, remember=0)
+    reply = await made.mediator.handle("read", {})
+    assert isinstance(reply, Refused)
+    assert made.questions.asked[0].signing is not None
+    assert made.questions.asked[0].for_people
+
+
+async def test_an_earlier_approval_does_not_take_the_place_of_signatures() -> None:
+    made = supervised("escalate")
+    grant(made, "fs.write")
+    made.questions.ruling = Approved(by=HUMAN)
+    assert isinstance(await call(made), Answered)
+    team = Team(CLOCK)
+    for name in ("ada", "bob"):
+        team.add(name)
+    guarded = supervised("escalate")
+    guarded.policy = asking(2)
+    guarded.signed = team.judge()
+    guarded.begin(guarded.world)
+    grant(guarded, "fs.write")
+    guarded.questions.ruling = Approved(by=HUMAN)
+    assert isinstance(await call(guarded), Refused)
+
+
+async def test_a_plan_needs_signatures_too_where_every_approval_does() -> None:
+    team = Team(CLOCK, quorum=1)
+    team.add("ada")
+    made = supervised()
+    made.signed = team.judge()
+    made.begin(made.world)
+    made.questions.ruling = Approved(by=HUMAN)
+    found = await made.planner.open(made.announced(), [PlannedCall("edit", {})])
+    assert isinstance(found, Refused)
+
+
+def test_all_questions_are_asked_in_one_place() -> None:
+    package = Path(ironcurtain_proxy.__file__).parent
+    asking_places = [
+        str(module.relative_to(package))
+        for module in sorted(package.rglob("*.py"))
+        if re.search(r"questions\.ask\(", module.read_text("utf-8"))
+    ]
+    assert asking_places == ["mediation/signatures.py"]
+
+
+class _Asked:
+    """A reviewer who signs, as the mailbox does it."""
+
+    def __init__(self, team: Team, judge: SignedAnswers) -> None:
+        self.team, self.judge = team, judge
+        self.between: Callable[[], None] = lambda: None
+        self.again: Ruling | None = None
+
+    async def ask(self, question: Escalation, on_wait: object = None) -> Ruling:
+        if self.again is not None:
+            return self.again
+        answers = [signed(key, question) for key in self.team.keys.values()]
+        found = self.judge.weigh(question, DIGEST, answers)
+        self.between()
+        assert found is not None
+        return found
+
+
+async def test_a_signed_approval_is_used_once_and_not_after_its_key_was_revoked() -> None:
+    team = Team(CLOCK)
+    ada = team.add("ada")
+    judge = team.judge()
+    asked = _Asked(team, judge)
+    question = a_question()
+    found = await judge.ask(asked, question, [Quorum(1)])
+    assert isinstance(found, Approved)
+    asked.again = found
+    replayed = await judge.ask(asked, question, [Quorum(1)])
+    assert isinstance(replayed, Declined)
+    assert "was used" in replayed.reason
+    asked.again, asked.between = None, lambda: team.revoked.add(ada.key)
+    revoked = await judge.ask(asked, a_question(identifier=OTHER), [Quorum(1)])
+    assert isinstance(revoked, Declined)
+    assert "does not count any more" in revoked.reason
+
+
+async def test_one_person_may_approve_the_own_agent_where_one_signature_is_enough() -> None:
+    team = Team(CLOCK, quorum=1, requesters=frozenset({"ada"}))
+    team.add("ada")
+    judge = team.judge()
+    found = await judge.ask(_Asked(team, judge), a_question())
+    assert isinstance(found, Approved)
+    assert found.by == Signers(("ada",))
+
+
+async def test_an_answer_may_come_until_its_deadline_and_the_approval_be_used_later() -> None:
+    team = Team(FakeClock())
+    team.add("ada")
+    judge = team.judge()
+    asked = _Asked(team, judge)
+
+    def later() -> None:
+        assert isinstance(team.clock, FakeClock)
+        team.clock.seconds += timedelta(minutes=4).total_seconds()
+
+    asked.between = later
+    assert isinstance(await judge.ask(asked, a_question(), [Quorum(1)]), Approved)

@@ -1,0 +1,52 @@
+"""The risk of a call, and the words for the signatures that it needs."""
+
+import pytest
+from msgspec.structs import replace
+
+from ironcurtain_proxy.model.annotation import ToolEffect
+from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.signing import (
+    CallRisk,
+    Quorum,
+    ReviewerKey,
+    SignatureNeed,
+    risk_of,
+)
+
+CALL = AccessRequest(server="s", tool="t", annotated=True, has_arguments=False, arguments=())
+OPENED = SandboxOpening(hosts=("example.org",))
+
+RISKS: list[tuple[ToolEffect | None, SandboxOpening | None, bool, CallRisk]] = [
+    ("reads", None, False, "low"),
+    ("writes", None, False, "medium"),
+    ("sends", None, False, "high"),
+    ("runs", None, False, "high"),
+    ("destroys", None, False, "critical"),
+    (None, None, False, "critical"),
+    ("reads", None, True, "critical"),
+    ("reads", OPENED, False, "high"),
+    ("destroys", OPENED, False, "critical"),
+]
+
+
+@pytest.mark.parametrize(("effect", "opening", "secret", "risk"), RISKS)
+def test_a_call_has_the_risk_of_the_worst_that_it_may_do(
+    effect: ToolEffect | None, opening: SandboxOpening | None, secret: bool, risk: CallRisk
+) -> None:
+    assert risk_of(replace(CALL, effect=effect), opening, has_secret=secret) == risk
+
+
+def test_a_need_is_said_in_words() -> None:
+    quorums = (Quorum(1), Quorum(2, frozenset({"lead", "security"})), Quorum(1))
+    need = SignatureNeed(quorums=quorums, risk="low", machine="m")
+    assert str(need) == "1 signature and 2 signatures of lead or security"
+    assert need.excludes_requester
+    assert not SignatureNeed(quorums=quorums[:1], risk="low", machine="m").excludes_requester
+
+
+def test_a_person_has_several_names_whatever_their_case() -> None:
+    key = ReviewerKey(id="i", public=b"", person="Ada", risk="low", accounts=frozenset({"ada.l"}))
+    assert key.is_person(frozenset({"ADA"}))
+    assert key.is_person(frozenset({"x", "Ada.L"}))
+    assert not key.is_person(frozenset({"adam", ""}))
