@@ -115,6 +115,8 @@ class AgentServer:
     on_client: Callable[[str], None]
     """Called with the program that the agent says it is."""
     capacity: RequestCapacity = field(default_factory=RequestCapacity)
+    on_abandon: Callable[[], None] = lambda: None
+    """Called before all requests end unanswered, because the agent or the proxy ends."""
     instructions: InstructionsSource | None = None
     """Gives the instructions for the agent when it connects."""
     _ready: bool = field(default=False, init=False)
@@ -191,6 +193,7 @@ class AgentServer:
 
     def abandon(self) -> None:
         """End all requests unanswered, when the proxy ends. The servers end afterwards."""
+        self.on_abandon()
         self._requests.cancel_all()
 
     async def tools_changed(self) -> None:

@@ -23,8 +23,8 @@ from ironcurtain_proxy.cli.reviewing import (
     state_directory,
 )
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.answering import Proof
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError, utc_now
-from ironcurtain_proxy.mailbox.messages import Credential
 
 DESCRIPTION: Final = """\
 Answer calls that wait for an approval, on a live screen. It shows each call in full: every
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         mailboxes.stop_listening()
 
 
-def _review_lines(mailboxes: Mailboxes, credential: Credential | None) -> int:
+def _review_lines(mailboxes: Mailboxes, credential: Proof | None) -> int:
     review = PlainReview(
         say=say,
         all_of=lambda waiting, approve: all_of(waiting, credential, approve=approve),
@@ -105,7 +105,7 @@ def _review_lines(mailboxes: Mailboxes, credential: Credential | None) -> int:
 
 
 def _carry_out(
-    review: PlainReview, mailboxes: Mailboxes, credential: Credential | None, line: str
+    review: PlainReview, mailboxes: Mailboxes, credential: Proof | None, line: str
 ) -> None:
     try:
         command = review.read(line, utc_now())

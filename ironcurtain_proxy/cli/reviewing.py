@@ -15,8 +15,8 @@ from ironcurtain_proxy.mailbox.answering import (
     NOT_COUNTED,
     NotTheReviewerError,
     Posted,
+    Proof,
     ReviewerAnswer,
-    Signer,
     objection,
     outcomes,
     post,
@@ -58,7 +58,13 @@ def add_directories(parser: argparse.ArgumentParser) -> None:
 
 
 def add_credential(parser: argparse.ArgumentParser) -> None:
-    """Add `--as` and `--token-file`."""
+    """Add `--key`, `--as` and `--token-file`."""
+    parser.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="sign answers by this Ed25519 key of SSH; FILE.pub: ssh-agent signs",
+    )
     parser.add_argument(
         "--as",
         default="",
@@ -74,12 +80,22 @@ def add_credential(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def credential_of(options: argparse.Namespace) -> Credential | None:
-    """Return the credential of the reviewer who answers, or None if a person answers.
+def credential_of(options: argparse.Namespace) -> Proof | None:
+    """Return the key or the credential of who answers, or None if a person answers unsigned.
 
     Raises:
-        ConfigurationError: one of the two options is missing, or the token cannot be read.
+        ConfigurationError: the options do not fit, the key or the token cannot be used, or the
+            library that signs is not installed.
     """
+    if options.key is not None:
+        if options.reviewer or options.token_file is not None:
+            raise ConfigurationError("--key is for a person, --as for a program: give one of them")
+        # An extra, for those alone who sign.
+        from ironcurtain_proxy.config.extras import require  # noqa: PLC0415
+        from ironcurtain_proxy.signing.keys import signer_of  # noqa: PLC0415
+
+        require("fleet", "--key")
+        return signer_of(options.key.expanduser())
     said = options.token_file or os.environ.get(TOKEN_FILE, "")
     if not options.reviewer:
         if options.token_file is not None:
@@ -88,34 +104,6 @@ def credential_of(options: argparse.Namespace) -> Credential | None:
     if not said:
         raise ConfigurationError(f"--as needs --token-file FILE, or {TOKEN_FILE}")
     return Credential(options.reviewer, read_token(Path(said).expanduser()))
-
-
-def add_key(parser: argparse.ArgumentParser) -> None:
-    """Add `--key`."""
-    parser.add_argument(
-        "--key",
-        type=Path,
-        metavar="FILE",
-        help="sign the answer by this Ed25519 key of SSH; FILE.pub: ssh-agent signs",
-    )
-
-
-def signer_of(options: argparse.Namespace) -> Signer | None:
-    """Return the key of the option, or None if answers are not signed.
-
-    Raises:
-        ConfigurationError: it cannot be used, or its library is not installed.
-    """
-    if options.key is None:
-        return None
-    if options.reviewer:
-        raise ConfigurationError("--key is for a person, --as for a program: give one of them")
-    # An extra, for those alone who sign.
-    from ironcurtain_proxy.config.extras import require  # noqa: PLC0415
-    from ironcurtain_proxy.signing import keys  # noqa: PLC0415
-
-    require("fleet", "--key")
-    return keys.signer_of(options.key.expanduser())
 
 
 def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
@@ -157,12 +145,11 @@ def add_references(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--note", default="", metavar="WORDS", help="a note to the agent")
     add_directories(parser)
     add_credential(parser)
-    add_key(parser)
 
 
 def answer_those(options: argparse.Namespace, given: ReviewerAnswer) -> int:
     """Answer the requests that the command line names. Return 0 if every answer was accepted."""
-    given = replace(given, credential=credential_of(options), signer=signer_of(options))
+    given = replace(given, credential=credential_of(options))
     mailboxes = existing_mailboxes_of(options)
     waiting = mailboxes.pending(utc_now())
     failures = 0
@@ -188,15 +175,11 @@ def _chosen(
         for one in later:
             complain(f"{_told(one)}: left out of all: it came after `pending`, look again")
         waiting = [one for one in waiting if one not in later]
-    return all_of(waiting, given.credential, given.signer, approve=given.approved)
+    return all_of(waiting, given.credential, approve=given.approved)
 
 
 def all_of(
-    waiting: Sequence[PendingRequest],
-    credential: Credential | None,
-    signer: Signer | None = None,
-    *,
-    approve: bool,
+    waiting: Sequence[PendingRequest], credential: Proof | None, *, approve: bool
 ) -> list[PendingRequest]:
     """Return the requests that `all` stands for. Not all can be approved together.
 
@@ -207,7 +190,7 @@ def all_of(
     """
     if not waiting:
         raise NotPendingError("nothing is pending")
-    waiting = _own(waiting, credential, signer)
+    waiting = _own(waiting, credential)
     if not approve:
         return waiting
     together = [one for one in waiting if not one.request.alone]
@@ -220,12 +203,10 @@ def all_of(
     return together
 
 
-def _own(
-    waiting: Sequence[PendingRequest], credential: Credential | None, signer: Signer | None
-) -> list[PendingRequest]:
+def _own(waiting: Sequence[PendingRequest], credential: Proof | None) -> list[PendingRequest]:
     own: list[PendingRequest] = []
     for one in waiting:
-        problem = objection(one.request, credential, signer)
+        problem = objection(one.request, credential)
         if problem:
             complain(f"{one.id[:8]} {summary(one)}: left out of all: {problem}")
         else:
@@ -283,7 +264,7 @@ def _done(given: ReviewerAnswer, one: PendingRequest) -> str:
 
 def _post(mailboxes: Mailboxes, one: PendingRequest, given: ReviewerAnswer) -> Posted | None:
     """Write the answer to one request, or print why it cannot be answered and return None."""
-    if (given.credential or given.signer) is not None and has_changed(one, state_directory()):
+    if given.credential is not None and has_changed(one, state_directory()):
         complain(f"{_told(one)}: it has changed since `pending` showed it: look again")
         return None
     if given.remember is not None and given.remember >= len(one.request.candidates):

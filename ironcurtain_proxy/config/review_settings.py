@@ -79,6 +79,8 @@ class EscalationSettings:
     """The channels, in the order in which they are asked."""
     require_digest: bool = setting("requireDigest", default=False)
     """Accept only answers with the digest of the request that was shown."""
+    wait_until_answered: bool = setting("waitUntilAnswered", default=False)
+    """Whether a question has no deadline."""
     notices: NoticeSettings = field(default_factory=NoticeSettings)
 
 

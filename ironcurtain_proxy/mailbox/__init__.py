@@ -4,5 +4,6 @@
 - `mailboxes`: open requests, and whether their proxy is alive; `answering`, `display`, `changes`:
   the end of a session, a script or a person.
 - `messages`: the files, and whose answer one is.
+- `adoption`: questions whose proxy is gone, and what else it left.
 - `user_message`: the user's last message, as a session leaves it.
 """

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import anyio
+import anyio.to_thread
 from msgspec import Struct, structs
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
@@ -88,6 +89,10 @@ class Signer(Protocol):
         """
 
 
+Proof: TypeAlias = Credential | Signer
+"""What shows who an answer is from."""
+
+
 class NotTheReviewerError(IronCurtainError):
     """An answer of the wrong reviewer. Nothing was written; the message names the reviewer."""
 
@@ -103,10 +108,9 @@ class ReviewerAnswer:
     """A message to the agent."""
     reviewer: str = ""
     """The name of a reviewer that is not a person."""
-    credential: Credential | None = None
-    """The credential for a mailbox that only one reviewer may answer in."""
-    signer: Signer | None = None
-    """Signs the answer, where `reviewers.json` or a rule demands it."""
+    credential: Proof | None = None
+    """The credential for a mailbox that only one reviewer may answer in, or the key of a person who
+    signs where `reviewers.json` or a rule demands it."""
     place: str = ""
     """The place of the answer, such as `a browser`; empty: this process's terminal."""
 
@@ -152,7 +156,7 @@ def post(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> Po
         NotTheReviewerError: it is not this reviewer who was asked.
         OSError: it cannot be written.
     """
-    problem = objection(request, given.credential, given.signer)
+    problem = objection(request, given.credential)
     if problem:
         raise NotTheReviewerError(problem)
     if not place.has(request_name(request.id)):
@@ -163,12 +167,13 @@ def post(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> Po
     return None
 
 
-def objection(request: Request, credential: Credential | None, signer: Signer | None = None) -> str:
+def objection(request: Request, credential: Proof | None) -> str:
     """The reason why this reviewer may not answer a request; empty: the reviewer may."""
-    if request.signatures and signer is None:
+    is_signed = credential is not None and not isinstance(credential, Credential)
+    if request.signatures and not is_signed:
         return f"it needs {request.signatures}: approve or deny it with --key FILE"
     asked = f'"{visible(request.reviewer)}"' if request.reviewer else "a person"
-    if credential is None:
+    if not isinstance(credential, Credential):
         alone = f"only {asked} may answer this, with its token (--as and --token-file)"
         return alone if request.reviewer else ""
     if credential.reviewer == request.reviewer:
@@ -183,24 +188,22 @@ def still_waits(place: MailboxDirectory, request: Request) -> bool:
 
 def _written(request: Request, given: ReviewerAnswer) -> tuple[str, bytes]:
     """The file name of the answer, and its content."""
-    note = clean_line(given.note)[:MAX_NOTE]
+    note, credential = clean_line(given.note)[:MAX_NOTE], given.credential
     # Where authors prove themselves, a random name: another program cannot take it first.
-    word = os.urandom(_WORD_BYTES).hex()
-    if request.signatures and given.signer is not None:
-        return response_name(request.id, word), signed_response_bytes(
-            signed(request, given, given.signer, note)
+    hidden = response_name(request.id, os.urandom(_WORD_BYTES).hex())
+    if isinstance(credential, Credential):
+        return hidden, proved_response_bytes(
+            approved=given.approved, request=request, note=note, credential=credential
         )
-    if given.credential is None:
-        return response_name(request.id), response_bytes(
-            approved=given.approved,
-            digest=request.digest,
-            remember=given.remember,
-            note=note,
-            reviewer=given.reviewer,
-            answeredFrom=_whereabouts(given.place),
-        )
-    return response_name(request.id, word), proved_response_bytes(
-        approved=given.approved, request=request, note=note, credential=given.credential
+    if request.signatures and credential is not None:
+        return hidden, signed_response_bytes(signed(request, given, credential, note))
+    return response_name(request.id), response_bytes(
+        approved=given.approved,
+        digest=request.digest,
+        remember=given.remember,
+        note=note,
+        reviewer=given.reviewer,
+        answeredFrom=_whereabouts(given.place),
     )
 
 
@@ -276,7 +279,8 @@ def outcomes(posted: Sequence[Posted]) -> list[bool]:
 
 async def answer_async(place: MailboxDirectory, request: Request, given: ReviewerAnswer) -> bool:
     """Answer without blocking the event loop. If cancelled, the answer stays in place."""
-    posted = post(place, request, given)
+    # Whoever signs may have to touch a device.
+    posted = await anyio.to_thread.run_sync(post, place, request, given)
     if posted is None:
         return False
     try:
@@ -308,8 +312,12 @@ async def sent(mailboxes: Mailboxes, one: PendingRequest, given: ReviewerAnswer)
         taken = place is not None and await answer_async(place, one.request, given)
     except OSError as error:
         return SentAnswer(f"not answered: {error.strerror}: {told}", waits=True)
+    except ConfigurationError as error:
+        return SentAnswer(f"not answered: {error}: {told}", waits=True)
     if taken:
         word = "approved" if given.approved else "denied"
+        if given.approved and one.request.signatures:
+            word = f"signed ({one.request.signatures} needed)"
         kept = " and remembered" if given.remember is not None else ""
         return SentAnswer(f"{word}{kept}: {told}", taken=True)
     waits = place is not None and still_waits(place, one.request)

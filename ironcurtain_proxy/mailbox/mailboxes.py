@@ -179,7 +179,7 @@ def _is_open(
     # Where answers need a proof of their author, a response may be anybody's.
     if not request.reviewer and not request.signatures and place.has(response_name(request.id)):
         return False
-    return request.owner is None or request.owner in living
+    return request.owner is None or request.owner in living or is_kept(request, now)
 
 
 def seconds_left(request: Request, now: datetime) -> float | None:
@@ -188,6 +188,12 @@ def seconds_left(request: Request, now: datetime) -> float | None:
     if left is not None or request.expires is None:
         return left
     return (request.expires - now).total_seconds()
+
+
+def is_kept(request: Request, now: datetime) -> bool:
+    """Return whether a question may be answered, and adopted, although its proxy is gone."""
+    left = seconds_left(request, now)
+    return bool(request.subject) and (left is None or left > 0)
 
 
 def by_age(request: Request) -> tuple[bool, datetime, str]:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
 from ironcurtain_proxy.model.decider import HUMAN, KERNEL, Decider, Program
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
+from ironcurtain_proxy.model.escalation import FOREVER, Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import effect_word
 from ironcurtain_proxy.model.signing import SignedAnswer
@@ -139,6 +139,8 @@ class Request:
     owner: Owner | None = None
     reviewer: str = ""
     """The only reviewer that may answer, with a token; empty: anyone."""
+    subject: str = ""
+    """A digest of what an answer depends on, where the question outlives its proxy."""
     signatures: str = ""
     """The signatures that an approval needs, in words; empty: none."""
     risk: str = ""
@@ -209,7 +211,11 @@ def clean_line(text: str) -> str:
 
 
 def request_bytes(
-    escalation: Escalation, owner: Owner, reviewer: str = "", ends: BootMoment | None = None
+    escalation: Escalation,
+    owner: Owner,
+    reviewer: str = "",
+    ends: BootMoment | None = None,
+    subject: str = "",
 ) -> bytes:
     """The content of a request's file: the original's keys first, then this project's.
 
@@ -218,6 +224,7 @@ def request_bytes(
         owner: who waits for the answer.
         reviewer: who alone may answer, with a token; empty: whoever reads it.
         ends: the deadline by the count of this boot.
+        subject: see `adoption.subject_of`; empty: the question ends with its proxy.
 
     Raises:
         TypeError: the arguments cannot be written as JSON (orjson's `JSONEncodeError`).
@@ -256,13 +263,16 @@ def request_bytes(
         "alone": list(escalation.alone),
         # Finer than elsewhere: requests are listed in the order in which they came.
         "createdAt": timestamp(escalation.created, "microseconds"),
-        "expiresAt": timestamp(escalation.deadline),
         "policyVersion": escalation.policy_version,
         "argumentsHash": escalation.fingerprint,
         "owner": {"pid": owner.pid, "startTime": owner.start_time},
     }
-    if ends is not None:
-        fields["expiresInBoot"] = ends.as_json()
+    if escalation.deadline - escalation.created < FOREVER:
+        fields["expiresAt"] = timestamp(escalation.deadline)
+        if ends is not None:
+            fields["expiresInBoot"] = ends.as_json()
+    if subject:
+        fields["subject"] = subject
     if reviewer:
         fields["reviewer"] = reviewer
     if escalation.signing is not None:
@@ -381,6 +391,7 @@ def read_request(name: str, raw: bytes) -> Request | None:
         arguments_hash=_text(fields, "argumentsHash"),
         owner=owner_of(fields.get("owner")),
         reviewer=_text(fields, "reviewer"),
+        subject=_text(fields, "subject"),
         signatures=_text(fields, "signatures"),
         risk=_text(fields, "risk"),
         machine=_text(fields, "machine"),

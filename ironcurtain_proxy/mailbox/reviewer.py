@@ -19,18 +19,22 @@ from anyio.abc import TaskStatus
 from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
+from ironcurtain_proxy.mailbox.adoption import (
+    KeptQuestion,
+    adopted,
+    claim_name,
+    discard_leftovers,
+    subject_of,
+)
 from ironcurtain_proxy.mailbox.grants_command import (
-    GRANTS_NAME,
     GrantsAction,
     discard_grants,
     grants_bytes,
-    grants_owner,
     is_grants_command,
     read_command,
 )
-from ironcurtain_proxy.mailbox.mailboxes import is_alive, is_listened_to, this_process
+from ironcurtain_proxy.mailbox.mailboxes import is_listened_to, this_process
 from ironcurtain_proxy.mailbox.messages import (
-    MAX_REQUEST_BYTES,
     MAX_RESPONSE_BYTES,
     Answer,
     Credential,
@@ -40,16 +44,21 @@ from ironcurtain_proxy.mailbox.messages import (
     invalid,
     is_id,
     judge_response,
-    read_request,
     read_signed,
     request_bytes,
-    request_id,
     request_name,
     response_id,
     response_name,
 )
 from ironcurtain_proxy.model.decider import KERNEL, TIMEOUT
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    EscalationId,
+    Ruling,
+    Unreachable,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.signing import SignedAnswer
 from ironcurtain_proxy.ports import AnswerJudge, Clock
@@ -58,7 +67,6 @@ from ironcurtain_proxy.private_directory import (
     UnacceptableFileError,
     content,
     mark_taken,
-    temporary_writer,
 )
 from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.steady_clock import in_this_boot, on_the_wall
@@ -113,42 +121,6 @@ class Question(Struct, kw_only=True, eq=False):
         if self._empty_since is None:
             self._empty_since = now
         return now - self._empty_since < _EMPTY_GRACE
-
-
-def discard_leftovers(place: MailboxDirectory) -> None:
-    """Remove the requests of dead owners, responses without a request, and half-written files."""
-    with suppress(OSError):
-        names = place.names()
-        for name in names:
-            _discard_request(place, name)
-        for name in names:
-            _discard_orphan(place, name)
-
-
-def _discard_request(place: MailboxDirectory, name: str) -> None:
-    escalation = request_id(name)
-    if escalation is None:
-        return
-    with suppress(FileNotFoundError, UnacceptableFileError):
-        request = read_request(name, place.read(name, MAX_REQUEST_BYTES))
-        # Without an owner it is one of the original's proxies, which may well be alive.
-        if request is not None and request.owner is not None and not is_alive(request.owner):
-            place.discard(name)
-            place.discard(response_name(escalation))
-
-
-def _discard_orphan(place: MailboxDirectory, name: str) -> None:
-    escalation, writer = response_id(name), temporary_writer(name)
-    if escalation is not None:
-        if not place.has(request_name(escalation)):
-            place.discard_ours(name)
-    elif writer is not None:
-        if writer == 0 or not is_alive(Owner(writer, "")):
-            place.discard_ours(name)
-    elif name == GRANTS_NAME:
-        owner = grants_owner(place)
-        if owner is None or not is_alive(owner):
-            place.discard_ours(name)
 
 
 _log = logging.getLogger(__name__)
@@ -233,6 +205,10 @@ class MailboxSettings(Struct, frozen=True, kw_only=True):
     credential: Credential | None = None
     """The credential without which an answer does not count, and settles nothing; None: the first
     answer counts, and one that cannot be accepted refuses the call."""
+    outlive: bool = False
+    """Whether a question stays where the proxy ends, for another to adopt it."""
+    principal: str = ""
+    """Whose agent asks, where that is not the user."""
     signed: AnswerJudge | None = None
     """Decides about signed answers; None: none counts."""
 
@@ -264,6 +240,9 @@ class Mailbox:
         self._warnings = 0
         self._left: dict[str, MailboxDirectory] = {}
         """Files of ended questions that could not be removed."""
+        self._adopted: dict[EscalationId, KeptQuestion] = {}
+        """Questions of earlier proxies that are about to be asked again."""
+        self._withdrawn: set[EscalationId] = set()
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -271,6 +250,8 @@ class Mailbox:
         """Whether somebody listens."""
         if not self._running:
             return False
+        if self._adopted:  # somebody was there, and may have answered
+            return True
         if self._settings.assume_listener or is_listened_to(self._settings.directory):
             return True
         everywhere = self._settings.sessions_dir
@@ -298,11 +279,47 @@ class Mailbox:
         self._open[escalation.id] = question
         self._asked.set()
         self._look_soon.set()
+        ruling: Ruling | None = None
         try:
-            return await self._wait(question)
+            ruling = await self._wait(question)
+            return ruling
         finally:
             del self._open[escalation.id]
-            self._clear_away(question)
+            was_withdrawn = escalation.id in self._withdrawn
+            self._withdrawn.discard(escalation.id)
+            if ruling is not None or was_withdrawn or not self._settings.outlive:
+                self._clear_away(question)
+
+    # --- questions that outlive a proxy ----------------------------------------------------------
+
+    def adopt(self, escalation: Escalation) -> Escalation:
+        """Return the question of a call, under the id that an earlier proxy asked it by.
+
+        Return it unchanged if no proxy that is gone has asked it.
+        """
+        if not self._running:
+            return escalation
+        subject = subject_of(escalation, self._settings.principal)
+        try:
+            place = self._opened()
+            found = adopted(
+                place, self._settings.sessions_dir, subject, self._owner, self._clock.now()
+            )
+        except (OSError, ConfigurationError) as error:
+            _log.warning("no earlier question can be looked for: %s", error)
+            return escalation
+        if found is None:
+            return escalation
+        self._adopted[found.id] = found
+        return found.asked(escalation, self._clock.steady())
+
+    def withdraw(self, identifier: EscalationId) -> None:
+        """Note that nobody needs an answer to a question any more, before it is cancelled."""
+        if identifier in self._open:
+            self._withdrawn.add(identifier)
+        if self._adopted.pop(identifier, None) is not None and self._place is not None:
+            for name in (request_name, response_name, claim_name):
+                self._place.discard(name(identifier))
 
     def _post(self, escalation: Escalation) -> Question:
         credential = self._settings.credential
@@ -313,8 +330,14 @@ class Mailbox:
             deadline=on_the_wall(escalation.deadline, self._clock),
         )
         ends = in_this_boot(escalation.deadline, self._clock)
-        raw = request_bytes(shown, self._owner, reviewer, ends)
         place = self._opened()
+        kept = self._adopted.pop(escalation.id, None)
+        if kept is not None:
+            return self._question(escalation, place, kept.raw)
+        subject = ""
+        if self._settings.outlive:
+            subject = subject_of(escalation, self._settings.principal)
+        raw = request_bytes(shown, self._owner, reviewer, ends, subject)
         if credential is not None or escalation.signing is not None:
             # Whoever knows the id from another mailbox cannot keep the question out of this one.
             place.clear(request_name(escalation.id))
@@ -324,6 +347,9 @@ class Mailbox:
                 f"{place.path / response_name(escalation.id)} cannot be removed"
             )
         place.write(request_name(escalation.id), raw)
+        return self._question(escalation, place, raw)
+
+    def _question(self, escalation: Escalation, place: MailboxDirectory, raw: bytes) -> Question:
         return Question(
             escalation=escalation,
             place=place,
@@ -333,7 +359,7 @@ class Mailbox:
                 candidates=len(escalation.candidates),
                 session=escalation.session,
                 id=escalation.id,
-                credential=credential,
+                credential=self._settings.credential,
             ),
         )
 
@@ -358,7 +384,9 @@ class Mailbox:
 
     def _clear_away(self, question: Question) -> None:
         """Remove the request before its answers: a response alone shows an ended question."""
-        for name in (request_name(question.escalation.id), *question.names_of_answers()):
+        identifier = question.escalation.id
+        claim = [claim_name(identifier)] if self._settings.outlive else []
+        for name in (request_name(identifier), *question.names_of_answers(), *claim):
             if not question.place.discard(name):
                 _log.warning("%s is left in the escalation directory until that is writable", name)
                 if len(self._left) < _MOST_LEFT:
@@ -476,7 +504,7 @@ class Mailbox:
         discard_leftovers(place)
 
     def _end(self) -> None:
-        for question in list(self._open.values()):
+        for question in [] if self._settings.outlive else list(self._open.values()):
             question.settle(Declined(by=KERNEL, kind="withdrawn", reason="the proxy is ending"))
         self._clear_what_is_left()
         if self._place is not None:

@@ -1,8 +1,8 @@
 """An escalation: an open question to a reviewer, and its ruling."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Literal, NewType, TypeAlias
+from datetime import datetime, timedelta
+from typing import Final, Literal, NewType, TypeAlias
 
 from msgspec import Struct
 
@@ -21,6 +21,9 @@ from ironcurtain_proxy.model.signing import SignatureNeed
 
 EscalationId = NewType("EscalationId", str)
 """A random UUID. Files are named by it, so it has no other form."""
+
+FOREVER: Final = timedelta(days=36_500)
+"""The time for an answer where a question waits until it is answered."""
 
 Origin: TypeAlias = Literal["policy", "capability", "tool-policy", "secrets"]
 """The kind of check that asked for a review."""

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -86,6 +86,16 @@ class _Question(Struct):
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
+class QuestionKeeper(Protocol):
+    """Keeps questions beyond the end of a process."""
+
+    def adopt(self, escalation: Escalation) -> Escalation:
+        """Return the question as an earlier process asked it; unchanged if none has."""
+
+    def withdraw(self, identifier: EscalationId) -> None:
+        """Note that a question is not to be kept, before it is cancelled."""
+
+
 class OpenQuestions:
     """Settles the escalations of one session."""
 
@@ -109,6 +119,9 @@ class OpenQuestions:
         self._aftermath = aftermath
         self._questions: dict[_QuestionKey, _Question] = {}
         self._tasks: TaskGroup | None = None
+        self.keeper: QuestionKeeper | None = None
+        """Keeps questions beyond the end of this process; None: they end with it."""
+        self._leaves = False
         self.on_refused_later: RefusalListener | None = None
         """Called with the refusal of a held call for which no call waits: the agent may never make
         the call again."""
@@ -136,10 +149,11 @@ class OpenQuestions:
         A call that is cancelled while it waits withdraws its question, unless other calls wait
         for it.
         """
-        question = self._find_or_ask(escalation)
+        question = self._find(escalation)
+        is_asker = question is None
+        question = question or self._begin(escalation)
         if question is None:
             return Unreachable() if self._tasks is None else _TOO_MANY
-        is_asker = question.escalation is escalation
         hold_after = self._hold_after
         if escalation.caller is not None:
             hold_after = min(hold_after or _WITHOUT_HANDSHAKE, _WITHOUT_HANDSHAKE)
@@ -149,7 +163,8 @@ class OpenQuestions:
             question.held = True
             return Held(question.escalation.id)
         ruling = self._take(question)
-        if is_asker or isinstance(ruling, Unreachable | AlreadyUsed | Superseded):
+        is_own = question.escalation.id == escalation.id
+        if is_own or isinstance(ruling, Unreachable | AlreadyUsed | Superseded):
             return ruling
         return replace(ruling, question=question.escalation.id)
 
@@ -166,13 +181,25 @@ class OpenQuestions:
         try:
             return await self._wait(question, on_wait, hold_after)
         except BaseException:
-            if question.waiting == 1 and not question.held:
+            if question.waiting == 1 and not question.held and not self._leaves:
+                self._withdraw(question)
                 question.scope.cancel()
                 self._drop(question)
             raise
         finally:
             question.waiting -= 1
             question.asker_waits &= not is_asker
+
+    def leave(self) -> None:
+        """Note that the proxy ends: from now on no cancelled call withdraws its question.
+
+        Where questions are kept, the next proxy gets them.
+        """
+        self._leaves = self.keeper is not None
+
+    def _withdraw(self, question: _Question) -> None:
+        if self.keeper is not None:
+            self.keeper.withdraw(question.escalation.id)
 
     def supersede(self, policy_version: str) -> int:
         """Withdraw the questions that another policy asked. Returns their number."""
@@ -183,6 +210,7 @@ class OpenQuestions:
         ]
         for question in others:
             question.superseded = True
+            self._withdraw(question)
             question.scope.cancel()
             self._drop(question)
         return len(others)
@@ -200,16 +228,20 @@ class OpenQuestions:
                 return question.state
         return None
 
-    def _find_or_ask(self, escalation: Escalation) -> _Question | None:
+    def _find(self, escalation: Escalation) -> _Question | None:
         self._tidy()
         # INVARIANT: an approval is bound to the session, the exact call and the policy version.
+        # Where questions outlive a proxy, it is bound to whose agent asks instead of the session.
         key = _key(escalation)
-        question = self._questions.get(key) or self._find_wider(key)
-        if question is None:
-            if self._tasks is None or len(self._questions) >= MAX_OPEN:
-                return None
-            question = self._questions[key] = _Question(escalation)
-            self._tasks.start_soon(self._ask, question)
+        return self._questions.get(key) or self._find_wider(key)
+
+    def _begin(self, escalation: Escalation) -> _Question | None:
+        """Ask a question, or adopt it from a proxy that is gone. None: it cannot be asked now."""
+        if self._tasks is None or len(self._questions) >= MAX_OPEN:
+            return None
+        asked = escalation if self.keeper is None else self.keeper.adopt(escalation)
+        question = self._questions[_key(asked)] = _Question(asked)
+        self._tasks.start_soon(self._ask, question)
         return question
 
     def _find_wider(self, key: _QuestionKey) -> _Question | None:
@@ -225,6 +257,8 @@ class OpenQuestions:
         try:
             with question.scope:
                 ruling = await self._reviewer.ask(question.escalation)
+                # Another reviewer than its keeper may have answered it.
+                self._withdraw(question)
         except Exception:  # noqa: BLE001  a defect in one way to a reviewer refuses one call
             _log.exception("escalation %s could not be asked", question.escalation.id)
             ruling = Declined(by=KERNEL, kind="invalid", reason="it could not be asked")

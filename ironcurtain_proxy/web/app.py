@@ -31,7 +31,7 @@ from ironcurtain_proxy.audit.calls import CallHistory, recorded_calls
 from ironcurtain_proxy.audit.display import LogEntry, printable
 from ironcurtain_proxy.audit.selection import REFUSALS, Selection
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection, sent
+from ironcurtain_proxy.mailbox.answering import Proof, ReviewerAnswer, objection, sent
 from ironcurtain_proxy.mailbox.changes import file_change
 from ironcurtain_proxy.mailbox.display import (
     Field,
@@ -42,7 +42,6 @@ from ironcurtain_proxy.mailbox.display import (
     visible,
 )
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, seconds_left, utc_now
-from ironcurtain_proxy.mailbox.messages import Credential
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.report.day import calls_part, count_calls
 from ironcurtain_proxy.report.page import part_of_page
@@ -107,7 +106,7 @@ class ReviewPage:
         mailboxes: Mailboxes,
         record: CallHistory,
         access: Access,
-        credential: Credential | None,
+        credential: Proof | None,
         sources: PageSources,
     ) -> None:
         """Set up without reading.
@@ -312,7 +311,7 @@ def _file(name: str, kind: str) -> Callable[[Request], Response]:
     return respond
 
 
-def shown_question(one: PendingRequest, credential: Credential | None, now: datetime) -> Json:
+def shown_question(one: PendingRequest, credential: Proof | None, now: datetime) -> Json:
     """One question, in full.
 
     Args:

@@ -31,13 +31,16 @@ from ironcurtain_proxy.mailbox.grants_command import GrantsAction
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
+from ironcurtain_proxy.model.escalation import FOREVER
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Signatories, SignedAnswer
 from ironcurtain_proxy.ports import AnswerJudge, Clock, Timeline
 from ironcurtain_proxy.review.channel_order import Channel, Panel
 from ironcurtain_proxy.review.notices import NoticeWay, WaitingNotices, desktop, ntfy, webhook
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.config.policy.reviewers_file import ReviewersFile
     from ironcurtain_proxy.grants.kept import PersistedGrants
 
 
@@ -53,6 +56,8 @@ def grant_ending(settings: Settings) -> str:
 
 def patience(settings: Settings) -> timedelta:
     """The time for reviewers: with the engine, for a target and then for its fallback."""
+    if settings.escalation.wait_until_answered:
+        return FOREVER
     config = settings.auto_confirm
     if config is not None and config.engine.enabled:
         return timedelta(minutes=2 * config.engine.escalation_timeout_minutes)
@@ -78,17 +83,39 @@ def signed_answers(
         return SignedAnswers(clock=clock)
     if path.exists():
         require("fleet", str(path))
-    # Few installations have the file: for the others nothing is imported.
-    from ironcurtain_proxy.config.policy.reviewers_file import ReviewersFile  # noqa: PLC0415
-    from ironcurtain_proxy.signing.keys import is_signed  # noqa: PLC0415
-
     return SignedAnswers(
         clock=clock,
-        signatories=ReviewersFile(path=path, home=home).now,
-        verify=is_signed,
+        signatories=_Signatories(path, home),
+        verify=_is_signed,
         machine=_machine(),
         requesters=frozenset({_user(), environ.get(PRINCIPAL_VARIABLE, "")} - {""}),
     )
+
+
+class _Signatories:
+    """Gives what `reviewers.json` says. Few have the file: for others its reader is not loaded."""
+
+    def __init__(self, path: Path, home: Path) -> None:
+        self._path = path
+        self._home = home
+        self._file: ReviewersFile | None = None
+
+    def __call__(self) -> Signatories:
+        if self._file is None:
+            if not self._path.exists():
+                return NO_SIGNATORIES
+            from ironcurtain_proxy.config.policy.reviewers_file import (  # noqa: PLC0415
+                ReviewersFile,
+            )
+
+            self._file = ReviewersFile(path=self._path, home=self._home)
+        return self._file.now()
+
+
+def _is_signed(public: bytes, answer: SignedAnswer) -> bool:
+    from ironcurtain_proxy.signing.keys import is_signed  # noqa: PLC0415  as above
+
+    return is_signed(public, answer)
 
 
 def _machine() -> str:
@@ -265,6 +292,8 @@ def assemble_reviewers(
             sessions_dir=settings.sessions_dir,
             require_digest=settings.escalation.require_digest,
             signed=ways.signed,
+            outlive=holds(settings),
+            principal=environ.get(PRINCIPAL_VARIABLE, ""),
         ),
         clock,
         command,
@@ -280,10 +309,11 @@ def assemble_reviewers(
     engine = _engine(settings, clock, environ, panel, ways.timeline)
     aftermath = None if engine is None else engine.reviewer
     hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
+    questions = OpenQuestions(aftermath or panel, clock, hold_after=hold_after, aftermath=aftermath)
+    if holds(settings):
+        questions.keeper = mailbox
     return Reviewers(
-        questions=OpenQuestions(
-            aftermath or panel, clock, hold_after=hold_after, aftermath=aftermath
-        ),
+        questions=questions,
         panel=panel,
         engine=engine,
         mailbox=mailbox,

@@ -161,6 +161,7 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
         turn_away=proxy.calls.turn_away,
         note_unserved=partial(note_unserved, proxy.calls.journal),
         capacity=RequestCapacity(largest, on_large=trimming.note_large),
+        on_abandon=proxy.reviewers.questions.leave,
         instructions=partial(_instructions, proxy),
         on_client=note_client,
     )

@@ -20,6 +20,7 @@ from ironcurtain_proxy.model.grant import GrantPattern, WithinDirectory
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.ports import AnswerJudge
 
 
 class RealClock:
@@ -141,6 +142,7 @@ async def a_box(
     require_digest: bool = False,
     assume_listener: bool = True,
     credential: Credential | None = None,
+    signed: AnswerJudge | None = None,
 ) -> AsyncIterator[Box]:
     settings = MailboxSettings(
         directory=path,
@@ -148,6 +150,7 @@ async def a_box(
         sessions_dir=path.parent,
         require_digest=require_digest,
         credential=credential,
+        signed=signed,
     )
     mailbox = Mailbox(settings, CLOCK)
     async with anyio.create_task_group() as tasks:

@@ -33,11 +33,10 @@ from ironcurtain_proxy.cli.review_screen.waiting_list import (
     title_of,
 )
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, objection, sent
+from ironcurtain_proxy.mailbox.answering import Proof, ReviewerAnswer, objection, sent
 from ironcurtain_proxy.mailbox.changes import file_change
 from ironcurtain_proxy.mailbox.display import summary, time_left, visible, why_alone
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, utc_now
-from ironcurtain_proxy.mailbox.messages import Credential
 from ironcurtain_proxy.sessions.asker import asker_of
 
 GUARD_SECONDS: Final = 0.3
@@ -67,7 +66,7 @@ class ReviewScreen(App[None]):
     def __init__(
         self,
         mailboxes: Mailboxes,
-        credential: Credential | None = None,
+        credential: Proof | None = None,
         sources: ScreenSources | None = None,
     ) -> None:
         super().__init__()

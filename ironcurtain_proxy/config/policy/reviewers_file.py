@@ -15,8 +15,11 @@ approve.
 """
 
 import logging
+import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -141,9 +144,11 @@ class ReviewersForm(CheckedForm, frozen=True, kw_only=True):
 
 def read_reviewers(path: Path, home: Path, report: Report) -> Signatories | None:
     """Read the file, or return None with the reason in the report."""
-    before = report.has_errors
-    read = read_form(path, ReviewersForm, report)
-    if read is None or (report.has_errors and not before):
+    own = Report()
+    _check_owner(path, own)
+    read = read_form(path, ReviewersForm, own)
+    report.extend(own.problems)
+    if read is None or own.has_errors:
         return None
     found = [one.reviewer(home) for one in read[1].reviewers]
     return Signatories(
@@ -151,6 +156,14 @@ def read_reviewers(path: Path, home: Path, report: Report) -> Signatories | None
         revoked=frozenset(read[1].revoked),
         quorum=read[1].quorum,
     )
+
+
+def _check_owner(path: Path, report: Report) -> None:
+    """Report a file that others can change: they could add a key of their own."""
+    with suppress(OSError):
+        found = path.stat()
+        if found.st_uid not in {0, os.geteuid()} or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            report.error(path, (), "can be changed by others: run chmod go-w on it, as its owner")
 
 
 def check_quorums(rules: Iterable[Rule], known: Signatories, report: Report) -> None:

@@ -94,6 +94,15 @@ def test_a_file_that_is_broken_or_removed_while_it_is_used_opens_nothing(tmp_pat
     assert (len(file.now().keys), file.now().quorum) == (0, 1)
 
 
+def test_a_file_that_others_can_change_lets_nobody_approve(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.touch()
+    path.chmod(0o664)
+    found, problems = read(path, {"reviewers": [entry()]})
+    assert found is None
+    assert "can be changed by others" in problems
+
+
 SHORT: dict[str, tuple[str, str]] = {
     "a number": ("quorum: 2", ""),
     "a role": ("quorum: 2\n    signers: security", ""),
