@@ -26,6 +26,7 @@ GROUPS: Final = MappingProxyType(
             "check": "check all configuration, and show every problem at once",
             "sandbox": "show what a server's sandbox refused, and offer the entry that opens it",
             "status": "show the policy, the reviewers and the sandboxes in use",
+            "bundle": "sign a fleet's policy, and take a newer one over",
             "config": "migrate an older configuration file, or print schemas for editors",
             "completion": "print the completion of bash, zsh or fish",
             "login": "log in to a server that is reached over HTTP",

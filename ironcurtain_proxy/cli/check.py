@@ -133,6 +133,8 @@ def layers(loaded: LoadedPolicy) -> Iterator[tuple[str, str, int]]:
     rules, files = loaded.rules, loaded.files
     if files.managed is not None:
         yield "managed", str(files.managed.directory), len(rules.managed)
+        if files.managed.bundle is not None:
+            yield "bundle", str(files.managed.bundle.directory), len(rules.bundle)
     if files.project is not None:
         yield "project", str(files.project.directory), len(rules.project)
     for file in (files.short, files.policy):
@@ -140,7 +142,7 @@ def layers(loaded: LoadedPolicy) -> Iterator[tuple[str, str, int]]:
             own = [place for place in rules.places if place.source == str(file)]
             yield "user", str(file), len(own)
     if rules.base != "none":
-        count = len(loaded.policy.rules) - len(rules.places)
+        count = len(loaded.policy.rules) - len(rules.places) - len(rules.bundle)
         yield "shipped", "the shipped policy" if rules.base == "shipped" else rules.base, count
 
 

@@ -17,6 +17,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
     PROC_SYS,
     CheckResult,
     CheckState,
+    bundle,
     clock,
     directories,
     kernel,
@@ -136,6 +137,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     yield from timeline(settings)
     yield from store(settings)
     yield from pins(settings)
+    yield from bundle(loaded, utc_now())
     yield clock(settings, utc_now())
 
 

@@ -16,6 +16,8 @@ from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.extras import lacks
+from ironcurtain_proxy.config.policy.bundled import bundle_lines
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
@@ -243,6 +245,17 @@ def packages(settings: Settings) -> Iterator[CheckResult]:
     for lack in lacks(settings):
         found, _, remedy = str(lack).partition(": pip ")
         yield CheckResult("packages", "fail" if lack.stops else "warn", found, f"pip {remedy}")
+
+
+def bundle(loaded: LoadedPolicy, now: datetime) -> Iterator[CheckResult]:
+    """Check the fleet's bundle: its age, and why the last update failed."""
+    if loaded.bundle is None:
+        return
+    about, *troubles = bundle_lines(loaded.bundle, now)
+    yield CheckResult("bundle", "ok", about)
+    for trouble in troubles:
+        remedy = "sudo ironcurtain-proxy bundle update"
+        yield CheckResult("bundle", "warn", trouble, "" if loaded.bundle.stopped else remedy)
 
 
 def pins(settings: Settings) -> Iterator[CheckResult]:

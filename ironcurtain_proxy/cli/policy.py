@@ -37,6 +37,7 @@ from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.policy import OTHERS_LAYERS
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.wiring.replaying import Replayed, Replaying, ReplayTally
 from ironcurtain_proxy.wiring.suggesting import (
@@ -196,7 +197,7 @@ def test(options: argparse.Namespace) -> int:
     reached = {one.judged.decision.ground.rule for _, one in met}
     tools = {(one.server, one.tool) for _, one in met}
     for rule in loaded.policy.rules:
-        if rule.layer != "shipped" and rule.name not in reached:
+        if rule.layer not in OTHERS_LAYERS and rule.name not in reached:
             say(f"never reached: rule {rule.name}")
     names = {spec.annotations for spec in settings.servers}
     for server, tool in sorted(set(loaded.annotations) - tools):

@@ -11,10 +11,12 @@ from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.doctor_checks import store
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings
+from ironcurtain_proxy.config.policy.bundled import bundle_fields, bundle_lines
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.mailbox.mailboxes import utc_now
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sessions.running import running_sessions
 from ironcurtain_proxy.wiring.confinement import confined_servers
@@ -67,11 +69,13 @@ def run(options: argparse.Namespace) -> int:
     warnings = [str(problem) for problem in (*settings.warnings, *loaded.warnings)]
     warnings += [str(problem) for problem in report.problems if problem.severity == "warning"]
     stops = [str(problem) for problem in report.problems if problem.severity == "error"]
+    about = [] if loaded.bundle is None else [*bundle_lines(loaded.bundle, utc_now())]
+    warnings += about[1:]
     fields = _fields(settings, loaded, confined, stops, warnings)
     if options.json:
         say_json(fields)
         return 0
-    for line in _lines(fields):
+    for line in [*_lines(fields), *[f"{'Bundle:':<{_WIDTH}}{one}" for one in about[:1]]]:
         say(line)
     for warning in warnings:
         complain(warning)
@@ -128,6 +132,7 @@ def _fields(
         ],
         "sessions": _sessions(settings),
         "policyVersion": loaded.policy.version,
+        "bundle": None if loaded.bundle is None else bundle_fields(loaded.bundle),
         "managed": None if loaded.files.managed is None else str(loaded.files.managed.directory),
         "escalations": str(settings.escalation_dir or settings.sessions_dir),
         "auditLog": str(settings.audit.path),

@@ -24,7 +24,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "postgres": ("sqlalchemy", "psycopg"),
         "http": ("httpx", "mcp", "httpx2", "httpcore2", "httptools", "starlette", "uvicorn"),
         "web": ("starlette", "uvicorn"),
-        "fleet": ("cryptography",),
+        "fleet": ("cryptography", "tuf"),
         "otel": ("opentelemetry",),
     }
 )

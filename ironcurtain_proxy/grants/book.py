@@ -47,15 +47,21 @@ class GrantBook:
     thread-safe.
     """
 
-    def __init__(self, on_taken_back: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        on_taken_back: Callable[[], object] = lambda: None,
+        banned: frozenset[str] = frozenset(),
+    ) -> None:
         """Begin without grants.
 
         Args:
             on_taken_back: called when a grant ends, which may have opened a sandbox.
+            banned: the ids of grants that are not remembered.
         """
         self._on_taken_back = on_taken_back
         self._all: dict[GrantId, Remembered] = {}
         self._by_key: dict[_GrantKey, dict[GrantId, Grant]] = {}
+        self._banned = banned
 
     def __len__(self) -> int:
         return len(self._all)
@@ -63,13 +69,16 @@ class GrantBook:
     def add(self, grant: Grant) -> None:
         """Remember a grant. One with the same id is replaced."""
         self.revoke(grant.id)
+        if grant.id in self._banned:
+            return
         self._all[grant.id] = Remembered(grant=grant)
         self._by_key.setdefault(_key_of(grant.pattern), {})[grant.id] = grant
 
     def restore(self, remembered: Remembered) -> None:
         """Remember a grant of an earlier session, with the uses it had."""
         self.add(remembered.grant)
-        self._all[remembered.grant.id] = remembered
+        if remembered.grant.id in self._all:
+            self._all[remembered.grant.id] = remembered
 
     def find(self, call: EscalatedCall, now: datetime) -> Grant | None:
         """The oldest grant that approves what the policy escalated."""
@@ -129,6 +138,12 @@ class GrantBook:
         used = Remembered(grant=known.grant, uses=known.uses + 1, last_used=now)
         self._all[identifier] = used
         return used.uses
+
+    def ban(self, identifiers: frozenset[str]) -> None:
+        """Remove the grants of these ids, and remember none of them again."""
+        self._banned = identifiers
+        for identifier in identifiers:
+            self.revoke(GrantId(identifier))
 
     def list(self) -> tuple[Remembered, ...]:
         """All grants, oldest first."""

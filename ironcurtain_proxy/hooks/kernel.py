@@ -41,7 +41,7 @@ from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import PathCondition
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.policy import OTHERS_LAYERS, Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.own_process.operator_log import configure_logging
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
@@ -259,7 +259,7 @@ def _with_own_places(loaded: LoadedPolicy, settings: Settings, dialect: HookDial
         if project or "{project}" not in text
     ]
     policy = loaded.policy
-    first = [one.layer != "shipped" for one in policy.rules].count(True)
+    first = [one.layer not in OTHERS_LAYERS for one in policy.rules].count(True)
     return replace(policy, rules=(*policy.rules[:first], *own, *policy.rules[first:]))
 
 

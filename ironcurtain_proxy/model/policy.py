@@ -33,9 +33,10 @@ UNKNOWN_TOOLS: Final[tuple[UnknownTools, ...]] = get_args(UnknownTools)
 """The treatment of tools without an annotation. `ask`: a reviewer is asked about each call, unless
 an invariant or a rule denies what its arguments look like."""
 
-LayerName: TypeAlias = Literal["managed", "project", "user", "shipped"]
+LayerName: TypeAlias = Literal["managed", "project", "user", "bundle", "shipped"]
 """The layers of policy, upper ones first: the administrator's and the project's may narrow, the
-user's may narrow and widen, and the shipped one is the base."""
+user's may narrow and widen, the fleet's bundle has the rules of machines without rules of their
+own, and the shipped one is the base."""
 
 RuledMethod: TypeAlias = Literal[
     "tools/call",
@@ -220,6 +221,9 @@ class RuleBook:
             and rule.speaks_of(method, tool, role)
         )
 
+
+OTHERS_LAYERS: Final[frozenset[LayerName]] = frozenset({"bundle", "shipped"})
+"""The layers below the user's, whose rules the user did not write."""
 
 AskKind: TypeAlias = Literal["form", "url", "sampling", "sampling-tools"]
 """A kind of question of a server. `sampling-tools`: sampling that may hand tools to the model."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.pinning import SECTIONS, Section
@@ -104,6 +105,8 @@ class PinStore(Struct, frozen=True):
     """The directory of all files. Opens nothing until it is used."""
 
     directory: Path
+    fleet: Path | None = None
+    """The directory of pins that no user accepts or changes, where they are in force."""
 
     def stamp(self, launch: str) -> Stamp:
         """Return the stamp of a file, in microseconds.
@@ -121,11 +124,15 @@ class PinStore(Struct, frozen=True):
         """
         path = self._path(launch)
         found = self._read(path)
-        if found is None:
-            return StoredPins(ServerPins(server=server, launch=launch), ())
-        if found.pins.launch != launch:
-            raise _unusable(path, "is of another server")
-        return found
+        found = found or StoredPins(ServerPins(server=server, launch=launch), ())
+        above = None if self.fleet is None else self._read_above(self.fleet / path.name)
+        for one in (found.pins, above):
+            if one is not None and one.launch != launch:
+                raise _unusable(path, "is of another server")
+        if above is None:
+            return found
+        pins = replace(found.pins, trusted={**found.pins.trusted, **above.trusted})
+        return StoredPins(pins, found.stamp)
 
     def all(self) -> Iterator[ServerPins | PinsFileError]:
         """Yield the pins of all servers, and an error for each unreadable file."""
@@ -191,6 +198,15 @@ class PinStore(Struct, frozen=True):
 
     def _path(self, launch: str) -> Path:
         return self.directory / f"{launch}{_SUFFIX}"
+
+    def _read_above(self, path: Path) -> ServerPins | None:
+        """Return the fleet's pins of a server, which belong to an administrator."""
+        try:
+            return read_pins(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, PinsFormatError) as error:
+            raise _unusable(path, str(error)) from None
 
     def _read(self, path: Path) -> StoredPins | None:
         found = _file(path).read()

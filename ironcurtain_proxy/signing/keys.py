@@ -110,6 +110,13 @@ def is_signed(public: bytes, answer: SignedAnswer) -> bool:
     return True
 
 
+def _metadata(data: bytes) -> bytes:
+    """Return metadata, which is JSON: no answer is one, so that neither counts as the other."""
+    if not data.startswith(b"{"):
+        raise ConfigurationError("only metadata of bundles is signed in this way")
+    return data
+
+
 class KeyFile:
     """A private key in a file."""
 
@@ -125,6 +132,10 @@ class KeyFile:
     def sign(self, answer: SignedAnswer) -> bytes:
         """Return the signature of an answer."""
         return self._private.sign(lines_of(answer))
+
+    def sign_metadata(self, data: bytes) -> bytes:
+        """Return the signature of a bundle's metadata."""
+        return self._private.sign(_metadata(data))
 
 
 class KeyWithAgent(Struct, frozen=True):
@@ -144,8 +155,19 @@ class KeyWithAgent(Struct, frozen=True):
         Raises:
             ConfigurationError: the agent does not answer, or does not sign with this key.
         """
+        return self._sign(lines_of(answer))
+
+    def sign_metadata(self, data: bytes) -> bytes:
+        """Return the signature of a bundle's metadata.
+
+        Raises:
+            ConfigurationError: as above.
+        """
+        return self._sign(_metadata(data))
+
+    def _sign(self, data: bytes) -> bytes:
         flags = bytes(4)
-        asked = _text(self.public.blob) + _text(lines_of(answer)) + flags
+        asked = _text(self.public.blob) + _text(data) + flags
         request = bytes([_SIGN_REQUEST]) + asked
         try:
             reply = _asked(self.socket, request)

@@ -8,6 +8,7 @@ from typing import Final
 import anyio
 
 from ironcurtain_proxy.agent.introductions import Introduction, introduction_of, shown_title
+from ironcurtain_proxy.config.policy.bundled import Bundle
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.greeting import ServerDescription
 from ironcurtain_proxy.facts.fingerprint import pin_digest
@@ -44,9 +45,11 @@ def pinned_servers(settings: Settings) -> Mapping[str, PinnedServer]:
     }
 
 
-def pins_of(settings: Settings) -> PinBook:
-    """The pins of a session. Nothing is read yet."""
-    return PinBook(store=pin_store(settings.state_dir), servers=pinned_servers(settings))
+def pins_of(settings: Settings, bundle: Bundle | None = None) -> PinBook:
+    """The pins of a session, those of the fleet above the user's. Nothing is read yet."""
+    fleet = None if bundle is None else bundle.directory / PINS_NAME
+    store = PinStore(settings.state_dir / PINS_NAME, fleet)
+    return PinBook(store=store, servers=pinned_servers(settings))
 
 
 def pinned_introductions(

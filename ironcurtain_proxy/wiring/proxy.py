@@ -148,8 +148,7 @@ class Proxy(Struct, kw_only=True):
                 if self.timeline is not None:
                     tasks.start_soon(self.timeline.run)
                 tasks.start_soon(follow_acceptance, self.pins, self.catalogue, self._tools_changed)
-                if self.settings.policy_reload:
-                    tasks.start_soon(self.reloading.run)
+                tasks.start_soon(self.reloading.run)
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
@@ -279,7 +278,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
     servers = DownstreamServers(specs, options)
     servers.hooks.batch = batch
     overlay = overlay_for(settings, confined)
-    pins = pins_of(settings)
+    pins = pins_of(settings, loaded.bundle)
     catalogue = LiveCatalogue(
         settings.servers,
         loaded.annotations,
@@ -290,7 +289,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
     clock = SystemClock()
     telemetry = telemetry_of(settings)
     timeline = _timeline(settings, clock)
-    approvals = Approvals(GrantBook(on_taken_back=servers.twins.close), BudgetBook())
+    approvals = Approvals(GrantBook(servers.twins.close, loaded.revoked_grants), BudgetBook())
     ways = replace(ways or AddedChannels(), timeline=timeline)
     signed = signed_answers(loaded, settings.home, clock, environ)
     ways = replace(ways, signed=signed)
@@ -354,6 +353,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
             questions=reviewers.questions,
             grants=reviewers.grants,
             annotate_prompts=facts.annotate_prompts,
+            managed_only=not settings.policy_reload,
         ),
         holds=holds,
         views=views,

@@ -13,6 +13,10 @@ Theory of operation:
       ▼
     replace policy and annotations; withdraw the questions of the old one; void grants
 
+The administrator's layer takes effect by itself where the other files cannot be used: nobody keeps
+a stop of the fleet away by a mistake in a file of his own. The same where `policy.reload` is off.
+A bundle that expires is a change of the policy, too, although no file changes.
+
 A file counts once two looks in a row found it unchanged, so that a file in the middle of its
 writing is not read: the first lines of a policy may be a policy that lacks its denials. A file that
 is gone is no permission to go on without it. The files are looked at instead of watched: a handful
@@ -27,13 +31,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
+from msgspec import structs
 
 from ironcurtain_proxy.config.policy.difference import Basis, rule_changes
+from ironcurtain_proxy.config.policy.managed import managed_paths
 from ironcurtain_proxy.config.policy.policy_files import (
     FileStamps,
     file_states,
@@ -42,6 +49,7 @@ from ironcurtain_proxy.config.policy.policy_files import (
 )
 from ironcurtain_proxy.config.policy.policy_loading import (
     LoadedPolicy,
+    gather_managed,
     gather_policy,
     load_candidate,
 )
@@ -85,6 +93,8 @@ class Reloading:
     """Publishes the version in force and the problem of the files, for `status`."""
     on_change: Callable[[], Awaitable[None]] | None = None
     """Called after another policy took effect."""
+    managed_only: bool = False
+    """Whether only the administrator's layer is taken over: the setting `policy.reload` is off."""
     problem: str = ""
     """The reason why the files are not in force; empty: they are."""
     _seen: FileStamps = field(default=(), init=False)
@@ -99,7 +109,7 @@ class Reloading:
 
     @property
     def _paths(self) -> tuple[Path, ...]:
-        return possible_files(self.settings)
+        return managed_paths() if self.managed_only else possible_files(self.settings)
 
     async def run(self) -> None:
         """Check the files until cancelled."""
@@ -113,11 +123,14 @@ class Reloading:
         """Check the files once. True: they were read again."""
         now = await _in_thread(partial(file_states, self._paths))
         is_settled, self._seen = now == self._seen, now
-        if not is_settled or now == self._taken:
+        if not is_settled or (now == self._taken and not self._has_expired()):
             return False
         self._taken = now
+        if self.managed_only:
+            await self._take_managed(now)
+            return True
         if missing := gone(self._paths, self._good, now):
-            self._refuse(f"{missing[0]} is gone")
+            await self._refuse_all_but_managed(f"{missing[0]} is gone", now)
             return True
         report = Report()
         found = await _in_thread(partial(gather_policy, self.settings, report))
@@ -127,13 +140,48 @@ class Reloading:
             return True
         errors = [str(one) for one in report.problems if one.severity == "error"]
         if errors:
-            self._refuse(errors[0])
+            await self._refuse_all_but_managed(errors[0], now)
         elif found.version == self.in_force.version:
             self._good = now
             self._settle(found)
         else:
             await self._take(found, now)
         return True
+
+    def _has_expired(self) -> bool:
+        """Return whether the bundle has expired since it was read."""
+        bundle = self.loaded.bundle
+        if bundle is None or bundle.expired:
+            return False
+        return self.journal.clock.now() >= bundle.current.expires
+
+    async def _refuse_all_but_managed(self, why: str, now: FileStamps) -> None:
+        await self._take_managed(now)
+        self._refuse(why)
+
+    async def _take_managed(self, now: FileStamps) -> None:
+        """Put the administrator's layer as it is now above the policy in force."""
+        report = Report()
+        found = await _in_thread(partial(gather_managed, self.settings, report))
+        errors = [str(one) for one in report.problems if one.severity == "error"]
+        if errors:
+            self._refuse(errors[0])
+            return
+        old = self.in_force.policy
+        above, before = (
+            [one for one in policy.floors if any(rule.layer == "managed" for rule in one.rules)]
+            for policy in (found.policy, old)
+        )
+        files = replace(self.loaded.files, managed=found.files.managed)
+        merged = structs.replace(self.loaded, files=files)
+        self.grants.approvals.grants.ban(merged.revoked_grants)
+        if [one.rules for one in above] == [one.rules for one in before]:
+            self._settle(merged)
+            return
+        digest = sha256(f"{old.version} {found.version}".encode()).hexdigest()
+        floors = (*above, *[one for one in old.floors if one not in before])
+        policy = replace(old, floors=floors, version=digest)
+        await self._take(structs.replace(merged, policy=policy), now)
 
     def _refuse(self, why: str) -> None:
         """Keep the policy, and report each reason once."""
@@ -178,6 +226,7 @@ class Reloading:
         self.catalogue.annotate(found.annotations)
         self.annotate_prompts(found.prompts)
         voided = self._void(before, after)
+        self.grants.approvals.grants.ban(found.revoked_grants)
         asked = self.questions.supersede(new.version)
         self.grants.under(new.version, basis_in(self.settings, after))
         self._good = now

@@ -16,6 +16,7 @@ from ironcurtain_proxy.config.policy.proposing import RuleProposal, is_never_gen
 from ironcurtain_proxy.model.decider import HUMAN, Nobody, Person, in_record, of_record
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import OTHERS_LAYERS
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.wiring.replaying import LoggedCall, Replayed, Replaying, ReplayTally, call_in
 
@@ -102,7 +103,7 @@ class Suggesting:
         found.unused_rules = [
             rule.name
             for rule in all_rules(self._loaded.policy)
-            if rule.layer != "shipped" and rule.name not in used_rules
+            if rule.layer not in OTHERS_LAYERS and rule.name not in used_rules
         ]
         names = {(servers.get(server, server), tool) for server, tool in used_tools}
         found.unused_tools = [

@@ -9,16 +9,28 @@ The path is fixed here, so that no variable, flag or file of the user leads else
 must belong to root, and nobody else may write them or put others in their place: a layer that the
 agent's user can change would say nothing. A directory that exists and cannot be read or trusted
 stops the start, because a restriction that cannot be read must not be taken for none.
+
+A machine of a fleet is enrolled by `bundle.json` in this directory: then its signed bundle is part
+of the layer (see `bundled`).
 """
 
 import os
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, assert_never, get_args
 
 from msgspec import Struct
 
+from ironcurtain_proxy.config.policy.bundled import (
+    BUNDLE_NAME,
+    CURRENT_NAME,
+    ENROLMENT_NAME,
+    Bundle,
+    is_enrolled,
+    read_bundle,
+)
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.forms import Document, fill
@@ -60,6 +72,8 @@ class ManagedFiles(Struct, frozen=True, kw_only=True):
     kept: frozenset[Kept] = frozenset()
     data: bytes = b""
     """The bytes of `managed.json`, for the version of the policy."""
+    bundle: Bundle | None = None
+    """The fleet's bundle, or None if this machine is not enrolled."""
 
 
 def find_managed(
@@ -84,23 +98,40 @@ def find_managed(
         return ManagedFiles(directory=directory)
     if untrusted:
         return ManagedFiles(directory=directory)
+    bundle = None
+    if is_enrolled(directory):
+        trusts = partial(_is_trusted, owner=owner)
+        bundle = read_bundle(directory, lambda path, into: trusts(path, report=into), report)
     data = _content(directory / KEEP_NAME, report) if KEEP_NAME in there else b""
+    kept = frozenset(_kept(directory / KEEP_NAME, data, report)) if data else frozenset()
+    also = None if bundle is None else bundle.file(KEEP_NAME)
+    if also is not None:
+        kept |= frozenset(_kept(also, _content(also, report), report))
     return ManagedFiles(
         directory=directory,
         short=directory / SHORT_NAME if SHORT_NAME in there else None,
         policy=directory / POLICY_NAME if POLICY_NAME in there else None,
         lists=directory / LISTS_NAME if LISTS_NAME in there else None,
-        reviewers=directory / REVIEWERS_NAME if REVIEWERS_NAME in there else None,
-        kept=frozenset(_kept(directory / KEEP_NAME, data, report))
-        if KEEP_NAME in there
-        else frozenset(),
+        reviewers=_reviewers(directory, there),
+        kept=kept,
         data=data,
+        bundle=bundle,
     )
+
+
+def _reviewers(directory: Path, there: set[str]) -> Path | None:
+    """Return where the persons who may approve are named: here, or by the fleet's bundle."""
+    if REVIEWERS_NAME in there:
+        return directory / REVIEWERS_NAME
+    fleet = directory / BUNDLE_NAME / REVIEWERS_NAME
+    return fleet if fleet.exists() else None
 
 
 def managed_paths(directory: Path = MANAGED) -> tuple[Path, ...]:
     """Return every path where a file of the layer counts, once there is one."""
-    return tuple([directory / name for name in _NAMES])
+    # A release never changes: only which one is in force does.
+    names = (*_NAMES, ENROLMENT_NAME, f"{BUNDLE_NAME}/{CURRENT_NAME}")
+    return tuple([directory / name for name in names])
 
 
 def check_kept(settings: Settings, managed: ManagedFiles, report: Report) -> None:

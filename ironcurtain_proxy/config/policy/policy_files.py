@@ -1,6 +1,7 @@
 """The choice of the files of each layer of policy.
 
     managed   /etc/ironcurtain/managed/  may narrow, whatever the user says
+    bundle    the fleet's, in there      its rules stand below the user's
     project   WORKSPACE/.ironcurtain/    may narrow
     user      ~/.ironcurtain/            may narrow and widen
     shipped   the package                the base, never copied
@@ -12,12 +13,13 @@ named it must not be replaced by another one.
 """
 
 import os
+import pwd
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ironcurtain_proxy.config.policy.managed import (
     REVIEWERS_NAME,
@@ -26,6 +28,7 @@ from ironcurtain_proxy.config.policy.managed import (
     managed_paths,
 )
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
+from ironcurtain_proxy.config.reading.environment import PRINCIPAL_VARIABLE
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there
@@ -105,7 +108,7 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
     # Lists belong to the policy that names them; another policy's lists would allow other hosts.
     lists = (named or usual) / LISTS_NAME
     project = None if named is not None else _project(settings)
-    managed = find_managed(report)
+    managed = managed_of(settings, report)
     own = settings.state_dir / REVIEWERS_NAME
     return PolicyFiles(
         policy=policy,
@@ -119,6 +122,26 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
         absent=frozenset(absent),
         possible=possible_files(settings),
     )
+
+
+def managed_of(settings: Settings, report: Report) -> ManagedFiles | None:
+    """Return the administrator's layer as it holds for who runs this proxy."""
+    managed = find_managed(report)
+    if managed is None or managed.bundle is None:
+        return managed
+    stopped = managed.bundle.revoked.stopped(lambda: _principals(settings))
+    return structs.replace(managed, bundle=structs.replace(managed.bundle, stopped=stopped))
+
+
+def _principals(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the principal of this proxy: user, machine, and the agent's token."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    machine = os.uname().nodename
+    token = settings.inherited.get(PRINCIPAL_VARIABLE, "")
+    return (user, f"@{machine}", f"{user}@{machine}", *([token] if token else []))
 
 
 def _policy(settings: Settings, usual: Path) -> Path:

@@ -1,22 +1,26 @@
 """Joining policy, annotations and lists into the kernel's input."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.config.packs.pack import pack_file
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
+from ironcurtain_proxy.config.policy.bundled import Bundle
 from ironcurtain_proxy.config.policy.layer_reading import LayerReader, ReadRules, read_lists
 from ironcurtain_proxy.config.policy.managed import check_kept
 from ironcurtain_proxy.config.policy.policy_file import ListsFile, PolicyReader, Purpose
 from ironcurtain_proxy.config.policy.policy_files import (
     ANNOTATIONS_NAME,
+    POLICY_NAME,
     SHIPPED,
     PolicyFiles,
     find_policy_files,
+    managed_of,
     with_candidate,
 )
 from ironcurtain_proxy.config.policy.protection import protected_names, protected_paths
@@ -45,6 +49,16 @@ class LoadedPolicy(Struct, frozen=True, kw_only=True):
     prompts: Annotations = field(default_factory=dict)
     """The annotations of prompts, by server and prompt."""
     warnings: tuple[Problem, ...] = ()
+
+    @property
+    def bundle(self) -> Bundle | None:
+        """The fleet's bundle, or None if this machine is not enrolled."""
+        return None if self.files.managed is None else self.files.managed.bundle
+
+    @property
+    def revoked_grants(self) -> frozenset[str]:
+        """The ids of the grants that the fleet has revoked."""
+        return frozenset() if self.bundle is None else self.bundle.revoked.grants
 
     @property
     def version(self) -> str:
@@ -82,6 +96,25 @@ def gather_policy(settings: Settings, report: Report) -> LoadedPolicy:
 def load_candidate(settings: Settings, candidate: Path, report: Report) -> LoadedPolicy:
     """Read the policy as it would be with another file of the operator's rules. Never raises."""
     files = with_candidate(find_policy_files(settings, Report()), candidate)
+    return load_files(settings, files, report)
+
+
+def gather_managed(settings: Settings, report: Report) -> LoadedPolicy:
+    """Read the administrator's layer without the user's and the project's. Never raises.
+
+    It takes effect in a running session also where the files of the user cannot be used.
+    """
+    managed = managed_of(settings, report)
+    files = replace(
+        find_policy_files(settings, Report()),
+        policy=SHIPPED / POLICY_NAME,
+        short=None,
+        annotations=None,
+        lists=None,
+        project=None,
+        # What is kept is held against the settings at the start, which do not change any more.
+        managed=None if managed is None else structs.replace(managed, kept=frozenset()),
+    )
     return load_files(settings, files, report)
 
 
@@ -194,26 +227,34 @@ def read_rule_files(
     if files.annotations is not None and files.annotations not in files.absent:
         own = read_annotations_file(files.annotations, report)
     ours = [read_annotations_file(file, report) for file in shipped]
+    named: tuple[Path, ...] = ()
+    if files.managed is not None and files.managed.bundle is not None:
+        named = files.managed.bundle.annotations()
+    # Above the user's: an annotation that says less of a tool would open what the maximum closes.
+    fleet = [read_annotations_file(file, report) for file in named]
     return RuleFiles(
         rules=rules,
-        annotations=_merged(ours, own, lambda file: file.annotations, by_server=files.alone),
-        prompts=_merged(ours, own, lambda file: file.prompts, by_server=files.alone),
+        annotations=_merged(
+            ours, (own, *fleet), lambda file: file.annotations, by_server=files.alone
+        ),
+        prompts=_merged(ours, (own, *fleet), lambda file: file.prompts, by_server=files.alone),
         version=_version((*rules.data, *[_data(file) for file in (lists, own, *ours)])),
     )
 
 
 def _merged(
     shipped: Sequence[AnnotationsFile | None],
-    own: AnnotationsFile | None,
+    above: Sequence[AnnotationsFile | None],
     of: Callable[[AnnotationsFile], Annotations],
     *,
     by_server: bool,
 ) -> Annotations:
-    """Return the annotations, with the operator's in place of the shipped ones.
+    """Return the annotations: the operator's above the shipped ones, the fleet's above both.
 
     In a directory that stands alone, the operator's annotations of a server replace all shipped
     ones of that server.
     """
+    own = above[0]
     replaced = own.servers if own is not None and by_server else frozenset()
     kept = {
         key: annotation
@@ -222,7 +263,9 @@ def _merged(
         for key, annotation in of(file).items()
         if key[0] not in replaced
     }
-    return kept if own is None else {**kept, **of(own)}
+    for one in above:
+        kept |= {} if one is None else of(one)
+    return kept
 
 
 def _data(file: AnnotationsFile | ListsFile | None) -> bytes:

@@ -1,0 +1,383 @@
+"""The change to a newer bundle on one machine: fetched, checked, unpacked, and put in force.
+
+Theory of operation. Everything happens below `/etc/ironcurtain/managed/bundle`, under a lock:
+
+    metadata/           what the repository said last, kept by the library of TUF
+    releases/.new       where an archive is unpacked; renamed once it is whole and on the disk
+    releases/7-5d41…    a release
+    reviewers.json      those of the release, without revoked keys; read by running proxies
+    current.json        the release in force: replaced last, in one step
+
+Whatever fails or ends before the last step leaves the last good release in force. Nothing is taken
+from the repository that the signatures do not cover: not its names, its order, or its time.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import orjson
+import urllib3
+from msgspec import Struct
+from msgspec.json import encode
+from tuf.api import exceptions
+from tuf.api.metadata import Metadata, Root, Targets, Timestamp
+from tuf.api.serialization import DeserializationError
+from tuf.ngclient import FetcherInterface, Updater, UpdaterConfig
+
+from ironcurtain_proxy.bundle.contents import (
+    MOST_ARCHIVE,
+    PUBLIC_DIRECTORY,
+    BundleError,
+    check_release,
+    unpack,
+    write_public,
+    write_release,
+)
+from ironcurtain_proxy.bundle.repository import SIGNED_FIELD, TARGET
+from ironcurtain_proxy.config.policy.bundled import (
+    ATTEMPT_NAME,
+    BUNDLE_NAME,
+    CURRENT_NAME,
+    ENROLMENT_NAME,
+    RELEASES_NAME,
+    REVOKED_NAME,
+    TRUST_NAME,
+    Attempt,
+    Current,
+    EnrolmentForm,
+    digest_of,
+    read_current,
+    read_release,
+    shown_time,
+)
+from ironcurtain_proxy.config.policy.managed import REVIEWERS_NAME
+from ironcurtain_proxy.config.reading.forms import read_form
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.private_files import held_lock, sync_directory
+
+_CLOCK: Final = timedelta(minutes=5)
+"""The most by which this machine's clock may differ from the repository's."""
+_SECONDS: Final = 20.0
+"""For a connection, and for each piece of an answer."""
+_ALL_SECONDS: Final = 300.0
+_PIECE: Final = 1 << 16
+_HTTP_ERROR: Final = 400
+_NOT_FOUND: Final = 404
+_KEPT_RELEASES: Final = 2
+_DIGITS: Final = 12
+
+
+_REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (
+        exceptions.ExpiredMetadataError,
+        "the repository shows an old state: it is frozen, or this machine's clock is ahead",
+    ),
+    (
+        exceptions.BadVersionNumberError,
+        "it is older than what this machine has seen, or mixes versions: a rollback is refused",
+    ),
+    (exceptions.UnsignedMetadataError, "too few of the keys that count have signed it"),
+    (exceptions.LengthOrHashMismatchError, "a file is not the one that was signed"),
+    (
+        exceptions.DownloadLengthMismatchError,
+        "a file is longer than what was signed, or than any such file may be",
+    ),
+    (exceptions.SlowRetrievalError, "the repository sends too slowly"),
+    (exceptions.DownloadError, "the repository cannot be reached"),
+    (Exception, "the repository's metadata cannot be used"),
+)
+"""What each error of the library looks like, the first that fits."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """The result of an update."""
+
+    current: Current
+    is_new: bool
+    """Whether another release took effect."""
+
+
+class _ClockError(BundleError):
+    """This machine's clock, or the repository's, is wrong."""
+
+
+class _Fetcher(FetcherInterface):
+    """Fetches files of a repository over `https:`, or from a directory."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._ends = time.monotonic() + _ALL_SECONDS
+        self._pool = urllib3.PoolManager(
+            retries=urllib3.Retry(2, redirect=3, allowed_methods=("GET",)),
+            timeout=urllib3.Timeout(_SECONDS),
+        )
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        parts = urlsplit(url)
+        if parts.scheme != "file":
+            return self._timely(self._over_https(url).stream(_PIECE))
+        path = Path(unquote(parts.path))
+        try:
+            # The library of TUF reads no more than it allows, and a repository has no directory
+            # and no pipe in the place of a file.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise exceptions.DownloadHTTPError(f"{path} is not there", _NOT_FOUND) from error
+        return self._timely(_pieces(descriptor))
+
+    def _over_https(self, url: str) -> urllib3.BaseHTTPResponse:
+        answer = self._pool.request("GET", url, preload_content=False)
+        self._look_at_clock(answer.headers.get("Date", ""))
+        if answer.status >= _HTTP_ERROR:
+            answer.close()
+            raise exceptions.DownloadHTTPError(f"status {answer.status}", answer.status)
+        return answer
+
+    def _timely(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        try:
+            for piece in pieces:
+                if time.monotonic() > self._ends:
+                    raise exceptions.SlowRetrievalError(f"it took more than {_ALL_SECONDS:.0f} s")
+                yield piece
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise exceptions.DownloadError(str(error)) from error
+
+    def _look_at_clock(self, date: str) -> None:
+        with suppress(ValueError, TypeError):
+            theirs = parsedate_to_datetime(date)
+            if theirs.tzinfo is not None and abs(self._now - theirs) > _CLOCK:
+                raise exceptions.DownloadError from _ClockError(_wrong_clock(self._now, theirs))
+
+
+def _pieces(descriptor: int) -> Iterator[bytes]:
+    with os.fdopen(descriptor, "rb") as file:
+        while piece := file.read(_PIECE):
+            yield piece
+
+
+def update(managed: Path, now: datetime) -> Outcome:
+    """Fetch the newest bundle and put it in force.
+
+    Args:
+        managed: the administrator's directory.
+        now: aware, UTC.
+
+    Raises:
+        ConfigurationError: this machine is not enrolled, or its enrolment cannot be used.
+        BundleError: what the repository offers is refused, or it cannot be reached.
+    """
+    source, root = _enrolment(managed)
+    base = managed / BUNDLE_NAME
+    try:
+        for path in (base, base / RELEASES_NAME, base / "metadata"):
+            path.mkdir(exist_ok=True)
+            path.chmod(PUBLIC_DIRECTORY)
+        busy = BundleError("another update is running")
+        with held_lock(base / "update.lock", 1.0, busy):
+            outcome = _update(base, managed, source, root, now)
+            (base / ATTEMPT_NAME).unlink(missing_ok=True)
+            return outcome
+    except OSError as error:
+        problem = f"{error.filename or base}: {error.strerror or error}"
+        raise _noted(base, BundleError(f"the update cannot be written: {problem}"), now) from error
+    except BundleError as error:
+        _noted(base, error, now)
+        raise
+
+
+def _noted(base: Path, error: BundleError, now: datetime) -> BundleError:
+    """Write down why an update failed, for `status` and `doctor`."""
+    with suppress(OSError):
+        write_public(base / ATTEMPT_NAME, encode(Attempt(at=now, problem=str(error))))
+    return error
+
+
+def _enrolment(managed: Path) -> tuple[str, bytes]:
+    """Return the address of the repository, and the root that this machine trusts."""
+    path = managed / ENROLMENT_NAME
+    if not path.exists():
+        raise ConfigurationError(
+            f"this machine is not enrolled: write {path}, such as "
+            f'{{"source": "https://policy.example.com/"}}, and the root beside it as {TRUST_NAME}'
+        )
+    report = Report()
+    read = read_form(path, EnrolmentForm, report)
+    report.raise_errors()
+    source = "" if read is None else read[1].source
+    parts = urlsplit(source)
+    if parts.scheme not in {"https", "file"} or (parts.scheme == "file" and parts.netloc):
+        raise ConfigurationError(f"{path}: source must begin with https:// or file:///")
+    try:
+        root = (managed / TRUST_NAME).read_bytes()
+        Metadata[Root].from_bytes(root)
+    except (OSError, DeserializationError) as error:
+        why = f"{managed / TRUST_NAME} must be the root.json that two persons signed: {error}"
+        raise ConfigurationError(why) from error
+    return source if source.endswith("/") else f"{source}/", root
+
+
+def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) -> Outcome:
+    releases = base / RELEASES_NAME
+    shutil.rmtree(releases / ".new", ignore_errors=True)
+    before = _before(managed)
+    updater = _updater(base, source, root, now)
+    archive = base / ".bundle.tar"
+    try:
+        targets, expires, signed = _refreshed(updater, base, now)
+        if before is not None and targets.version < before.version:
+            raise BundleError(
+                f"the repository offers bundle {targets.version}, and this machine has "
+                f"{before.version}: a rollback is refused"
+            )
+        files = None if before is None else _known(releases, before, targets.version)
+        if files is None:
+            info = updater.get_targetinfo(TARGET)
+            if info is None or info.length > MOST_ARCHIVE:
+                raise BundleError(f"bundle {targets.version} has no archive, or one too large")
+            updater.download_target(info, str(archive))
+            files = unpack(archive.read_bytes())
+    except (exceptions.RepositoryError, exceptions.DownloadError, ValueError) as error:
+        raise _refused(error) from error
+    finally:
+        archive.unlink(missing_ok=True)
+    digest = digest_of(files)
+    release = f"{targets.version}-{digest[:_DIGITS]}"
+    _put_in_place(releases, release, files)
+    _write_reviewers(base, files)
+    is_new = before is None or before.sha256 != digest or before.version != targets.version
+    current = Current(
+        version=targets.version,
+        release=release,
+        sha256=digest,
+        signed=signed,
+        expires=expires,
+        updated=now if before is None or is_new else before.updated,
+    )
+    write_public(base / CURRENT_NAME, encode(current))
+    _clear_away(releases, {release, "" if before is None else before.release})
+    return Outcome(current=current, is_new=is_new)
+
+
+def _before(managed: Path) -> Current | None:
+    with suppress(OSError, ValueError):
+        return read_current(managed)
+    return None
+
+
+def _updater(base: Path, source: str, root: bytes, now: datetime) -> Updater:
+    try:
+        return Updater(
+            metadata_dir=str(base / "metadata"),
+            metadata_base_url=f"{source}metadata/",
+            target_base_url=f"{source}targets/",
+            fetcher=_Fetcher(now),
+            config=UpdaterConfig(max_delegations=0),
+            bootstrap=root,
+        )
+    except exceptions.RepositoryError as error:
+        raise _refused(error) from error
+
+
+def _refreshed(updater: Updater, base: Path, now: datetime) -> tuple[Targets, datetime, datetime]:
+    """Return the newest targets, until when all of it holds, and when its time was signed."""
+    updater.refresh()
+    found = base / "metadata"
+    root = Metadata[Root].from_file(str(found / "root.json")).signed
+    stamp = Metadata[Timestamp].from_file(str(found / "timestamp.json")).signed
+    targets = Metadata[Targets].from_file(str(found / "targets.json")).signed
+    signed = _moment(stamp)
+    if signed - now > _CLOCK:
+        raise _ClockError(_wrong_clock(now, signed))
+    return targets, min(root.expires, stamp.expires, targets.expires), signed
+
+
+def _moment(stamp: Timestamp) -> datetime:
+    try:
+        found = datetime.fromisoformat(str(stamp.unrecognized_fields.get(SIGNED_FIELD)))
+    except ValueError:
+        found = stamp.expires - timedelta(days=1)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _wrong_clock(ours: datetime, theirs: datetime) -> str:
+    minutes = abs(ours - theirs).total_seconds() / 60
+    way = "ahead of" if ours > theirs else "behind"
+    return (
+        f"this machine's clock is {minutes:.0f} minutes {way} the repository's "
+        f"({shown_time(ours)} here, {shown_time(theirs)} there): set it, for example by timedatectl"
+    )
+
+
+def _known(releases: Path, before: Current, version: int) -> Mapping[str, bytes] | None:
+    """Return the files of the release in force if it is the newest, and still whole."""
+    if before.version != version:
+        return None
+    try:
+        files = dict(read_release(releases / before.release))
+    except (OSError, ValueError):
+        return None
+    return files if digest_of(files) == before.sha256 else None
+
+
+def _put_in_place(releases: Path, release: str, files: Mapping[str, bytes]) -> None:
+    new, path = releases / ".new", releases / release
+    write_release(new, files)
+    problems = check_release(new)
+    if problems:
+        shutil.rmtree(new)
+        why = str(problems[0]).replace(f"{new}/", "")
+        raise BundleError(f"a file of the bundle cannot be used by this version: {why}")
+    if path.exists():
+        # Of another attempt, or changed since.
+        if dict(_files_of(path)) == files:
+            shutil.rmtree(new)
+            return
+        path.rename(releases / f".old-{time.monotonic_ns()}")
+    new.rename(path)
+    sync_directory(releases)
+
+
+def _files_of(path: Path) -> Iterator[tuple[str, bytes]]:
+    with suppress(OSError, ValueError):
+        yield from read_release(path)
+
+
+def _write_reviewers(base: Path, files: Mapping[str, bytes]) -> None:
+    """Write the reviewers where running proxies read them, with the keys that were revoked."""
+    path = base / REVIEWERS_NAME
+    if REVIEWERS_NAME not in files:
+        path.unlink(missing_ok=True)
+        return
+    revoked = orjson.loads(files.get(REVOKED_NAME, b"{}")).get("keys", [])
+    reviewers = orjson.loads(files[REVIEWERS_NAME])
+    if revoked:
+        reviewers["revoked"] = sorted({*reviewers.get("revoked", ()), *revoked})
+    data = orjson.dumps(reviewers, option=orjson.OPT_INDENT_2)
+    if not path.exists() or path.read_bytes() != data:
+        write_public(path, data)
+
+
+def _clear_away(releases: Path, kept: set[str]) -> None:
+    """Remove the releases that no running proxy is about to read."""
+    with suppress(OSError):
+        for path in releases.iterdir():
+            if path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _refused(error: Exception) -> BundleError:
+    """Return the refusal in words: which attack or fault it looks like."""
+    if isinstance(error.__cause__, _ClockError):
+        return error.__cause__
+    what = next(words for kind, words in _REFUSALS if isinstance(error, kind))
+    cause = error.__cause__ or error
+    return BundleError(f"no update: {what} ({' '.join(str(cause).split())[:300]})")

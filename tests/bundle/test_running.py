@@ -1,0 +1,215 @@
+"""A running proxy on a machine of a fleet, and bundles over a real HTTPS server."""
+
+import functools
+import http.server
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests import program
+from tests.bundle.fleet import FIRST, Fleet
+from tests.downstream.remote.test_tls import a_certificate
+from tests.e2e.installation import Installation
+from tests.e2e.raw_client import RawClient
+from tests.program import ROOT
+
+STOP = {**FIRST, "revoked.json": '{"principals": ["*"], "reason": "An incident"}'}
+ENROLLED = [sys.executable, "-m", "tests.bundle.enrolled"]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    made = Fleet(tmp_path)
+    made.begin()
+    return made
+
+
+@pytest.fixture
+def machine(tmp_path: Path, fleet: Fleet) -> Iterator[Installation]:
+    made = Installation(tmp_path / "machine")
+    made.command = ENROLLED
+    made.variables = {"ENROLLED_IN": str(fleet.managed), "PYTHONPATH": str(ROOT)}
+    made.add_scripted()
+    made.allow_scripted()
+    fleet.update()
+    yield made
+    made.end()
+
+
+def refused(client: RawClient) -> str:
+    """Call until a call is refused: a running proxy looks for a change twice a second."""
+    for number in range(200):
+        answer = client.call("echo", {"text": f"{number}"})
+        if answer.get("isError"):
+            return str(answer["content"])
+        client.wait(0.05)
+    raise AssertionError("nothing was refused")
+
+
+def test_a_stop_of_all_reaches_a_running_proxy_and_the_call_that_waits(
+    machine: Installation, fleet: Fleet
+) -> None:
+    client = machine.start(ESCALATION_DIR=str(machine.root / "questions"))
+    assert not client.call("echo", {"text": "x"}).get("isError")
+    waiting = client.start_call("ask", {})
+    fleet.publish(STOP)
+    fleet.update()
+    assert "All agents of the fleet are stopped: An incident" in str(client.result(waiting))
+    assert "All agents of the fleet are stopped: An incident" in refused(client)
+    assert machine.last_decision() == ("deny", "managed:stopped")
+    fleet.publish(FIRST)
+    fleet.update()
+    for number in range(200):
+        if not client.call("echo", {"text": f"again {number}"}).get("isError"):
+            return
+        client.wait(0.05)
+    raise AssertionError("the proxy stays stopped")
+
+
+@pytest.mark.parametrize("way", ["broken", "gone", "off"])
+def test_no_file_of_the_user_keeps_a_stop_away(
+    machine: Installation, fleet: Fleet, way: str
+) -> None:
+    if way == "off":
+        (machine.home / ".ironcurtain").mkdir(mode=0o700)
+        config = machine.root / "config.json"
+        config.write_text('{"policy": {"reload": false}}')
+        machine.variables["IRONCURTAIN_CONFIG"] = str(config)
+    client = machine.start()
+    assert not client.call("echo", {"text": "x"}).get("isError")
+    policy = machine.generated / "compiled-policy.json"
+    if way == "broken":
+        policy.write_text("{")
+    elif way == "gone":
+        policy.unlink()
+    fleet.publish(STOP)
+    fleet.update()
+    assert "All agents of the fleet are stopped" in refused(client)
+
+
+def test_a_running_proxy_asks_once_its_bundle_has_expired(
+    machine: Installation, fleet: Fleet
+) -> None:
+    machine.variables["ESCALATION_TIMEOUT_SECONDS"] = "1"
+    client = machine.start()
+    assert not client.call("echo", {"text": "x"}).get("isError")
+    fleet.expire()
+    refused(client)
+    assert machine.outcomes()[-1]["policyDecision"]["rule"] == "managed:bundle-expired"  # type: ignore[index,call-overload]
+
+
+def test_a_machine_whose_bundle_is_gone_does_not_serve(machine: Installation, fleet: Fleet) -> None:
+    (fleet.managed / "bundle/current.json").unlink()
+    client = machine.launch()
+    assert client.process.wait(50) == 2
+    assert "this machine is enrolled for a bundle: run" in client.errors.read_text()
+
+
+# --- over the network -----------------------------------------------------------------------------
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    date = ""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        return
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return self.date or super().date_time_string(timestamp)
+
+
+@contextmanager
+def served(directory: Path, certificate: Path, date: str = "") -> Iterator[str]:
+    handler = type("Handler", (_Quiet,), {"date": date})
+    make = functools.partial(handler, directory=str(directory))
+    with http.server.ThreadingHTTPServer(("localhost", 0), make) as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"https://localhost:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def bundle(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return program.run([*program.PROXY, "bundle", *arguments], {"PATH": "/usr/bin", **variables})
+
+
+def test_a_bundle_comes_over_https_from_a_host_with_a_certificate(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    certificate = a_certificate(tmp_path, "localhost")
+    with served(fleet.directory, certificate) as address:
+        fleet.enrol(address)
+        place = ("update", "--managed", str(fleet.managed))
+        strange = bundle(*place)
+        assert strange.returncode == 1
+        assert "cannot be reached" in strange.stderr
+        done = bundle(*place, "--json", SSL_CERT_FILE=str(certificate))
+        assert done.returncode == 0, done.stderr
+        assert orjson.loads(done.stdout)["version"] == 1
+    shown = bundle("show", "--managed", str(fleet.managed))
+    assert "version 1, its time signed" in shown.stdout
+    assert "  maximum.yaml" in shown.stdout
+
+
+@pytest.mark.parametrize("year", ["2019", "2099"])
+def test_a_host_with_another_time_than_the_machine_is_not_believed(
+    fleet: Fleet, tmp_path: Path, year: str
+) -> None:
+    certificate = a_certificate(tmp_path, "localhost")
+    date = f"Fri, 01 Nov {year} 10:00:00 GMT"
+    with served(fleet.directory, certificate, date) as address:
+        fleet.enrol(address)
+        done = bundle("update", "--managed", str(fleet.managed), SSL_CERT_FILE=str(certificate))
+    assert done.returncode == 1
+    assert "this machine's clock is" in done.stderr
+    assert "minutes behind" in done.stderr or "minutes ahead of" in done.stderr
+
+
+# --- what a start does not pay --------------------------------------------------------------------
+
+_LOADED = """
+import sys
+from tests.bundle.enrolled import main, find_managed, managed_paths
+from pathlib import Path
+import os
+place = Path(os.environ["ENROLLED_IN"])
+find_managed.__defaults__ = (place, os.geteuid())
+managed_paths.__defaults__ = (place,)
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.settings import load_settings
+import ironcurtain_proxy.cli.serve, ironcurtain_proxy.wiring.serving
+loaded = load_policy(load_settings(dict(os.environ)))
+assert loaded.bundle.current.version == 1
+print(sorted({one.partition(".")[0] for one in sys.modules}))
+print("ironcurtain_proxy.bundle" in sys.modules)
+"""
+
+
+def test_serve_imports_no_library_of_the_update(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.update()
+    variables = {
+        "PATH": "/usr/bin",
+        "HOME": str(tmp_path),
+        "ENROLLED_IN": str(fleet.managed),
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED], env=variables, capture_output=True, text=True, check=True
+    )
+    names, is_bundle = done.stdout.splitlines()
+    for library in ("tuf", "securesystemslib", "urllib3", "cryptography"):
+        assert f"'{library}'" not in names
+    assert is_bundle == "False"

@@ -1,0 +1,104 @@
+"""Who must sign what, before a bundle is published."""
+
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.bundle.contents import BundleError
+from ironcurtain_proxy.errors import ConfigurationError
+from tests.bundle.fleet import FIRST, Fleet, key, now
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path)
+
+
+def content(fleet: Fleet, name: str, text: str) -> Path:
+    directory = fleet.place / "new"
+    (directory / name).parent.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text(text)
+    return directory
+
+
+def test_neither_one_person_twice_nor_the_machine_publishes_a_bundle(fleet: Fleet) -> None:
+    fleet.begin()
+    fleet.repository.propose(content(fleet, "policy.yaml", "allow time: '*'\n"), now())
+    for _ in range(2):
+        assert fleet.repository.sign(fleet.ada, now(), 24) == ["signed bundle 2: 1 more must sign"]
+    fleet.repository.sign(fleet.ci, now(), 24)
+    with pytest.raises(ConfigurationError, match="signs nothing"):
+        fleet.repository.sign(key(), now(), 24)
+    waiting = fleet.repository.waiting()
+    assert [(one.role, one.version, one.missing, len(one.signed)) for one in waiting] == [
+        ("targets", 2, 1, 1)
+    ]
+    fleet.update()
+    assert fleet.version() == 1
+    assert "published bundle 2" in fleet.repository.sign(fleet.bo, now(), 24)[0]
+    assert fleet.repository.waiting() == []
+
+
+def test_an_archive_that_was_exchanged_after_the_first_signature_is_not_signed(
+    fleet: Fleet,
+) -> None:
+    fleet.begin()
+    fleet.repository.propose(content(fleet, "policy.yaml", "deny time: '*'\n"), now())
+    fleet.repository.sign(fleet.ada, now(), 24)
+    archive = fleet.directory / "pending/bundle.tar"
+    archive.write_bytes(archive.read_bytes().replace(b"deny time", b"allow tim"))
+    with pytest.raises(BundleError, match="was changed after it was made"):
+        fleet.repository.sign(fleet.bo, now(), 24)
+
+
+def test_new_keys_need_two_signatures_of_the_old_ones_and_machines_follow(fleet: Fleet) -> None:
+    fleet.begin()
+    fleet.update()
+    thief = fleet.cy
+    eve = key()
+    persons = [one.public for one in (fleet.ada, fleet.bo, eve)]
+    fleet.repository.begin(persons, fleet.ci.public, now())
+    assert fleet.repository.sign(fleet.ada, now(), 24) == ["signed root 2: 1 more must sign"]
+    assert fleet.repository.sign(fleet.bo, now(), 24) == ["published root 2"]
+    # What cy has signed before counts no more: the same files are signed by eve.
+    fleet.cy = eve
+    assert fleet.publish({**FIRST, "policy.yaml": "ask time: '*'\n"}) == 2
+    assert fleet.update().current.version == 2
+    fleet.repository.propose(content(fleet, "policy.yaml", "allow time: '*'\n"), now())
+    with pytest.raises(ConfigurationError, match="signs nothing"):
+        fleet.repository.sign(thief, now(), 24)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("policy.yaml", "allow time: {tool: x}\n", "unknown key"),
+        ("maximum.yaml", "base: coding\n", "base"),
+        ("revoked.json", '{"principal": ["*"]}', "unknown key"),
+        ("managed.json", '{"keep": ["pin"]}', "keep"),
+        ("packs/git.json", "{}", "servers"),
+        ("notes.txt", "x", "has no place in a bundle"),
+        ("packs/../policy.yml", "x", "has no place in a bundle"),
+    ],
+)
+def test_what_no_machine_could_read_is_not_proposed(
+    fleet: Fleet, name: str, text: str, why: str
+) -> None:
+    fleet.begin()
+    with pytest.raises(ConfigurationError, match=why):
+        fleet.repository.propose(content(fleet, name, text), now())
+
+
+def test_a_link_among_the_files_is_not_proposed(fleet: Fleet) -> None:
+    fleet.begin()
+    directory = content(fleet, "policy.yaml", "deny time: '*'\n")
+    (directory / "revoked.json").symlink_to("/etc/passwd")
+    with pytest.raises(ConfigurationError, match="revoked"):
+        fleet.repository.propose(directory, now())
+
+
+def test_one_key_cannot_stand_for_two_persons_or_for_the_machine(fleet: Fleet) -> None:
+    ada, bo, ci = (one.public for one in (fleet.ada, fleet.bo, fleet.ci))
+    for persons, machine in (([ada], ci), ([ada, ada], ci), ([ada, bo], bo)):
+        with pytest.raises(ConfigurationError, match="must"):
+            fleet.repository.begin(persons, machine, now())
