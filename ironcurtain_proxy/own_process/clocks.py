@@ -1,8 +1,11 @@
-"""The system's clocks, and random ids."""
+"""The system's clocks, random ids, and the name of this machine."""
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
 from time import monotonic
 from typing import Final
 
@@ -67,3 +70,12 @@ def _uuid4() -> str:
 
 _VARIANTS: Final = "89ab"
 """The digits that name the variant of RFC 9562: two random bits are left."""
+
+
+def machine_id() -> str:
+    """Return a name of this machine that tells it from others, in hexadecimal."""
+    known = b""
+    with suppress(OSError):
+        known = Path("/etc/machine-id").read_bytes().strip()
+    # Containers of one image may have the same file.
+    return sha256(known + b"\0" + os.uname().nodename.encode()).hexdigest()[:32]

@@ -94,6 +94,15 @@ def lines_of(answer: SignedAnswer) -> bytes:
 
 def is_signed(public: bytes, answer: SignedAnswer) -> bool:
     """Return whether an answer bears a signature by this key. Never raises."""
+    return _is_by(public, answer.signature, lines_of(answer))
+
+
+def is_signed_metadata(public: bytes, signature: bytes, data: bytes) -> bool:
+    """Return whether metadata bears a signature by this key. Never raises."""
+    return data.startswith(b"{") and _is_by(public, signature, data)
+
+
+def _is_by(public: bytes, signature: bytes, data: bytes) -> bool:
     try:
         # An extra, and 12 ms at the start of a session that needs it.
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
@@ -104,7 +113,7 @@ def is_signed(public: bytes, answer: SignedAnswer) -> bool:
         _log.error("no signature can be checked: pip install 'ironcurtain-proxy[fleet]'")
         return False
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(answer.signature, lines_of(answer))
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
     except (InvalidSignature, ValueError):
         return False
     return True
