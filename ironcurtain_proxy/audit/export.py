@@ -3,15 +3,19 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.calls import RecordedCall
 from ironcurtain_proxy.audit.display import LogEntry, arrived_at, printable
 from ironcurtain_proxy.audit.selection import REFUSALS
 from ironcurtain_proxy.model.conventions import method_and_target
+from ironcurtain_proxy.model.decider import Grants, of_record
 from ironcurtain_proxy.model.vocabulary import word_list
 from ironcurtain_proxy.version import VERSION
 
@@ -68,11 +72,15 @@ def _line(cells: Iterable[str]) -> bytes:
     return written.getvalue().encode()
 
 
-# --- OCSF, version 1.6.0, a JSON line each --------------------------------------------------------
-# A tool call is an event of class API Activity (6003) with the profile Security Control, which says
-# whether the event was let through and by which policy.
+# --- OCSF, version 1.9.0, a JSON line each --------------------------------------------------------
+# A tool call is an event of class API Activity (6003) with three profiles: Security Control says
+# whether the event was let through and by which policy, Record Integrity chains the events, and the
+# delegation of AI Operation is the grant that approved the call.
 
-_VERSION: Final = "1.6.0"
+_VERSION: Final = "1.9.0"
+_PROFILES: Final = ("security_control", "record_integrity", "ai_operation")
+_SHA_256: Final = {"algorithm": "SHA-256", "algorithm_id": 3}
+VENDOR: Final = "IronCurtain Proxy"
 _CATEGORY: Final = 6
 _CLASS: Final = 6003
 _OTHER: Final = 99
@@ -87,18 +95,56 @@ _FAILURE: Final = 2
 _UNKNOWN: Final = 0
 
 _MAPPED: Final = frozenset(
-    {"timestamp", "requestId", "serverName", "toolName", "arguments", "durationMs", "prev"}
+    {"timestamp", "requestId", "serverName", "toolName", "arguments", "durationMs"}
 )
 """Fields of a record that stand in attributes of the schema, or mean nothing outside the log."""
 
 
-def as_ocsf(calls: Iterable[RecordedCall]) -> Iterator[bytes]:
-    """Yield the calls as JSON lines."""
+class EventChain(Struct):
+    """The chain through the events of one log. Each names the fingerprint of the one before it.
+
+    A fingerprint is the SHA-256 of the event as JSON with sorted keys and without blanks, and
+    without the fingerprint itself.
+    """
+
+    uid: str = "ironcurtain-export"
+    """Which chain it is: the machine and the log."""
+    seq: int = 0
+    """The number of the record of the last event."""
+    last: str = ""
+    """The fingerprint of the last event; empty: there is none."""
+
+    def attest(self, event: dict[str, object], seq: int) -> bytes:
+        """Return an event as JSON with its place in the chain."""
+        attestation: dict[str, object] = {"authority_uid": VENDOR, "chain_uid": self.uid}
+        if self.last:
+            attestation["prev_event"] = {
+                "uid": f"{self.uid}:{self.seq}",
+                "type_uid": _CLASS * 100 + _OTHER,
+                "fingerprint": {**_SHA_256, "value": self.last},
+            }
+        event["attestation"] = attestation
+        canonical = orjson.dumps(event, option=orjson.OPT_SORT_KEYS)
+        self.seq, self.last = seq, sha256(canonical).hexdigest()
+        attestation["fingerprint"] = {**_SHA_256, "value": self.last}
+        return orjson.dumps(event, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+
+
+def as_ocsf(calls: Iterable[RecordedCall], chain: EventChain | None = None) -> Iterator[bytes]:
+    """Yield the calls as JSON lines.
+
+    Args:
+        calls: the calls.
+        chain: what is known of the events before; `None` begins anew.
+    """
+    chain = chain or EventChain()
     for call in calls:
-        yield orjson.dumps(_event(call), option=orjson.OPT_APPEND_NEWLINE)
+        seq = call.fields.get("seq")
+        number = seq if isinstance(seq, int) else 0
+        yield chain.attest(_event(call, f"{chain.uid}:{number}"), number)
 
 
-def _event(call: RecordedCall) -> dict[str, object]:
+def _event(call: RecordedCall, uid: str) -> dict[str, object]:
     fields, entry = call
     refused = entry.decision in REFUSALS
     server, _, tool = entry.tool.partition("/")
@@ -106,13 +152,10 @@ def _event(call: RecordedCall) -> dict[str, object]:
     return {
         "metadata": {
             "version": _VERSION,
-            "profiles": ["security_control"],
-            "product": {
-                "name": "ironcurtain-proxy",
-                "vendor_name": "IronCurtain Proxy",
-                "version": VERSION,
-            },
-            "uid": entry.request_id or entry.number,
+            "profiles": [*_PROFILES],
+            "product": {"name": "ironcurtain-proxy", "vendor_name": VENDOR, "version": VERSION},
+            "uid": uid,
+            "correlation_uid": entry.request_id,
             "log_name": "audit",
         },
         "category_uid": _CATEGORY,
@@ -139,9 +182,19 @@ def _event(call: RecordedCall) -> dict[str, object]:
         },
         "action_id": _DENIED if refused else _ALLOWED,
         "disposition_id": _BLOCKED if refused else _ALLOWED,
-        "policy": {"name": entry.rule, "version": _text(fields, "policyVersion")},
+        "policy": {"name": entry.rule or "none", "version": _text(fields, "policyVersion")},
+        "ai_agent": {"name": entry.client or "unknown", "instance_uid": entry.session},
+        **_delegation(fields),
         "unmapped": {name: value for name, value in fields.items() if name not in _MAPPED},
     }
+
+
+def _delegation(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the approval that was remembered and that settled the call, where one did."""
+    who = of_record(_text(fields, "decidedBy"))
+    if not isinstance(who, Grants) or not who.ids:
+        return {}
+    return {"delegation": {"uid": who.ids[0], "issuer_uid": "ironcurtain-proxy"}}
 
 
 def _text(fields: Mapping[str, object], name: str) -> str:
@@ -159,15 +212,22 @@ _INFO: Final = 9
 _WARN: Final = 13
 
 
-def as_otlp(calls: Iterable[RecordedCall]) -> Iterator[bytes]:
-    """Yield the calls as JSON lines of up to 500 log records."""
+def as_otlp(
+    calls: Iterable[RecordedCall], resource: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[bytes]:
+    """Yield the calls as JSON lines of up to 500 log records.
+
+    Args:
+        calls: the calls.
+        resource: further attributes of what all of them come from, such as the machine.
+    """
     rest = iter(calls)
     while batch := list(islice(rest, _BATCH)):
-        yield orjson.dumps(_request(batch), option=orjson.OPT_APPEND_NEWLINE)
+        yield orjson.dumps(_request(batch, resource), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _request(batch: Iterable[RecordedCall]) -> dict[str, object]:
-    resource = {"service.name": "ironcurtain-proxy", "service.version": VERSION}
+def _request(batch: Iterable[RecordedCall], about: Mapping[str, str]) -> dict[str, object]:
+    resource = {"service.name": "ironcurtain-proxy", "service.version": VERSION, **about}
     scope = {"name": "ironcurtain_proxy.audit", "version": VERSION}
     records = [_record(call) for call in batch]
     return {
@@ -204,6 +264,9 @@ def _told(fields: Mapping[str, object], entry: LogEntry) -> dict[str, object]:
         "session.id": entry.session,
         "client.name": entry.client,
         "ironcurtain.request_id": entry.request_id,
+        "ironcurtain.seq": fields.get("seq", ""),
+        "ironcurtain.prev": _text(fields, "prev"),
+        "ironcurtain.phase": _text(fields, "phase"),
         "ironcurtain.decision": entry.decision,
         "ironcurtain.decided_by": entry.by,
         "ironcurtain.rule": entry.rule,

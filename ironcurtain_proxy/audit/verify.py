@@ -64,6 +64,7 @@ def verify(
     *,
     elsewhere: bool = False,
     noted: Link | None = None,
+    is_copy: bool = False,
 ) -> LogVerdict:
     """Check a log with all files it was rotated into.
 
@@ -73,6 +74,7 @@ def verify(
         elsewhere: whether the line may stand in another log: then that it is not here is no
             problem, see `LogVerdict.has_expected`.
         noted: the line that the list of known logs knows, or None if it knows none.
+        is_copy: whether the log may have no head file, because published heads say where it ends.
 
     Raises:
         OSError: it cannot be read.
@@ -80,6 +82,7 @@ def verify(
     check = _Verification(log, expect)
     check.is_elsewhere = elsewhere
     check.noted = noted
+    check.is_copy = is_copy
     check.after_noted = _Mark(None if noted is None or noted.seq == 0 else noted.digest)
     for line in read_lines(log):
         check.take(line)
@@ -101,6 +104,7 @@ class _Verification:
         self.last_where = "the beginning"
         self.is_begun = False
         self.is_elsewhere = False
+        self.is_copy = False
         self.open_intents: dict[str, None] = {}
         # Read before the lines: a log that grows meanwhile is never behind its head.
         self.known = self._read_head()
@@ -221,7 +225,7 @@ class _Verification:
     def _check_head(self) -> None:
         name = self.log.name
         if self.head is None:
-            if self.is_begun and not self.problems:
+            if self.is_begun and not self.problems and not self.is_copy:
                 self.report(f"{name}.head", "is missing: whether lines were cut off is not known")
         elif self.after_head.is_passed:
             if self.after_head.lines:

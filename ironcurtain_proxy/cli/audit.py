@@ -23,6 +23,14 @@ from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.known_logs import Member, all_logs, family
 from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.cli.arguments import add_json, add_log, add_subcommand, whole
+from ironcurtain_proxy.cli.audit_ship import (
+    SHIP_EXAMPLES,
+    add_root,
+    add_ship,
+    ship,
+    sign_roots,
+    verify_heads,
+)
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,
@@ -158,6 +166,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     check.add_argument(
         "--forget", type=Path, metavar="LOG", help="miss a log no more that you removed yourself"
+    )
+    check.add_argument(
+        "--heads", type=Path, metavar="DIR", help="compare with the heads that were published"
+    )
+    check.add_argument(
+        "--root-key",
+        type=Path,
+        action="append",
+        metavar="PUB",
+        help="with --heads: a key that signs the roots of the hours",
+    )
+    add_ship(command("ship", "send records to other machines", SHIP_EXAMPLES))
+    add_root(
+        command(
+            "root",
+            "sign the hourly root of published heads",
+            "example:\n  ironcurtain-proxy audit root /mnt/fleet --key ci",
+        )
     )
     export = command(
         "export",
@@ -295,13 +321,19 @@ def _show(logs: Logs, options: argparse.Namespace) -> int:
     return 0
 
 
+def _verify(logs: Logs, options: argparse.Namespace) -> int:
+    return verify_logs(logs, options, () if options.heads is None else verify_heads(logs, options))
+
+
 # --- output --------------------------------------------------------------------------------------
 
 
 _COMMANDS: Final[dict[str, Callable[[Logs, argparse.Namespace], int]]] = {
     "tail": _tail,
     "show": _show,
-    "verify": verify_logs,
+    "verify": _verify,
     "stats": count_logs,
     "export": export_calls,
+    "ship": ship,
+    "root": sign_roots,
 }

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -45,8 +45,14 @@ class Logs:
     """Whether one log was named, so that no other one matters."""
 
 
-def verify_logs(logs: Logs, options: argparse.Namespace) -> int:
-    """Run `audit verify`. Return 1 if a log is not intact."""
+def verify_logs(logs: Logs, options: argparse.Namespace, by_heads: Sequence[str] = ()) -> int:
+    """Run `audit verify`. Return 1 if a log is not intact.
+
+    Args:
+        logs: the logs.
+        options: the arguments.
+        by_heads: what is wrong by the heads that were published.
+    """
     expect: str | None = options.expect
     if expect is not None:
         expect = expect.lower()
@@ -68,12 +74,14 @@ def verify_logs(logs: Logs, options: argparse.Namespace) -> int:
                 expect,
                 elsewhere=several,
                 noted=noted.get(os.path.realpath(one.path)),
+                is_copy=options.heads is not None,
             ),
         )
         for one in members
     ]
     is_missing = several and expect is not None and not any(one.has_expected for _, one in found)
     missing = [f"no log has a line with digest {expect}: cut off or changed"] if is_missing else []
+    missing += by_heads
     missing += [
         f"the log {printable(str(one))} is gone, which a proxy wrote; if you removed it yourself: "
         f"ironcurtain-proxy audit verify --forget {shlex.quote(printable(str(one)))}"

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.audit.calls import recorded_calls
+from ironcurtain_proxy.audit.display import printable
 from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
-from ironcurtain_proxy.cli.arguments import add_config, add_log
+from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.metrics import add_since, begin_of, metrics_of, store_of
-from ironcurtain_proxy.cli.output import complain, say
+from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock
@@ -34,6 +35,7 @@ The page is one HTML file that fetches nothing and runs nothing. Only you can re
 examples:
   ironcurtain-proxy report
   ironcurtain-proxy report --since 7d --output week.html
+  ironcurtain-proxy report --fleet /mnt/fleet       questions and minutes by rule, team, machine
 
 exit status: 0; 2 if a log cannot be read or the page cannot be written
 """
@@ -49,13 +51,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the file to write (default: ironcurtain-report.html)",
     )
+    parser.add_argument(
+        "--fleet",
+        type=Path,
+        metavar="DIR",
+        help="count the records of many machines, which `audit ship` has put there",
+    )
+    add_json(parser)
     add_log(parser)
     add_since(parser)
     add_config(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the page."""
+    """Write the page, or count the records of a fleet."""
+    if options.fleet is not None:
+        return _fleet(options)
     now = SystemClock().now()
     since = begin_of(options, now)
     engine = _engine_part(options, now, since)
@@ -73,6 +84,28 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise ConfigurationError(f"--output {options.output}: {error.strerror or error}") from error
     say(f"wrote {options.output}")
+    return 0
+
+
+def _fleet(options: argparse.Namespace) -> int:
+    # Only where it is asked for.
+    from ironcurtain_proxy.report.fleet import (  # noqa: PLC0415
+        count_fleet,
+        fleet_fields,
+        fleet_lines,
+    )
+
+    try:
+        costs = count_fleet(options.fleet)
+    except OSError as error:
+        raise ConfigurationError(f"--fleet {options.fleet}: {error.strerror or error}") from error
+    if not costs.whole.calls:
+        raise ConfigurationError(f"--fleet {options.fleet} has no records of `audit ship`")
+    if options.json:
+        say_json(fleet_fields(costs))
+        return 0
+    for line in fleet_lines(costs):
+        say(printable(line))
     return 0
 
 

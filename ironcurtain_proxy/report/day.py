@@ -85,6 +85,11 @@ def kind_of(entry: LogEntry) -> str:
             return "refused"
 
 
+def is_question(entry: LogEntry) -> bool:
+    """Return whether a reviewer was asked about a call."""
+    return bool(entry.waited_ms) or kind_of(entry) == "by a person"
+
+
 def _count(day: Day, call: RecordedCall) -> None:
     entry, kind = call.entry, kind_of(call.entry)
     day.total += entry.calls
@@ -103,7 +108,7 @@ def _count(day: Day, call: RecordedCall) -> None:
         day.last_refused.append(entry)
     if kind == "refused" and entry.by == _NOBODY and not entry.waited_ms:
         day.unreviewed += entry.calls
-    if entry.waited_ms or kind == "by a person":
+    if is_question(entry):
         _add(day.asked, (entry.rule, entry.tool), 1)
         if len(day.waits) < _MOST_WAITS:
             day.waits.append(entry.waited_ms)

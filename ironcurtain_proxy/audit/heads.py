@@ -1,0 +1,174 @@
+"""Heads of logs, published every minute, and one signed root over them for each hour.
+
+    {"machine": "9b1d…", "log": "audit.jsonl", "seq": 812, "digest": "5d41…", "at": "2026-11-28T…"}
+
+A head says which record was the last at a moment. A machine that rewrites its log afterwards has no
+record of that number and digest any more. Whoever keeps the heads could drop or change them in its
+favour: so a Merkle tree (RFC 6962) is built over the last head of each log in an hour, and its root
+is signed and published elsewhere. Anybody with heads and roots finds both.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Final, TypeVar
+
+from msgspec import Meta, Struct, ValidationError
+from msgspec.json import decode, encode
+
+from ironcurtain_proxy.audit.chain import Link, digest_of
+from ironcurtain_proxy.audit.files import parsed, placed_of, read_lines
+from ironcurtain_proxy.errors import ConfigurationError
+
+HEADS_NAME: Final = "heads.jsonl"
+ROOTS_NAME: Final = "roots.jsonl"
+HOUR: Final = timedelta(hours=1)
+_Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class LogHead(Struct, frozen=True, kw_only=True):
+    """The last record of one log at one moment."""
+
+    machine: str
+    log: str
+    seq: int
+    digest: _Digest
+    at: datetime
+
+    @property
+    def link(self) -> Link:
+        """The record."""
+        return Link(self.seq, self.digest)
+
+
+class HourRoot(Struct, frozen=True, kw_only=True):
+    """The root over the heads of one hour."""
+
+    purpose: str
+    hour: datetime
+    logs: int
+    root: _Digest
+
+    def data(self) -> bytes:
+        """Return the bytes that are signed."""
+        return encode(self)
+
+
+class SignedRoot(Struct, frozen=True, kw_only=True):
+    """A root with its signature."""
+
+    root: HourRoot
+    key: str
+    signature: str
+    """In hexadecimal."""
+
+
+_PURPOSE: Final = "ironcurtain-heads-1"
+T = TypeVar("T", LogHead, SignedRoot)
+
+
+def merkle_root(leaves: list[bytes]) -> bytes:
+    """Return the root of a Merkle tree, as RFC 6962 has it."""
+    if not leaves:
+        return sha256(b"").digest()
+    if len(leaves) == 1:
+        return sha256(b"\0" + leaves[0]).digest()
+    split = 1 << (len(leaves) - 1).bit_length() - 1
+    parts = merkle_root(leaves[:split]) + merkle_root(leaves[split:])
+    return sha256(b"\1" + parts).digest()
+
+
+def root_of(heads: Iterable[LogHead], hour: datetime) -> HourRoot:
+    """Return the root over the last head of each log in the hour that begins at a moment."""
+    last: dict[tuple[str, str], LogHead] = {}
+    for head in heads:
+        if hour <= head.at < hour + HOUR:
+            key = (head.machine, head.log)
+            last[key] = max(last.get(key, head), head, key=lambda one: (one.at, one.seq))
+    leaves = [encode(last[key]) for key in sorted(last)]
+    root = merkle_root(leaves).hex()
+    return HourRoot(purpose=_PURPOSE, hour=hour, logs=len(leaves), root=root)
+
+
+def read_heads(directory: Path) -> list[LogHead]:
+    """Return all heads of a directory.
+
+    Raises:
+        ConfigurationError: it holds none, or a line is none.
+    """
+    return list(_read(directory / HEADS_NAME, LogHead))
+
+
+def read_roots(directory: Path) -> list[SignedRoot]:
+    """Return all signed roots of a directory, or nothing if it has none."""
+    path = directory / ROOTS_NAME
+    return list(_read(path, SignedRoot)) if path.exists() else []
+
+
+def _read(path: Path, kind: type[T]) -> Iterator[T]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from error
+    for number, line in enumerate(lines, 1):
+        if line:
+            try:
+                yield decode(line, type=kind)
+            except ValidationError as error:
+                raise ConfigurationError(f"{path}, line {number}: {error}") from error
+
+
+def check_log(log: Path, heads: Iterable[LogHead]) -> list[str]:
+    """Return what is wrong with a log, or a copy of it, by the heads that were published of it."""
+    wanted: dict[int, set[str]] = {}
+    for head in heads:
+        wanted.setdefault(head.seq, set()).add(head.digest)
+    found: dict[int, str] = {}
+    for line in read_lines(log):
+        fields = None if line.raw is None else parsed(line.raw)
+        if line.raw is not None and fields is not None:
+            seq = placed_of(fields).seq or 0
+            if seq in wanted:
+                found[seq] = digest_of(line.raw)
+    problems = [
+        f"{log} has no record {seq}, which was its head" for seq in sorted(wanted.keys() - found)
+    ]
+    problems += [
+        f"{log} has another record {seq} than the head that was published: it was rewritten"
+        for seq in sorted(found)
+        if wanted[seq] != {found[seq]}
+    ]
+    return problems
+
+
+def check_roots(
+    heads: list[LogHead], roots: Iterable[SignedRoot], is_signed: Mapping[str, bool]
+) -> list[str]:
+    """Return what is wrong with the heads, by the signed roots.
+
+    Args:
+        heads: all that were kept.
+        roots: of the hours.
+        is_signed: by signature, whether it is right and by a key that counts.
+    """
+    problems: list[str] = []
+    for one in roots:
+        hour = f"{one.root.hour:%Y-%m-%d %H:%M}"
+        if not is_signed.get(one.signature, False):
+            problems.append(f"the root of the hour {hour} is not signed by a key that counts")
+        elif root_of(heads, one.root.hour) != one.root:
+            problems.append(
+                f"the heads of the hour {hour} are not those that were signed: some were changed, "
+                "added or dropped"
+            )
+    return problems
+
+
+def hours_to_sign(
+    heads: list[LogHead], roots: Iterable[SignedRoot], now: datetime
+) -> list[datetime]:
+    """Return the whole hours with heads that have no root yet, oldest first."""
+    known = {one.root.hour for one in roots}
+    hours = {one.at.replace(minute=0, second=0, microsecond=0) for one in heads}
+    return sorted([hour for hour in hours if hour not in known and hour + HOUR <= now])

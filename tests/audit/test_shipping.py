@@ -1,0 +1,383 @@
+"""Records on their way to other machines, and what heads of logs find there."""
+
+import http.server
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import orjson
+import pytest
+from msgspec.json import encode
+
+from ironcurtain_proxy.audit.chain import GENESIS, seal
+from ironcurtain_proxy.audit.files import head_path, head_text
+from ironcurtain_proxy.audit.heads import LogHead, merkle_root
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.own_process.clocks import machine_id
+from tests import program
+
+MACHINE = machine_id()
+
+
+def record(number: int, **more: Json) -> bytes:
+    fields: dict[str, Json] = {
+        "timestamp": f"2026-11-28T12:{number // 60 % 60:02}:{number % 60:02}.000Z",
+        "requestId": f"r{number}",
+        "serverName": "git",
+        "toolName": "git_push",
+        "arguments": {"branch": "main"},
+        "policyDecision": {"status": "allow", "rule": "allow-git", "reason": "x"},
+        "result": {"status": "success"},
+        "durationMs": 5,
+        "session": "s",
+        "client": "claude",
+        "decidedBy": "kernel",
+        **more,
+    }
+    return orjson.dumps(fields)
+
+
+ASKED: dict[str, Json] = {
+    "policyDecision": {"status": "escalate", "rule": "ask-push", "reason": "x"},
+    "escalationResult": "approved",
+    "decidedBy": "human",
+    "waitedMs": 30_000,
+}
+
+
+class Machine:
+    def __init__(self, place: Path) -> None:
+        self.home = place / "home"
+        self.log = place / "audit.jsonl"
+        self.share = place / "share"
+        self.last = GENESIS
+        self.count = 0
+        self.home.mkdir(parents=True)
+
+    def write(self, number: int, **more: Json) -> None:
+        bodies = [record(self.count + n, **more) for n in range(number)]
+        self.count += number
+        lines, self.last = seal(bodies, self.last)
+        with self.log.open("ab") as file:
+            file.write(lines)
+        head_path(self.log).write_bytes(head_text(self.last, closed=True))
+
+    def rotate(self) -> None:
+        number = len([*self.log.parent.glob("audit.jsonl.0*")]) + 1
+        self.log.rename(self.log.with_name(f"audit.jsonl.{number:06d}"))
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        return program.run([*program.PROXY, *arguments], environment)
+
+    def ship(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        to = () if "--to" in arguments else ("--to", str(self.share / "team"))
+        return self.run("audit", "ship", str(self.log), *to, *arguments)
+
+    @property
+    def copy(self) -> Path:
+        return self.share / "team" / f"{MACHINE}.audit.jsonl.jsonl"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+class Receiver:
+    """A collector over HTTP that takes, refuses, or takes and does not answer."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.status = 200
+        self.on_post = lambda: None
+
+    @property
+    def lines(self) -> list[Json]:
+        return [orjson.loads(line) for body in self.bodies for line in body.splitlines()]
+
+
+@contextmanager
+def receiving() -> Iterator[tuple[Receiver, str]]:
+    receiver = Receiver()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if receiver.status < 300:
+                receiver.bodies.append(body)
+            receiver.on_post()
+            self.send_response(receiver.status)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            return
+
+    with http.server.ThreadingHTTPServer(("localhost", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield receiver, f"http://localhost:{server.server_address[1]}/in"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def numbers(path: Path) -> list[int]:
+    return [orjson.loads(line)["seq"] for line in path.read_bytes().splitlines()]
+
+
+def test_records_reach_a_directory_once_over_rotations_and_restarts(machine: Machine) -> None:
+    machine.write(700)
+    assert "sent 700 records" in machine.ship().stdout
+    machine.write(3)
+    machine.rotate()
+    machine.write(2)
+    machine.rotate()
+    machine.write(1)
+    assert "sent 6 records" in machine.ship().stdout
+    assert "sent 0 records" in machine.ship().stdout
+    assert numbers(machine.copy) == [*range(1, 707)]
+
+
+def test_what_a_kill_left_of_the_note_and_of_a_line_comes_again_and_not_twice(
+    machine: Machine,
+) -> None:
+    machine.write(10)
+    machine.ship()
+    note = machine.log.with_name("audit.jsonl.shipped")
+    before = note.read_bytes()
+    machine.write(5)
+    machine.ship()
+    # Killed before the note was written, in the middle of the last line.
+    note.write_bytes(before)
+    machine.copy.write_bytes(machine.copy.read_bytes()[:-40])
+    machine.ship()
+    assert numbers(machine.copy) == [*range(1, 16)]
+
+
+@pytest.mark.parametrize("style", ["ocsf", "otlp"])
+def test_a_receiver_gets_every_record_though_the_sender_is_killed(
+    machine: Machine, style: str
+) -> None:
+    machine.write(1200)
+    with receiving() as (receiver, address):
+        environment = {"PATH": os.environ["PATH"], "HOME": str(machine.home)}
+        command = ["audit", "ship", str(machine.log), "--to", address, "--format", style]
+        with subprocess.Popen(
+            [*program.PROXY, *command], env=environment, stdout=subprocess.DEVNULL
+        ) as process:
+            # It has sent a batch and does not live to see the answer.
+            receiver.on_post = lambda: (
+                process.send_signal(signal.SIGKILL) if len(receiver.bodies) == 2 else None
+            )
+        assert process.returncode == -signal.SIGKILL
+        receiver.on_post = lambda: None
+        assert machine.run(*command).returncode == 0
+        found = [seq_of(one, style) for one in _events(receiver, style)]
+    assert sorted(set(found)) == [*range(1, 1201)]
+    assert len(found) == 1700
+
+
+def _events(receiver: Receiver, style: str) -> list[Json]:
+    if style == "ocsf":
+        return receiver.lines
+    found: list[Json] = []
+    for one in receiver.lines:
+        (resource,) = one["resourceLogs"]  # type: ignore[index,call-overload]
+        names = {a["key"]: a["value"] for a in resource["resource"]["attributes"]}  # type: ignore[index,call-overload,union-attr]
+        assert names["host.id"] == {"stringValue": MACHINE}
+        found += resource["scopeLogs"][0]["logRecords"]  # type: ignore[index,call-overload,arg-type]
+    return found
+
+
+def seq_of(event: Json, style: str) -> int:
+    assert isinstance(event, dict)
+    if style == "ocsf":
+        return int(str(event["metadata"]["uid"]).rpartition(":")[2])  # type: ignore[index,call-overload]
+    pairs = {a["key"]: a["value"] for a in event["attributes"]}  # type: ignore[index,call-overload,union-attr]
+    return int(pairs["ironcurtain.seq"]["intValue"])  # type: ignore[index,call-overload,arg-type]
+
+
+def test_a_receiver_that_refuses_gets_the_records_later(machine: Machine) -> None:
+    machine.write(3)
+    with receiving() as (receiver, address):
+        receiver.status = 503
+        refused = machine.ship("--to", address, "--format", "ocsf")
+        assert refused.returncode == 1
+        assert "refused the records with status 503" in refused.stderr
+        receiver.status = 200
+        machine.ship("--to", address, "--format", "ocsf")
+        assert len(receiver.lines) == 3
+    assert machine.ship("--to", "http://collector.example/", "--format", "ocsf").returncode == 2
+    assert machine.ship("--to", "http://localhost.example/", "--format", "ocsf").returncode == 2
+    assert machine.ship("--to", "relative").returncode == 2
+
+
+def test_events_are_chained_over_batches_as_record_integrity_has_it(machine: Machine) -> None:
+    machine.write(2)
+    machine.write(1, decidedBy="grant:g7")
+    with receiving() as (receiver, address):
+        machine.ship("--to", address, "--format", "ocsf")
+        machine.write(2)
+        machine.ship("--to", address, "--format", "ocsf")
+        events = receiver.lines
+    last = ""
+    for event in events:
+        assert isinstance(event, dict)
+        assert event["metadata"]["version"] == "1.9.0"  # type: ignore[index,call-overload]
+        attestation = event["attestation"]
+        assert isinstance(attestation, dict)
+        fingerprint = attestation.pop("fingerprint")
+        assert isinstance(fingerprint, dict)
+        canonical = orjson.dumps(event, option=orjson.OPT_SORT_KEYS)
+        assert fingerprint == {
+            "algorithm": "SHA-256",
+            "algorithm_id": 3,
+            "value": sha256(canonical).hexdigest(),
+        }
+        previous = attestation.get("prev_event")
+        assert (previous["fingerprint"]["value"] if previous else "") == last  # type: ignore[index,call-overload]
+        last = str(fingerprint["value"])
+    assert events[2]["delegation"]["uid"] == "g7"  # type: ignore[index,call-overload]
+    assert "delegation" not in events[1]  # type: ignore[operator]
+
+
+def test_an_edited_log_is_not_sent_on(machine: Machine) -> None:
+    machine.write(5)
+    machine.ship()
+    machine.log.write_bytes(machine.log.read_bytes().replace(b'"r4"', b'"r9"'))
+    machine.write(2)
+    done = machine.ship()
+    assert done.returncode == 1
+    assert "has another record 5 than the one that was sent" in done.stderr
+    machine.log.unlink()
+    machine.last = GENESIS
+    machine.write(9)
+    assert "record 5" in machine.ship().stderr
+
+
+# --- heads ----------------------------------------------------------------------------------------
+
+
+def edited(log: Path) -> None:
+    log.write_bytes(log.read_bytes().replace(b'"r2"', b'"r9"'))
+
+
+def cut(log: Path) -> None:
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-2]))
+
+
+def reordered(log: Path) -> None:
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:3], lines[4], lines[3], *lines[5:]]))
+
+
+def rewritten(log: Path) -> None:
+    """By somebody who can compute the whole chain, and its head file, anew."""
+    lines, last = seal([record(n, client="innocent") for n in range(8)], GENESIS)
+    log.write_bytes(lines)
+    head_path(log).write_bytes(head_text(last, closed=True))
+
+
+@pytest.mark.parametrize("change", [edited, cut, reordered, rewritten])
+@pytest.mark.parametrize("where", ["machine", "copy"])
+def test_published_heads_find_a_log_that_was_changed(
+    machine: Machine, change: object, where: str
+) -> None:
+    machine.write(8)
+    machine.ship("--heads", str(machine.share))
+    log = machine.log if where == "machine" else machine.copy
+    heads = ("--heads", str(machine.share))
+    fine = machine.run("audit", "verify", str(log), *heads)
+    assert fine.returncode == 0, fine.stdout
+    assert callable(change)
+    change(log)
+    found = machine.run("audit", "verify", str(log), *heads)
+    assert found.returncode == 1
+    assert "PROBLEM" in found.stdout
+    if change is rewritten:
+        assert "has another record 8 than the head that was published" in found.stdout
+
+
+def test_the_signed_root_of_an_hour_finds_heads_that_somebody_dropped(machine: Machine) -> None:
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)  # noqa: TID251
+    machine.write(4)
+    heads = [
+        LogHead(machine=name, log="audit.jsonl", seq=4, digest="0" * 64, at=hour)
+        for name in ("m1", "m2", "m3")
+    ]
+    machine.share.mkdir()
+    file = machine.share / "heads.jsonl"
+    file.write_bytes(b"".join([encode(one) + b"\n" for one in heads]))
+    for name in ("ci", "eve"):
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(machine.share / name)],
+            check=True,
+        )
+    assert (
+        "signed 1 root"
+        in machine.run(
+            "audit", "root", str(machine.share), "--key", str(machine.share / "ci")
+        ).stdout
+    )
+    assert (
+        "signed 0 roots"
+        in machine.run(
+            "audit", "root", str(machine.share), "--key", str(machine.share / "ci")
+        ).stdout
+    )
+
+    def verify(key: str) -> subprocess.CompletedProcess[str]:
+        by = ("--heads", str(machine.share), "--root-key", str(machine.share / f"{key}.pub"))
+        return machine.run("audit", "verify", str(machine.log), *by)
+
+    assert verify("ci").returncode == 0
+    assert "is not signed by a key that counts" in verify("eve").stdout
+    for wrong in (heads[1:], [*heads, heads[0]][1:], heads[:2]):
+        if len(wrong) == 3:
+            continue
+        file.write_bytes(b"".join([encode(one) + b"\n" for one in wrong]))
+        assert "some were changed, added or dropped" in verify("ci").stdout
+
+
+def test_a_tree_of_one_leaf_is_not_the_tree_of_two() -> None:
+    assert merkle_root([b"a"]) == sha256(b"\0a").digest()
+    two = sha256(b"\1" + merkle_root([b"a"]) + merkle_root([b"b"])).digest()
+    assert merkle_root([b"a", b"b"]) == two
+    roots = {merkle_root([bytes([n]) for n in range(size)]) for size in range(20)}
+    assert len(roots) == 20
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+
+def test_questions_and_minutes_are_counted_by_rule_team_and_machine(machine: Machine) -> None:
+    machine.write(90)
+    machine.write(10, **ASKED)
+    # Somebody answered after an hour: nobody has looked at it for an hour.
+    machine.write(1, **{**ASKED, "waitedMs": 3_600_000})
+    machine.ship()
+    other = machine.share / "web" / "m2.audit.jsonl.jsonl"
+    other.parent.mkdir()
+    lines, _ = seal([record(n) for n in range(99)], GENESIS)
+    other.write_bytes(lines + lines[:400])
+    done = machine.run("report", "--fleet", str(machine.share), "--json")
+    found = orjson.loads(done.stdout)
+    rules = {one["name"]: one for one in found["rules"]}
+    assert rules["ask-push"]["questions"] == 11
+    assert rules["ask-push"]["minutes"] == 7.0
+    assert rules["ask-push"]["per100"] == 100
+    teams = {one["name"]: (one["calls"], one["per100"]) for one in found["teams"]}
+    assert teams == {"team": (101, 10.89), "web": (99, 0)}
+    machines = {one["name"]: one["calls"] for one in found["machines"]}
+    assert machines == {MACHINE: 101, "m2": 99}
+    shown = machine.run("report", "--fleet", str(machine.share)).stdout
+    assert shown.startswith("200 calls, 11 questions")
+    assert machine.run("report", "--fleet", str(machine.home)).returncode == 2
