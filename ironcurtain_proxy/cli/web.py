@@ -1,7 +1,9 @@
 """`ironcurtain-proxy web`: answer calls that wait, and read the audit log, in a browser."""
 
 import argparse
+import socket
 import sys
+from collections.abc import Callable
 from typing import Final
 
 from ironcurtain_proxy.audit.calls import CallHistory
@@ -17,6 +19,7 @@ from ironcurtain_proxy.cli.reviewing import (
 )
 from ironcurtain_proxy.cli.rule_offer import explanation_of, rule_command
 from ironcurtain_proxy.config.extras import require
+from ironcurtain_proxy.errors import ConfigurationError
 
 DESCRIPTION: Final = """\
 Answer calls that wait for an approval in a browser, and look at the record. The page is served on
@@ -36,8 +39,8 @@ exit status: 0; 2 if the port is taken, or a directory cannot be used
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    about = "the port (default: any free one)"
-    parser.add_argument("--port", type=whole(0, 65535), default=0, metavar="N", help=about)
+    about = "the port: 8790, 8808, or one from 32768 on (default: any free one)"
+    parser.add_argument("--port", type=_port, default=0, metavar="N", help=about)
     parser.add_argument(
         "--public-name",
         action="append",
@@ -47,6 +50,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_directories(parser)
     add_credential(parser)
+
+
+def _port(text: str) -> int:
+    """Return a port for the page that no approval of an agent's requests covers."""
+    # Only this command reads the tables of shell commands.
+    from ironcurtain_proxy.shell.local_services import may_be_a_service  # noqa: PLC0415
+
+    port = whole(0, 65535)(text)
+    if may_be_a_service(port):
+        said = "an approval of requests to services of this machine would cover this port"
+        raise argparse.ArgumentTypeError(f"{said}: take 8790, 8808, or one from 32768 on")
+    return port
+
+
+def _listening(opened: Callable[[int], socket.socket], port: int) -> socket.socket:
+    """Return a socket at the port; where the system gives one out, at one that `_port` allows."""
+    from ironcurtain_proxy.shell.local_services import may_be_a_service  # noqa: PLC0415
+
+    for _ in range(_TRIES):
+        found = opened(port)
+        if not may_be_a_service(found.getsockname()[1]):
+            return found
+        found.close()
+    raise ConfigurationError(f"the system gives out no port from {_HIGH} on: name one with --port")
+
+
+_TRIES: Final = 64
+_HIGH: Final = 32768
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     credential = credential_of(options)
     mailboxes, logs = mailboxes_of(options), logs_to_read(None)
     access = Access()
-    with loopback_socket(options.port) as listening:
+    with _listening(loopback_socket, options.port) as listening:
         origins = origins_of(listening, options.public_name)
         names = [origins[0], *[f"https://{name}" for name in options.public_name]]
 

@@ -91,6 +91,8 @@ class ParsedCommand:
     """
     loose_words: tuple[str, ...] = ()
     """Words of an unparsed text that could name a program. Used for denials."""
+    has_background: bool = False
+    """Whether a part of it runs in the background (`&`) beside the others."""
 
     def every_loose_word(self) -> Iterator[str]:
         """The loose words of this text and of all texts that a shell in it may run."""

@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.effects import CommandEffect
 from ironcurtain_proxy.shell.family_table import Task, hoisted, task_of
-from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_outward
+from ironcurtain_proxy.shell.outward import may_fetch, name_of, sub_commands, why_outward
 from ironcurtain_proxy.shell.secrets import (
     is_in_git_data,
     names_a_secret,
@@ -51,6 +51,7 @@ def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capabilit
     inner = tuple(inner_commands(parsed))
     loose = tuple(_loose(parsed))
     outward = any(part.effect == "outward" for part in found.parts)
+    outward = outward or any(why_outward(one) or may_fetch(one) for one in inner)
     if outward or any(why_outward(one) or _connects(one) for one in loose):
         needed.add(_EGRESS)
     if any(map(deletes, (*inner, *loose))):

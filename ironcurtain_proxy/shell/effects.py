@@ -26,6 +26,7 @@ from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.beyond import ELSEWHERE, SHOW_NO_CONTENT, why_beyond
 from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.grammar import grammar_of, read_options
+from ironcurtain_proxy.shell.local_services import asks_this_machine_alone
 from ironcurtain_proxy.shell.outward import name_of, why_outward
 from ironcurtain_proxy.shell.places import OUTSIDE
 from ironcurtain_proxy.shell.readers import CHECKS, VERSIONS, why_not_find, why_not_test
@@ -83,6 +84,8 @@ def worst(effects: Sequence[EffectLevel]) -> EffectLevel:
 def effect_of(parsed: ParsedCommand, place: Place) -> CommandEffect:
     """The effect of a command in its directory. Never raises."""
     parts = tuple(_parts(parsed, place, _DEPTH))
+    if parsed.has_background and any(part.effect == "local" for part in parts):
+        parts = tuple(map(_asking_its_own, parts))
     found = worst([part.effect for part in parts])
     if parsed.unreadable is not None:
         found = worst([found, "unknown"])
@@ -93,6 +96,17 @@ def effect_of(parsed: ParsedCommand, place: Place) -> CommandEffect:
     else:
         reason = next((part.reason for part in parts if part.effect == found), "")
     return CommandEffect(effect=found, reason=reason, parts=parts)
+
+
+def _asking_its_own(part: Part) -> Part:
+    """Return a part as a local one if it asks a service that the same command starts.
+
+    In its sandbox a command has an own loopback: the service is there, and nothing else is.
+    """
+    if part.effect != "outward" or not asks_this_machine_alone(part.command.words):
+        return part
+    reason = f"{part.program} asks what the same command starts"
+    return replace(part, effect="local", reason=reason)
 
 
 def _parts(parsed: ParsedCommand, place: Place, depth: int) -> Iterator[Part]:

@@ -21,7 +21,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.family import ONLY_READS, OWN_BRANCH, SERVICES, DiskLookups, Family
+from ironcurtain_proxy.model.family import (
+    LOOKS,
+    ONLY_READS,
+    OWN_BRANCH,
+    SERVICES,
+    DiskLookups,
+    Family,
+)
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.disturbances import Disturbance, disturbances
 from ironcurtain_proxy.shell.effects import Part, effect_of, only_reads_elsewhere
@@ -39,8 +46,15 @@ from ironcurtain_proxy.shell.family_table import (
 )
 from ironcurtain_proxy.shell.family_words import is_free_path, spelled
 from ironcurtain_proxy.shell.git_readers import why_not_git
-from ironcurtain_proxy.shell.kinds import plain_request, reading, reading_of_api, wider
-from ironcurtain_proxy.shell.local_services import service_of
+from ironcurtain_proxy.shell.kinds import (
+    graphql,
+    looking,
+    plain_request,
+    reading,
+    reading_of_api,
+    wider,
+)
+from ironcurtain_proxy.shell.local_services import CLIENTS, database_of, service_of
 from ironcurtain_proxy.shell.outward import sub_commands
 from ironcurtain_proxy.shell.places import (
     glob_directory,
@@ -139,7 +153,9 @@ def _found(
         return None
     all_parts = effect_of(parsed, place).parts
     parts = [part for part in all_parts if part.effect != "reads"]
-    changing = [part for part in parts if not _only_reads_elsewhere(part)]
+    # A quiet assignment keeps an answer, under a name that changes no other part.
+    keeping = [part for part in parts if held and not part.command.words and is_quiet(part)]
+    changing = [part for part in parts if not _only_reads_elsewhere(part) and part not in keeping]
     found: list[tuple[Family, frozenset[Disturbance], Part]] = []
     for part in parts:
         if held and is_quiet(part):
@@ -245,24 +261,45 @@ def _family_of(part: Part, parts: Sequence[Part]) -> Family | None:
         return Family(program=(), around=tuple(around), is_general=False)
     words = _plain_words(command, parts)
     if words is None:
+        return _of_service(command, around) if _is_at_home(place) else None
+    found = _of_words(words, place)
+    return replace(found, around=tuple([one for one in around if not _says_nothing(one, found)]))
+
+
+def _of_service(command: SimpleCommand, around: Sequence[str]) -> Family | None:
+    """Return the family of a request of which a part is known only when it runs."""
+    service = service_of(command.words, command.set_before)
+    if service is None:
         return None
-    outside = place.directory is None or not is_of_project(place.directory, place)
+    return Family(program=(SERVICES,), kept=(service,), around=tuple(around))
+
+
+def _says_nothing(around: str, family: Family) -> bool:
+    """Return whether an assignment changes nothing of what a family does.
+
+    To an install `CI` only says that nobody watches; a password opens the same database.
+    """
+    if family.program[0] in CLIENTS and family.program[1:] == (ONLY_READS,):
+        return around.startswith(("PGPASSWORD=", "MYSQL_PWD="))
+    return family.program[-1:] == ("install",) and around in {"CI=true", "CI=1"}
+
+
+def _of_words(words: list[Word], place: Place) -> Family:
+    """Return the family of a command without what stands around its words."""
     launcher, rest = _launched(words)
     rest = hoisted(rest) if rest else rest
     if rest[:2] == [Word("git"), Word("push")]:
         rest = _push_spelled_out(rest, place)
     task = task_of(tuple(word.text or "" for word in rest))
     script = script_of(rest, place)
-    if script is not None and not outside and launcher == ():
-        found = _of_script(words, script, place)
-    else:
-        found = _of_task(task, _Started(words, launcher, rest), place)
-    # To an install `CI` only says that nobody watches.
-    dropped = _UNWATCHED if found.program[-1:] == ("install",) else frozenset()
-    return replace(found, around=tuple([one for one in around if one not in dropped]))
+    if script is not None and _is_at_home(place) and launcher == ():
+        return _of_script(words, script, place)
+    return _of_task(task, _Started(words, launcher, rest), place)
 
 
-_UNWATCHED: Final = frozenset({"CI=true", "CI=1"})
+def _is_at_home(place: Place) -> bool:
+    """Return whether a command runs in its project."""
+    return place.directory is not None and is_of_project(place.directory, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +314,7 @@ class _Started:
 
 def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
     """The family of a program that is no script of the project."""
-    outside = place.directory is None or not is_of_project(place.directory, place)
+    outside = not _is_at_home(place)
     elsewhere = _reading_elsewhere(started.words, place) if outside else None
     if elsewhere is not None:
         return elsewhere
@@ -287,17 +324,31 @@ def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
     service = None if outside or launcher != () else service_of(rest)
     if service is not None:
         return Family(program=(SERVICES,), kept=(service,))
-    if task is None or outside or launcher is None or never_general(rest, task):
+    database = None if outside or launcher != () else database_of(rest)
+    if database is not None:
+        return Family(program=(rest[0].text or "", ONLY_READS), kept=database)
+    login = looking(rest[1:]) if rest[0].text == "ssh" and launcher == () else None
+    if login is not None:
+        return Family(program=("ssh", LOOKS), kept=login)
+    asks_graphql = _asks_graphql(task, rest)
+    known = graphql(rest[2:]) if asks_graphql else None
+    is_unknown = task is None or launcher is None or (asks_graphql and known is None)
+    if task is None or outside or is_unknown or never_general(rest, task):
         texts = tuple(map(spelled, started.words))
         where = place.directory if outside or task is None else at
         return Family(program=texts[:1], kept=texts[1:], directory=where,
                       is_general=False, defined_in=defined)  # fmt: skip
-    path, kept = _of_kind(task, reduced(task, rest[len(task.path) :], place))
+    path, kept = known or _of_kind(task, reduced(task, rest[len(task.path) :], place))
     wide = None
     if path == ("git", "push") and kept in {("origin", one) for one in place.own_branches}:
         wide = None if sounds_protected(kept[-1]) else (path, ("origin", OWN_BRANCH))
-    return Family(program=(*launcher, *path), kept=kept, directory=at, defined_in=defined,
+    return Family(program=(*(launcher or ()), *path), kept=kept, directory=at, defined_in=defined,
                   wide=wide)  # fmt: skip
+
+
+def _asks_graphql(task: Task | None, words: Sequence[Word]) -> bool:
+    is_api = task is not None and task.path == ("gh", "api")
+    return is_api and any(word.text == "graphql" for word in words)
 
 
 def _only_reads_elsewhere(part: Part) -> bool:

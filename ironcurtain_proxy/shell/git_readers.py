@@ -11,6 +11,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.grammar import ParsedOptions
 from ironcurtain_proxy.shell.places import path_of
 from ironcurtain_proxy.shell.reads import Check, reading_program, why_not_reader
@@ -25,7 +26,7 @@ def _format(reading: ParsedOptions) -> str | None:
     return None
 
 
-def _objects(reading: ParsedOptions) -> str | None:
+def _objects(reading: ParsedOptions, *, lists: bool = False) -> str | None:
     """Check that revisions and files are not ones that commonly hold secrets."""
     if any(word.text is None for word in reading.operands):
         return "it has an operand that is not known"
@@ -33,9 +34,28 @@ def _objects(reading: ParsedOptions) -> str | None:
     if any(re.match(r"[/~]|\.\.(?:/|$)", word.text or "") for word in reading.operands):
         return "it names a file outside the repository"
     # git itself reads an operand as a pattern: `git show HEAD -- '.e*'`, `':(glob).e*'`.
-    if any(names_a_secret_file(_MAGIC.sub("", word.text or "")) for word in reading.operands):
+    named = any(names_a_secret_file(_MAGIC.sub("", word.text or "")) for word in reading.operands)
+    if named and not lists and (reading.has(*_CONTENT) or not reading.has(*_NAMES_ONLY)):
         return "it names what commonly holds secrets"
     return _format(reading)
+
+
+def _listed(reading: ParsedOptions) -> str | None:
+    """Check the same of a sub-command that shows names of files alone, unless it is told to."""
+    return _objects(reading, lists=not reading.has(*_CONTENT, "-v", "--verbose"))
+
+
+_NAMES_ONLY: Final = words(
+    "--stat --shortstat --numstat --name-only --name-status --summary --compact-summary --dirstat"
+)
+"""Options of git with which a comparison shows names and numbers, and no content."""
+_CONTENT: Final = words(
+    """
+    -p -u --patch --patch-with-stat -U --unified -c --cc -m -W --function-context -L -S -G --check
+    --word-diff --color-words --color-moved --binary --submodule --merge-base --text -a
+    """
+)
+"""Options with which git shows content beside them, or tells whether a text is in it."""
 
 
 _MAGIC: Final = re.compile(r"^:(?:\([^)]*\)|[/!^]+:?)")
@@ -62,8 +82,8 @@ def _listing(reading: ParsedOptions, *names: str) -> str | None:
 
 
 def _reflog(reading: ParsedOptions) -> str | None:
-    words = [word.text for word in reading.operands]
-    if not {"expire", "delete", "drop", "write", "migrate"}.isdisjoint(words):
+    named = [word.text for word in reading.operands]
+    if not {"expire", "delete", "drop", "write", "migrate"}.isdisjoint(named):
         return "it changes the log of references"
     return _objects(reading)
 
@@ -77,17 +97,18 @@ _NAMES: Final = re.compile(
 
 def _config(reading: ParsedOptions) -> str | None:
     """Check that one name is read, and that it holds no secret."""
-    words = [word.text or "" for word in reading.operands]
-    if words[:1] == ["get"]:
-        words = words[1:]
+    given = [word.text or "" for word in reading.operands]
+    if given[:1] == ["get"]:
+        given = given[1:]
     elif not reading.has("--get", "--get-all"):
         return "it may set a value"
-    named = len(words) == 1 and _NAMES.fullmatch(words[0])
+    named = len(given) == 1 and _NAMES.fullmatch(given[0])
     return None if named else "what it shows may hold a secret"
 
 
 _CHECKS: Final[Mapping[str, Check]] = {
-    "objects": _objects, "branches": _branches, "tags": _tags, "reflog": _reflog, "config": _config
+    "objects": _objects, "listed-objects": _listed, "branches": _branches, "tags": _tags,
+    "reflog": _reflog, "config": _config,
 }  # fmt: skip
 
 _GLOBAL: Final = frozenset({"--no-pager", "-P", "--no-optional-locks"})

@@ -2,15 +2,23 @@
 
 To the person who is asked, `gh pr view 12`, `gh run list` and `gh api repos/o/r/pulls/12/files` are
 one thing: GitHub is read, of one repository. What writes, and what reads secrets, variables, other
-repositories or the account, is no such kind.
+repositories or the account, is no such kind. So are `ssh me@host ls` and `ssh me@host "docker ps"`:
+somebody looks at how a machine is.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ironcurtain_proxy.model.family import ANY, Family
+from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.family import ANY, ONLY_READS, Family
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.shell.effects import Part, effect_of
+from ironcurtain_proxy.shell.grammar import grammar_of, read_options
+from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.reads import reading_program
 
 _REPOSITORY: Final = re.compile(r"(?:-R|--repo)=([\w.-]+/[\w.-]+)")
 _ENDPOINT: Final = re.compile(
@@ -63,6 +71,118 @@ def reading_of_api(kept: Sequence[str]) -> tuple[str, ...] | None:
     return () if repository[0] in "{:" else (f"--repo={repository.lower()}",)
 
 
+_FIELDS: Final = frozenset({"-f", "-F", "--field", "--raw-field"})
+_SHOWN_AS: Final = frozenset({"-q", "--jq", "-t", "--template"})
+_FLAGS: Final = frozenset({"--paginate", "--slurp", "-i", "--include"})
+_QUIET_TEXT: Final = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"|#[^\n]*', re.DOTALL
+)
+_DEFINITION: Final = re.compile(
+    r"\s*(?:(?P<kind>query|mutation|subscription|fragment)\b(?:\s+\w+)?(?:\s+on\s+\w+)?)?\s*"
+)
+_STEP: Final = re.compile(r"\s*(?:(?:\w+\s*:\s*)?(?P<name>\w+)|\.\.\.\s*(?:on\s+)?\w*)\s*")
+_OF_REPOSITORY: Final = re.compile(
+    r"\brepository\s*\(\s*(?:owner|name)\s*:\s*(?P<one>\$?[\w.\"-]+)\s*,?\s*"
+    r"(?:owner|name)\s*:\s*(?P<two>\$?[\w.\"-]+)\s*\)"
+)
+_BEYOND: Final = re.compile(
+    r"\b(?:object|target|blob|text|blame|deployKeys|collaborators|assignableUsers|owner|viewer"
+    r"|organizations?|repositories|repositoriesContributedTo|forks|parent|node|search|user)\b(?!\s*:)"
+)
+"""Fields of GitHub that show files, keys and members, or lead out of a repository."""
+
+
+def graphql(behind: Sequence[Word]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return program and kept words of the family of `gh api graphql`; None: it is not known.
+
+    A query of pull requests, issues and the like is reading of its repository. A mutation is the
+    names of its changes. Anything else stands for itself.
+
+    Args:
+        behind: the words behind `gh api`.
+    """
+    fields: dict[str, str] = {}
+    given = list(behind)
+    while given:
+        name, equals, value = (given.pop(0).text or "\0").partition("=")
+        if name in _FIELDS | _SHOWN_AS and not equals and given:
+            value = given.pop(0).text or "\0"
+        if name in _FIELDS and not value.startswith(("query=@", "\0")):
+            field, _, content = value.partition("=")
+            fields[field] = content
+        elif name not in _SHOWN_AS | _FLAGS | {"graphql"}:
+            return None
+    found = _definitions(_QUIET_TEXT.sub(_without_text, fields.get("query", "")))
+    kinds = {kind for kind, _ in found} - {"fragment"}
+    roots = sorted({name for kind, names in found if kind != "fragment" for name in names})
+    if kinds == {"mutation"} and "" not in roots:
+        return ("gh", "api"), ("graphql", "mutation", *roots)
+    repository = _only_repository(fields) if (kinds, roots) == ({"query"}, ["repository"]) else None
+    return None if repository is None else (("gh", ONLY_READS), (f"--repo={repository}",))
+
+
+def _without_text(found: re.Match[str]) -> str:
+    """Return what stands for a comment or a text. A name, which has no bracket, stays."""
+    if found[0].startswith("#"):
+        return " "
+    return found[0] if re.fullmatch(r'"[\w.-]*"', found[0]) else '""'
+
+
+def _definitions(text: str) -> list[tuple[str, list[str]]]:
+    """Return kind and first fields of each definition in a query; empty: it is not understood.
+
+    A field that is not understood has the name "".
+    """
+    found: list[tuple[str, list[str]]] = []
+    rest = text
+    while rest.strip():
+        head = _DEFINITION.match(rest)
+        rest = _behind(rest[head.end() :] if head else rest, "(", ")")
+        inner = rest[: len(rest) - len(_behind(rest, "{", "}"))]
+        if not inner.startswith("{"):
+            return []
+        found.append((head["kind"] or "query" if head else "query", _first_fields(inner[1:-1])))
+        rest = rest[len(inner) :]
+    return found
+
+
+def _first_fields(text: str) -> list[str]:
+    names: list[str] = []
+    while text.strip():
+        step = _STEP.match(text)
+        if step is None or step.end() == 0:
+            return [""]
+        names.append(step["name"] or "")
+        text = _behind(_behind(text[step.end() :], "(", ")").lstrip(" \t\n,"), "{", "}")
+        text = text.lstrip(" \t\n,")
+    return names
+
+
+def _behind(text: str, opening: str, closing: str) -> str:
+    """Return what follows a bracketed part at the beginning of a text."""
+    text = text.lstrip()
+    depth = 0
+    for at, sign in enumerate(text):
+        depth += (sign == opening) - (sign == closing)
+        if depth == 0:
+            return text[at + 1 :].lstrip() if at else text
+    return text
+
+
+def _only_repository(fields: Mapping[str, str]) -> str | None:
+    """Return the one repository that a query reads pull requests, issues and the like of."""
+    text = _QUIET_TEXT.sub(_without_text, fields["query"])
+    named = list(_OF_REPOSITORY.finditer(text))
+    if len(named) != 1 or _BEYOND.search(_OF_REPOSITORY.sub("", text)):
+        return None
+    both = [named[0]["one"], named[0]["two"]]
+    if re.match(r"repository\s*\(\s*name", named[0][0]):
+        both.reverse()
+    said = [fields.get(one[1:], "") if one[0] == "$" else one.strip('"') for one in both]
+    found = "/".join(said).lower()
+    return found if re.fullmatch(r"[\w.-]+/[\w.-]+", found) else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
     """The parsed words of `gh api`."""
@@ -99,3 +219,75 @@ def _sorted(kept: Sequence[str]) -> _Request:
         else:
             others.append(word)
     return _Request(tuple(methods), tuple(fields), tuple(others))
+
+
+_SSH: Final = grammar_of("-i=t -p=n -l=t -q -T -4 -6 (ordered)")
+_LOGIN: Final = re.compile(r"(?:[\w.-]+@)?[\w][\w.-]*")
+_DOCKER: Final = grammar_of(
+    """
+    -f=t -p=t -n=n -t -a -q --file=t --project-name=t --profile=t --tail=t --since=t --until=t
+    --timestamps --no-color --no-log-prefix --follow --all --quiet --services --status=t --format=t
+    --filter=t --no-trunc --no-stream --last=n --latest --size
+    """
+)
+_LOOKS: Final = frozenset({"ps", "logs", "images", "ls", "top", "stats", "version"})
+_STATES: Final = words(
+    "ls stat du df free uptime date hostname uname who w nproc id whoami echo cd pwd"
+)
+_FILTERS: Final = words("grep egrep head tail wc sort uniq cut tr jq awk sed column nl")
+_ANYWHERE: Final = Place(workspace="/", directory="/")
+
+
+def looking(given: Sequence[Word]) -> tuple[str, ...] | None:
+    """Return options and login of an `ssh` that only looks at how another machine is.
+
+    Names and sizes of files, containers and their logs, and the state of the machine are shown; no
+    content of a file, no variable, and nothing is changed. None: it does more, or is not known.
+
+    Args:
+        given: the words behind `ssh`.
+    """
+    found = read_options(_SSH, given)
+    if isinstance(found, str) or len(found.operands) < 2:  # noqa: PLR2004  host and command
+        return None
+    login, *rest = [word.text for word in found.operands]
+    if None in rest or not _LOGIN.fullmatch(login or ""):
+        return None
+    text = parse_command(" ".join([one or "" for one in rest]))
+    parts = effect_of(text, _ANYWHERE).parts
+    if text.unreadable is not None or text.has_background or not all(map(_only_looks, parts)):
+        return None
+    options = [f"{name}={value.text}" if value else name for name, value in found.options]
+    return (*sorted(options), login or "")
+
+
+def _only_looks(part: Part) -> bool:
+    program, rest = part.program or "", part.command.words[1:]
+    if program in {"docker", "docker-compose"}:
+        given = read_options(_DOCKER, rest)
+        named = [] if isinstance(given, str) else [word.text for word in given.operands]
+        named = named[1:] if named[:1] == ["compose"] else named
+        return named[:1] != [] and named[0] in _LOOKS and _shows_alone(part)
+    if part.effect != "reads" or not _shows_alone(part):
+        return False
+    # The grammar makes a part of its own of a redirection behind a list.
+    if program in _STATES or not part.command.words:
+        return True
+    # Behind a pipe: with a file as an operand it would show that file.
+    entry = reading_program(program) if program in _FILTERS else None
+    read = read_options(entry.grammar, rest) if entry is not None else ""
+    if isinstance(read, str) or entry is None:
+        return False
+    is_behind = not any(value and value.prefix[:1] in {"/", "."} for _, value in read.options)
+    least = 0 if entry.operands in {"files", "none", "text"} else 1
+    return is_behind and len(read.operands) <= least
+
+
+def _shows_alone(part: Part) -> bool:
+    """Return whether a part has no variable before it and writes to no file."""
+    shown = all(
+        (one.operator in {">&", "<&"} and (one.target.text or "").isdigit())
+        or one.target.text == "/dev/null"
+        for one in part.command.redirections
+    )
+    return shown and not part.command.assignments

@@ -59,6 +59,7 @@ def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
         commands=tuple(_with_texts(command, depth) for command in reading.commands),
         unreadable=reading.unreadable,
         loose_words=() if reading.unreadable is None else _loose_words(text),
+        has_background=reading.has_background,
     )
 
 

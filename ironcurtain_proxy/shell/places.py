@@ -100,8 +100,21 @@ def why_not_read(word: Word, place: Place) -> str | None:
     """The reason why reading the file of a word is not harmless; None: it is harmless."""
     if names_a_secret([word]):
         return "it names what commonly holds secrets"
+    reason = why_not_list(word, place)
+    if reason is None and word.is_glob and may_match_a_secret(word.pattern.rpartition("/")[2]):
+        return "it may name what commonly holds secrets"
+    return reason
+
+
+def why_not_list(word: Word, place: Place) -> str | None:
+    """The reason why showing name and size of the file of a word is not harmless; None: it is.
+
+    What lies outside the workspace stays a question: names of keys say what else there is.
+    """
     if word.is_glob:
         return _why_not_glob(word, place)
+    if names_a_secret([word]) and not is_inside(path_of(word, place) or "/", place):
+        return "it names what commonly holds secrets"
     return None if word.text == "-" else _why_not_named(word, place)
 
 
@@ -133,8 +146,6 @@ def _why_not_glob(word: Word, place: Place) -> str | None:
         return "it names files that are not known"
     if any(is_within(stray, directory) for stray in place.strays):
         return "a link among its files leads out of the workspace"
-    if may_match_a_secret(word.pattern.rpartition("/")[2]):
-        return "it may name what commonly holds secrets"
     return None
 
 

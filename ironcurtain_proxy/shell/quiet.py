@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ironcurtain_proxy.model.command import Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.vocabulary import words
 from ironcurtain_proxy.shell.effects import Part, effect_of_part
 from ironcurtain_proxy.shell.family_words import is_free_path
 from ironcurtain_proxy.shell.places import is_of_project
+from ironcurtain_proxy.shell.reads import LOCAL_NAME, SHOWN_VARIABLES
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _GIT: Final[Mapping[str, frozenset[str]]] = {
@@ -53,12 +54,13 @@ def is_quiet(part: Part) -> bool:
     command, place = part.command, part.place
     if part.effect != "local" or not is_of_project(place.directory or "", place):
         return False
-    if command.assignments or not all(
-        _is_quiet_redirection(r, place) for r in command.redirections
-    ):
+    are_quiet = all(_is_quiet_redirection(r, place) for r in command.redirections)
+    if not are_quiet or names_a_secret(command.words):
         return False
-    if names_a_secret(command.words):
-        return False
+    if command.assignments:
+        return not command.words and all(
+            _keeps_an_answer(one, command) for one in command.assignments
+        )
     if part.program == "git":
         return place.has_repository and not place.runs_hooks and _is_quiet_git(command.words[1:])
     if part.program in _FILES:
@@ -66,6 +68,19 @@ def is_quiet(part: Part) -> bool:
     # `echo x > notes.txt` only shows something, but for its redirection.
     alone = replace(command, redirections=())
     return bool(command.words) and effect_of_part(alone, place) == "reads"
+
+
+def _keeps_an_answer(one: Assignment, command: SimpleCommand) -> bool:
+    """Whether an assignment keeps what another part has shown, under a name that steers nothing."""
+    is_plain = _ANSWER.fullmatch(one.name) or LOCAL_NAME.fullmatch(one.name)
+    is_known = one.value.variables <= command.set_before | SHOWN_VARIABLES
+    return bool(is_plain) and is_known and not names_a_secret([one.value])
+
+
+_ANSWER: Final = re.compile(
+    r"TOKEN|(?:[A-Z0-9]+_)*(?:RESP|RESPONSE|RESULT|OUT|OUTPUT|STATUS|CODE|BODY|JSON|OTP|PID|ID"
+    r"|PUBKEY|COUNT|HASH|SHA)"
+)
 
 
 def _is_quiet_git(given: Sequence[Word]) -> bool:

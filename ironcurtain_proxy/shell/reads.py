@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 from ironcurtain_proxy.model.command import Assignment, Redirection, Word
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
-from ironcurtain_proxy.shell.places import path_of, why_not_read
+from ironcurtain_proxy.shell.places import path_of, why_not_list, why_not_read
 from ironcurtain_proxy.shell.programs import entries, expanded
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
@@ -30,7 +30,7 @@ SHOWN_VARIABLES: Final = frozenset(
 """Variables whose value may be shown. Others may hold a secret of the server."""
 
 
-Operands: TypeAlias = Literal["none", "text", "names", "files", "pattern"]
+Operands: TypeAlias = Literal["none", "text", "names", "files", "listed", "pattern"]
 Check: TypeAlias = Callable[[ParsedOptions], str | None]
 """A further check: gives the reason why a call is more than reading, or None."""
 
@@ -64,10 +64,11 @@ def reading_program(name: str) -> ReadingProgram | None:
     )
 
 
-_OPERANDS: Final = re.compile(r"\(((?:none|text|names|files|pattern)(?::\d+)?)\)")
+_OPERANDS: Final = re.compile(r"\(((?:none|text|names|files|listed|pattern)(?::\d+)?)\)")
 _CHECK: Final = re.compile(r"\{([\w-]+)\}")
 _KINDS: Final[Mapping[str, Operands]] = {
-    "none": "none", "text": "text", "names": "names", "files": "files", "pattern": "pattern"
+    "none": "none", "text": "text", "names": "names", "files": "files", "listed": "listed",
+    "pattern": "pattern"
 }  # fmt: skip
 
 
@@ -135,7 +136,7 @@ def _reads_each(found: ReadingProgram) -> bool:
     Behind a pattern, no check looks at the files.
     """
     return found.most is None and (
-        found.operands == "pattern" or (found.operands == "files" and not found.check)
+        found.operands == "pattern" or (found.operands in {"files", "listed"} and not found.check)
     )
 
 
@@ -151,6 +152,9 @@ def _operands(
         case "names":
             known = all(word.text is not None for word in operands)
             return None if known else "it has an operand that is not known"
+        case "listed":
+            reasons = (why_not_list(word, place) for word in operands)
+            return next((one for one in reasons if one is not None), None)
         case "files" | "pattern":
             options = found.grammar.options
             given = any(name in options and options[name].is_pattern for name, _ in reading.options)

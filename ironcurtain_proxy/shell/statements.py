@@ -107,6 +107,7 @@ def _part(reading: TextReading, node: "Node", child: "Node") -> None:
     elif not child.is_named:
         if child.type not in _TOKENS or reading.text_of(child) != child.type.encode():
             reading.refuse("it is not understood as a shell command")
+        reading.has_background |= child.type == "&"
     elif node.type != "for_statement":
         reading.refuse(f"a {child.type.replace('_', ' ')} is not understood")
         reading.pending.append(child)

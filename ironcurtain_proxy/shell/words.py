@@ -67,6 +67,8 @@ class TextReading:
     pending: "list[Node]" = field(default_factory=list)
     """The parts of the tree with commands that are still to be read."""
     heredoc_lines: set[int] = field(default_factory=set)
+    has_background: bool = False
+    """Whether a part of the text runs in the background."""
 
     @property
     def commands(self) -> tuple[SimpleCommand, ...]:

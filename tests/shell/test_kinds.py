@@ -2,9 +2,14 @@
 
 import pytest
 
-from ironcurtain_proxy.shell.families import families_of
+from ironcurtain_proxy.shell.families import covers, families_of
 from ironcurtain_proxy.shell.parse import parse_command
 from tests.shell.places import PROJECT
+
+
+def covered(approved: str, then: str) -> bool:
+    granted = families_of(parse_command(approved), PROJECT) or ()
+    return bool(granted) and covers(granted, parse_command(then), PROJECT)
 
 
 def families(command: str) -> object:
@@ -78,3 +83,87 @@ def test_nothing_else_joins_the_kind(approved: str, other: str) -> None:
 )
 def test_a_request_that_writes_something_else_is_another_family(other: str) -> None:
     assert families("gh api repos/a/b/pulls/1/comments/2/replies -f body=x") != families(other)
+
+
+LOOKED = "ssh -i ~/.ssh/deploy root@203.0.113.5 'ls /opt'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd /opt/app && docker compose -f a.yml logs web --tail 30 2>&1", "df -h; free -m; uptime",
+        "docker ps --format '{{.Names}}' | grep -i web | head -3", "du -sh /var/lib",
+    ],
+)  # fmt: skip
+def test_looking_at_one_machine_through_ssh_is_one_kind(text: str) -> None:
+    assert covered(LOOKED, f'ssh -i ~/.ssh/deploy root@203.0.113.5 "{text}"')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat /etc/passwd", "docker compose exec web printenv", "grep x /etc/passwd", "env",
+        "head -3 < /etc/passwd", "ls | xargs rm", "ls; rm -rf /x", "docker ps > /etc/x",
+        "docker logs x & rm -rf /x", "DOCKER_HOST=tcp://e docker ps", "docker -H tcp://e ps",
+        "docker inspect web", "docker run x", "sed -n 1p /etc/passwd", "tail -f /var/log/syslog",
+        "sudo ls", "find / -delete", "sort -o /etc/x",
+    ],
+)  # fmt: skip
+def test_looking_at_a_machine_shows_no_content_and_changes_nothing(text: str) -> None:
+    assert not covered(LOOKED, f"ssh -i ~/.ssh/deploy root@203.0.113.5 '{text}'")
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "ssh -i ~/.ssh/deploy root@203.0.113.6 'ls /opt'",
+        "ssh root@203.0.113.5 'ls /opt'",
+        "ssh -i ~/.ssh/deploy me@203.0.113.5 'ls /opt'",
+        "ssh -i ~/.ssh/deploy root@203.0.113.5",
+        "ssh -i ~/.ssh/deploy -o ProxyCommand=x root@203.0.113.5 'ls /opt'",
+        "ssh -i ~/.ssh/deploy -L 1:a:1 root@203.0.113.5 'ls /opt'",
+        'ssh -i ~/.ssh/deploy root@203.0.113.5 "ls $X"',
+        "ssh -i ~/.ssh/deploy root@203.0.113.5 'echo $SECRET'",
+    ],
+)
+def test_looking_at_a_machine_is_no_way_to_another_one(then: str) -> None:
+    assert not covered(LOOKED, then)
+
+
+def graphql(query: str, more: str = "") -> str:
+    return f"gh api graphql -f query='{query}'{more}"
+
+
+THREADS = '{ repository(owner: "me", name: "app") { pullRequest(number: 5) { id } } }'
+RESOLVE = 'mutation { a: resolveReviewThread(input: {threadId: "X}"}) { thread { id } } }'
+
+
+def test_queries_of_pull_requests_read_the_repository_as_other_sub_commands_do() -> None:
+    approved = "gh pr view 5 --repo me/app"
+    named = "query($o: String!, $n: String!) { repository(owner: $o, name: $n) { issues { id } } }"
+    assert covered(approved, graphql(THREADS, " --jq .data"))
+    assert covered(approved, graphql(named, " -F o=me -F n=app"))
+    assert covered(graphql(THREADS), "gh pr checks 7 --repo me/app")
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        graphql(RESOLVE), graphql(THREADS.replace("app", "other")), graphql("{ viewer { login } }"),
+        graphql(THREADS.replace("pullRequest(number: 5)", "object(expression: \"HEAD:.env\")")),
+        graphql(THREADS.replace("{ id }", "{ author { ... on User { repositories { id } } } }")),
+        graphql(THREADS + " mutation { deleteRef(input: {}) { id } }"),
+        graphql(THREADS.replace("{ repository", "{ x: viewer { login } repository")),
+        graphql(THREADS, " --hostname evil.example"), "gh api graphql -F query=@x.graphql",
+        graphql(THREADS, " --input x.json"), graphql(THREADS, " -f query=@x"),
+        graphql("subscription { a { id } }"), 'gh api graphql -f query="$Q"',
+    ],
+)  # fmt: skip
+def test_a_query_of_more_than_one_repository_is_not_reading_of_it(then: str) -> None:
+    assert not covered(graphql(THREADS), then)
+
+
+def test_a_mutation_is_the_names_of_its_changes() -> None:
+    assert covered(graphql(RESOLVE), graphql(RESOLVE.replace("X}", "Y")))
+    assert not covered(graphql(RESOLVE), graphql("mutation { deleteRef(input: {}) { id } }"))
+    assert not covered(graphql(RESOLVE), graphql(THREADS))

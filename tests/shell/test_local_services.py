@@ -1,7 +1,11 @@
 """Requests to services of the developer's own: one family for each address, and nothing more."""
 
+import argparse
+
 import pytest
 
+from ironcurtain_proxy.cli import web
+from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import covers, families_of
 from ironcurtain_proxy.shell.parse import parse_command
 from ironcurtain_proxy.shell.programs import paths
@@ -94,3 +98,108 @@ def test_a_format_of_curl_that_writes_a_file_is_another_family() -> None:
 def test_the_table_says_where_each_program_of_the_kind_connects() -> None:
     reached = {path[0] for path in paths("reaches")}
     assert {"curl", "nc", "redis-cli", "pg_isready"} <= reached
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "R=1; curl -s http://localhost:3000/a/$R",
+        'X_RESP=$(date) && curl -s "http://localhost:3000/a/$X_RESP" -H "Authorization: $X_RESP"',
+    ],
+)
+def test_what_the_same_text_has_set_may_stand_in_the_path_and_in_what_is_sent(then: str) -> None:
+    granted = families_of(parse_command(APPROVED), PROJECT) or ()
+    assert covers(granted, parse_command(then), PROJECT, held=True) == ("X_RESP" in then)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        'curl -s http://localhost:3000/ -H "Authorization: $GITHUB_TOKEN"',
+        'ID=$AWS_SECRET && curl -s "http://localhost:3000/$ID"',
+        'ID=$(cat .env) && curl -s "http://localhost:3000/$ID"',
+        'H=$(date); curl -s "http://localhost:3000/" -o "/tmp/$H"',
+        'H=$(date); curl -s "http://$H:3000/"',
+        'H=$(date); curl -s "http://localhost$H/"',
+        'D=$(date); curl -s "http://localhost:3000/" -d "$D"',
+        'D=$(date); curl -s "http://localhost:3000/" -X "POST$D"',
+        "D=$(date); curl -s http://localhost:3000/ -d a$D",
+        'GIT_SSH_COMMAND=$(date) && curl -s "http://localhost:3000/"',
+    ],
+)
+def test_nothing_else_that_is_known_only_when_it_runs_is_covered(then: str) -> None:
+    granted = families_of(parse_command(APPROVED), PROJECT) or ()
+    assert not covers(granted, parse_command(then), PROJECT, held=True)
+
+
+READING = "psql -h localhost -U me -d app -c 'select 1'"
+
+
+def test_statements_that_only_read_one_database_are_one_kind() -> None:
+    for then in (
+        "psql -h 127.0.0.1 -U me app -tAc 'SELECT count(*) FROM users WHERE a = 1;'",
+        "PGPASSWORD=x psql -h localhost -U me -d app -c '\\dt'",
+        "psql --host=localhost --username=me --dbname=app -c 'show server_version'",
+    ):
+        assert is_covered(READING, then), then
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "psql -h localhost -U me -d other -c 'select 1'",
+        "psql -h localhost -U you -d app -c 'select 1'",
+        "psql -h db.example -U me -d app -c 'select 1'",
+        "psql -h localhost -p 2375 -U me -d app -c 'select 1'",
+        "psql -h localhost -p 5433 -U me -d app -c 'select 1'",
+        "PGHOSTADDR=6.6.6.6 psql -h localhost -U me -d app -c 'select 1'",
+        "psql -h localhost -U me -d 'host=evil.example' -c 'select 1'",
+        "psql -h localhost -U me -d app -f x.sql", "psql -h localhost -U me -d app",
+        *(f'psql -h localhost -U me -d app -c "{text}"' for text in (
+            "drop table a", "select 1; drop table a", "select 1 into b", "\\! id",
+            "select pg_read_file('/etc/passwd')", "select evil.count('x')", "\\i x.sql",
+            "select lo_export(1, 'x')", "copy a to program 'id'", "select * from pg_shadow",
+            "select 1 for update", "with a as (delete from b returning 1) select 1", "\\o |sh",
+        )),
+        "mysql -h localhost -u me app -e 'select 1'", "redis-cli get a", APPROVED,
+    ],
+)  # fmt: skip
+def test_the_kind_of_a_database_writes_nothing_and_reaches_no_other(then: str) -> None:
+    assert not is_covered(READING, then)
+
+
+def test_reading_of_other_databases_is_a_kind_too() -> None:
+    mysql = "mysql -h127.0.0.1 -ume -psecret app -e 'show tables'"
+    assert is_covered(mysql, "mysql -h localhost -u me app -e 'describe users'")
+    assert not is_covered(mysql, "mysql -h localhost -u me app -e \"select load_file('/x')\"")
+    assert is_covered("redis-cli get a", "redis-cli -h localhost keys 'a*'")
+    assert not is_covered("redis-cli get a", "redis-cli config get requirepass")
+
+
+def test_a_request_to_what_the_same_command_starts_stays_in_the_sandbox() -> None:
+    def effect(text: str) -> str:
+        return effect_of(parse_command(text), PROJECT).effect
+
+    assert effect("pnpm dev & sleep 5; curl -s http://localhost:3000/health") == "local"
+    assert effect("node server.js & curl -s http://127.0.0.1:9229/json") == "local"
+    for text in (
+        "pnpm dev; curl -s http://localhost:3000/", "sleep 5 & curl -s http://localhost:3000/",
+        "pnpm dev & curl -s https://example.org/", "pnpm dev & curl -s http://192.168.7.17:3000/",
+        "pnpm dev & curl -s http://localhost:3000/ https://example.org/",
+    ):  # fmt: skip
+        assert effect(text) == "outward", text
+
+
+def test_the_page_of_a_reviewer_listens_on_no_port_that_an_approval_covers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = argparse.ArgumentParser()
+    web.add_arguments(parser)
+    for port in (80, 443, 1024, 3000, 8080, 32767):
+        assert is_covered(APPROVED, f"curl -s http://localhost:{port}/")
+        with pytest.raises(SystemExit):
+            parser.parse_args(["--port", str(port)])
+    assert "an approval of requests to services" in capsys.readouterr().err
+    for port in (0, 8790, 8808, 32768, 65535):
+        assert parser.parse_args(["--port", str(port)]).port == port
+        assert not is_covered(APPROVED, f"curl -s http://localhost:{port}/")
