@@ -21,7 +21,8 @@ from ironcurtain_proxy.audit.chain import Link, digest_of
 from ironcurtain_proxy.audit.files import parsed, placed_of, read_lines
 from ironcurtain_proxy.errors import ConfigurationError
 
-HEADS_NAME: Final = "heads.jsonl"
+HEADS_SUFFIX: Final = ".heads.jsonl"
+"""Each machine has a file of its own, so that none writes what another has."""
 ROOTS_NAME: Final = "roots.jsonl"
 HOUR: Final = timedelta(hours=1)
 _Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -97,7 +98,10 @@ def read_heads(directory: Path) -> list[LogHead]:
     Raises:
         ConfigurationError: it holds none, or a line is none.
     """
-    return list(_read(directory / HEADS_NAME, LogHead))
+    paths = sorted(directory.glob(f"*{HEADS_SUFFIX}"))
+    if not paths:
+        raise ConfigurationError(f"{directory} has no heads: `audit ship --heads` publishes them")
+    return [head for path in paths for head in _read(path, LogHead)]
 
 
 def read_roots(directory: Path) -> list[SignedRoot]:

@@ -52,14 +52,14 @@ class Shipped(Struct, frozen=True, kw_only=True):
     """The fingerprint of the last event, to which the next one is chained."""
 
 
-class Batch(Struct, frozen=True, kw_only=True):
+class Shipment(Struct, frozen=True, kw_only=True):
     """Records that are sent together, and the note once they are taken."""
 
     lines: tuple[bytes, ...]
     after: Shipped
 
 
-class Sender(Struct, frozen=True, kw_only=True):
+class Shipper(Struct, frozen=True, kw_only=True):
     """Sends the records of one machine to one destination."""
 
     machine: str
@@ -88,7 +88,7 @@ class Sender(Struct, frozen=True, kw_only=True):
     def _word(self) -> str:
         return _SUFFIX if self.style == "records" else f"{_SUFFIX}-{self.style}"
 
-    def _send(self, log: Path, batch: Batch, state: Shipped) -> Shipped:
+    def _send(self, log: Path, batch: Shipment, state: Shipped) -> Shipped:
         if self.style == "records" and self.directory is not None:
             _append(self.directory / f"{self.machine}.{log.name}.jsonl", batch.lines)
             return batch.after
@@ -121,7 +121,7 @@ def _read_note(path: Path) -> Shipped:
         raise ConfigurationError(f"{path} is damaged: remove it to send all again") from error
 
 
-def next_batch(log: Path, state: Shipped) -> Batch | None:
+def next_batch(log: Path, state: Shipped) -> Shipment | None:
     """Return the next records of a log, or None if all were sent.
 
     Raises:
@@ -143,7 +143,7 @@ def next_batch(log: Path, state: Shipped) -> Batch | None:
         )
         if len(lines) >= _BATCH or size >= _BATCH_BYTES:
             break
-    return Batch(lines=tuple(lines), after=after) if lines else None
+    return Shipment(lines=tuple(lines), after=after) if lines else None
 
 
 def _lines_after(log: Path, state: Shipped) -> Iterator[tuple[bytes, int, int]]:

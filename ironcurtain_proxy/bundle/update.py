@@ -98,7 +98,7 @@ _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
 """What each error of the library looks like, the first that fits."""
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class Updated(Struct, frozen=True, kw_only=True):
     """The result of an update."""
 
     current: Current
@@ -164,7 +164,7 @@ def _pieces(descriptor: int) -> Iterator[bytes]:
             yield piece
 
 
-def update(managed: Path, now: datetime) -> Outcome:
+def update(managed: Path, now: datetime) -> Updated:
     """Fetch the newest bundle and put it in force.
 
     Args:
@@ -225,7 +225,7 @@ def _enrolment(managed: Path) -> tuple[str, bytes]:
     return source if source.endswith("/") else f"{source}/", root
 
 
-def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) -> Outcome:
+def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) -> Updated:
     releases = base / RELEASES_NAME
     shutil.rmtree(releases / ".new", ignore_errors=True)
     before = _before(managed)
@@ -264,7 +264,7 @@ def _update(base: Path, managed: Path, source: str, root: bytes, now: datetime) 
     )
     write_public(base / CURRENT_NAME, encode(current))
     _clear_away(releases, {release, "" if before is None else before.release})
-    return Outcome(current=current, is_new=is_new)
+    return Updated(current=current, is_new=is_new)
 
 
 def _before(managed: Path) -> Current | None:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from msgspec.json import encode
 
 from ironcurtain_proxy.audit.heads import (
-    HEADS_NAME,
+    HEADS_SUFFIX,
     ROOTS_NAME,
     LogHead,
     SignedRoot,
@@ -21,7 +21,7 @@ from ironcurtain_proxy.audit.heads import (
     read_roots,
     root_of,
 )
-from ironcurtain_proxy.audit.shipping import STYLES, Sender, ShippingError, link_of
+from ironcurtain_proxy.audit.shipping import STYLES, Shipper, ShippingError, link_of
 from ironcurtain_proxy.cli.arguments import whole
 from ironcurtain_proxy.cli.audit_whole import Logs
 from ironcurtain_proxy.cli.output import complain, counted, say
@@ -68,7 +68,7 @@ def add_ship(parser: argparse.ArgumentParser) -> None:
 
 def ship(logs: Logs, options: argparse.Namespace) -> int:
     """Run `audit ship`. Return 1 if the records were not taken."""
-    sender, published = _sender(options), 0.0
+    sender, published = _sender(options), -_HEADS_EVERY
     while True:
         failed = False
         for member in logs.members():
@@ -88,12 +88,12 @@ def ship(logs: Logs, options: argparse.Namespace) -> int:
         time.sleep(options.every)
 
 
-def _sender(options: argparse.Namespace) -> Sender:
+def _sender(options: argparse.Namespace) -> Shipper:
     if options.style == "records":
         directory = Path(options.to.removeprefix("file://"))
         if "://" in options.to.removeprefix("file://") or not directory.is_absolute():
             raise ConfigurationError("--format records takes an absolute directory as --to")
-        return Sender(machine=machine_id(), style="records", post=_nowhere, directory=directory)
+        return Shipper(machine=machine_id(), style="records", post=_nowhere, directory=directory)
     address = urlsplit(options.to)
     is_here = address.scheme == "http" and address.hostname in _HERE
     if not is_here and (address.scheme != "https" or not address.hostname):
@@ -101,7 +101,7 @@ def _sender(options: argparse.Namespace) -> Sender:
             f"--to must begin with https:// for {options.style}; http:// is for this machine alone"
         )
     require("fleet", "audit ship")
-    return Sender(machine=machine_id(), style=options.style, post=_poster(options.to))
+    return Shipper(machine=machine_id(), style=options.style, post=_poster(options.to))
 
 
 def _nowhere(_body: bytes, _kind: str) -> None:
@@ -135,7 +135,7 @@ def _publish(logs: Logs, directory: Path) -> None:
         head = LogHead(
             machine=machine_id(), log=member.path.name, seq=link.seq, digest=link.digest, at=now
         )
-        append_line(directory / HEADS_NAME, encode(head), _MOST_HEADS)
+        append_line(directory / f"{head.machine}{HEADS_SUFFIX}", encode(head), _MOST_HEADS)
 
 
 def add_root(parser: argparse.ArgumentParser) -> None:

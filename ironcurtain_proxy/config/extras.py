@@ -24,7 +24,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "postgres": ("sqlalchemy", "psycopg"),
         "http": ("httpx", "mcp", "httpx2", "httpcore2", "httptools", "starlette", "uvicorn"),
         "web": ("starlette", "uvicorn"),
-        "fleet": ("cryptography", "tuf"),
+        "fleet": ("cryptography", "securesystemslib", "tuf", "urllib3"),
         "otel": ("opentelemetry",),
     }
 )

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.audit.display import LogEntry, entry_of
 from ironcurtain_proxy.audit.files import parsed, read_lines
+from ironcurtain_proxy.audit.heads import HEADS_SUFFIX
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.report.day import is_question
 
@@ -76,7 +77,7 @@ def count_fleet(directory: Path) -> FleetCosts:
     costs = FleetCosts()
     for path in sorted(directory.rglob("*.jsonl")):
         machine, _, rest = path.name.partition(".")
-        if not rest.startswith("audit") and "." not in rest:
+        if "." not in rest or path.name.endswith(HEADS_SUFFIX):
             continue
         team = NO_TEAM if path.parent == directory else path.parent.name
         for entry in _outcomes(path):

@@ -32,11 +32,8 @@ from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, i
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.escalation import FOREVER
 from ironcurtain_proxy.model.path import RealPath
-<<<<<<< HEAD
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Signatories, SignedAnswer
-=======
 from ironcurtain_proxy.own_process.clocks import machine_id
->>>>>>> 724dfa1e (wip2)
 from ironcurtain_proxy.ports import AnswerJudge, Clock, Timeline
 from ironcurtain_proxy.review.channel_order import Channel, Panel
 from ironcurtain_proxy.review.notices import NoticeWay, WaitingNotices, desktop, ntfy, webhook
@@ -88,20 +85,13 @@ def signed_answers(
         require("fleet", str(path))
     return SignedAnswers(
         clock=clock,
-<<<<<<< HEAD
         signatories=_Signatories(path, home),
         verify=_is_signed,
-        machine=_machine(),
-=======
-        signatories=ReviewersFile(path=path, home=home).now,
-        verify=is_signed,
         machine=machine_id(),
->>>>>>> 724dfa1e (wip2)
         requesters=frozenset({_user(), environ.get(PRINCIPAL_VARIABLE, "")} - {""}),
     )
 
 
-<<<<<<< HEAD
 class _Signatories:
     """Gives what `reviewers.json` says. Few have the file: for others its reader is not loaded."""
 
@@ -128,17 +118,6 @@ def _is_signed(public: bytes, answer: SignedAnswer) -> bool:
     return is_signed(public, answer)
 
 
-def _machine() -> str:
-    """Return a name of this machine that tells it from others, in hexadecimal."""
-    known = b""
-    with suppress(OSError):
-        known = Path("/etc/machine-id").read_bytes().strip()
-    # Containers of one image may have the same file.
-    return sha256(known + b"\0" + os.uname().nodename.encode()).hexdigest()[:32]
-
-
-=======
->>>>>>> 724dfa1e (wip2)
 def _user() -> str:
     """Return the name of the user whom the proxy runs as, or the number where it has no name."""
     with suppress(KeyError):

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ironcurtain_proxy.bundle.repository import Repository
-from ironcurtain_proxy.bundle.update import Outcome, update
+from ironcurtain_proxy.bundle.update import Updated, update
 from ironcurtain_proxy.config.policy import policy_files
 from ironcurtain_proxy.config.policy.bundled import Bundle, read_current
 from ironcurtain_proxy.config.policy.managed import find_managed
@@ -74,7 +74,7 @@ class Fleet:
         root = self.directory / "metadata/1.root.json"
         (self.managed / "bundle-root.json").write_bytes(root.read_bytes())
 
-    def update(self, moment: datetime | None = None) -> Outcome:
+    def update(self, moment: datetime | None = None) -> Updated:
         return update(self.managed, moment or now())
 
     def version(self) -> int:

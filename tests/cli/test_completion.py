@@ -21,7 +21,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("ironcurtain-proxy rev", {"review"}),
+        ("ironcurtain-proxy rev", {"review", "reviewers"}),
         ("ironcurtain-proxy init --un", {"--undo"}),
         ("ironcurtain-proxy init --preset s", {"supervised"}),
         ("ironcurtain-proxy audit ver", {"verify"}),

@@ -1,7 +1,8 @@
 """The policy: rules, annotations and lists. The files of the package are in `shipped`.
 
 - `policy_files`, `policy_loading`: which files are read, and how they are joined.
-- `layer_reading`: the rules of every layer. `managed`: the administrator's layer.
+- `layer_reading`: the rules of every layer. `managed`: the administrator's layer. `bundled`: the
+  fleet's bundle in it.
 - `reviewers_file`: the persons whose signatures approve.
 - `policy_file`: rules and the lists that they name. `short_form`, `annotations_file`,
   `engine_file`: one format each.
