@@ -221,7 +221,16 @@ def main() -> int:
     parser.add_argument(
         "part",
         nargs="?",
-        choices=("all", "decisions", "escalations", "sandbox", "timeline", "many", "proxy"),
+        choices=(
+            "all",
+            "decisions",
+            "escalations",
+            "sandbox",
+            "timeline",
+            "many",
+            "hooks",
+            "proxy",
+        ),
         default="all",
     )
     options, others = parser.parse_known_args()
@@ -234,7 +243,7 @@ def main() -> int:
         write()
         throughput()
         write()
-    for part in ("escalations", "sandbox", "timeline", "many"):
+    for part in ("escalations", "sandbox", "timeline", "hooks", "many"):
         # Minutes of calls: only where it is asked for.
         if options.part == part or (options.part == "all" and part != "many"):
             script = Path(__file__).with_name(f"bench_{part}.py")

@@ -119,8 +119,9 @@ def why_not_held(about: ContainmentInput) -> str | None:
         return f"the rule {about.for_reviewers.name} keeps such calls for reviewers"
     if about.workspace is None:
         return "there is no workspace"
-    if about.facts.secrets:
-        return "what is sent holds a secret"
+    if about.facts.secrets or about.facts.client_asks:
+        why = "the agent's client asks its user"
+        return "what is sent holds a secret" if about.facts.secrets else why
     if about.tried:
         return f"the same call has tried to reach {about.tried}"
     return why_open(about.walls, about.workspace) or _why_shown(about)

@@ -33,10 +33,19 @@ from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import Facts
 
 
-def with_secrets(judged: Judgement, facts: Facts) -> Judgement:
-    """The judgement with the question about secrets added. A denial stays."""
-    if not facts.secrets or isinstance(judged.decision, Deny):
+def with_questions(judged: Judgement, facts: Facts) -> Judgement:
+    """Return the judgement with what the facts themselves ask. A denial stays."""
+    if isinstance(judged.decision, Deny):
         return judged
+    judged = _with_secrets(judged, facts) if facts.secrets else judged
+    if not facts.client_asks or isinstance(judged.decision, Escalate):
+        return judged
+    ground = Ground("client-question", "The agent's client asks its user before this call")
+    reasons = (OriginReason(origin="policy", ground=ground),)
+    return structs.replace(judged, decision=Escalate(ground), reasons=reasons)
+
+
+def _with_secrets(judged: Judgement, facts: Facts) -> Judgement:
     said = ", ".join([f'"{one.argument}" ({one.kind})' for one in facts.secrets])
     ground = Ground("secret-in-arguments", f"What is sent holds a secret: {said}")
     reason = OriginReason(origin="secrets", ground=ground)

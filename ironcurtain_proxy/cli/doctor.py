@@ -20,6 +20,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
     bundle,
     clock,
     directories,
+    hooks,
     kernel,
     packages,
     pins,
@@ -138,6 +139,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     yield from store(settings)
     yield from pins(settings)
     yield from bundle(loaded, utc_now())
+    yield from hooks(settings)
     yield clock(settings, utc_now())
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
@@ -20,6 +20,7 @@ from ironcurtain_proxy.config.policy.bundled import bundle_lines
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS
 from ironcurtain_proxy.wiring.containment import TIMELINES
@@ -282,3 +283,21 @@ def store(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("store", "fail", str(error), remedy)
     else:
         yield CheckResult("store", "ok", "can be read" if is_there else "to be made")
+
+
+def hooks(settings: Settings) -> Iterator[CheckResult]:
+    """Check the hooks of each client that has ours."""
+    # Joins all folders.
+    from ironcurtain_proxy.hooks.health import health_of  # noqa: PLC0415
+
+    for client in get_args(HookClient):
+        try:
+            found = health_of(client, Path(settings.home), settings.state_dir, Path.cwd())
+        except ConfigurationError as error:
+            yield CheckResult(f"hooks of {client}", "warn", str(error))
+            continue
+        if found.state != "absent":
+            yield CheckResult(f"hooks of {client}", "ok", str(found))
+            remedy = "ironcurtain-proxy hooks status"
+            for alarm in found.alarms:
+                yield CheckResult(f"hooks of {client}", "fail", alarm, remedy)

@@ -2,11 +2,13 @@
 
 import argparse
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, get_args
 
 from ironcurtain_proxy.cli.arguments import add_subcommand
 from ironcurtain_proxy.cli.init import proposed_workspace
+from ironcurtain_proxy.cli.init_dialogue import Dialogue, require_terminal
 from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.config.presets.preset import PRESETS
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
@@ -25,8 +27,10 @@ examples:
   ironcurtain-proxy hooks install claude    put the hooks into the client's file
   ironcurtain-proxy hooks status            which clients have them
   ironcurtain-proxy hooks remove claude     take them out again
+  ironcurtain-proxy hooks install claude --observe    record calls, deny nothing
 
-exit status: 0; 2 if a file or an argument cannot be used
+exit status: 0; 1 if `status` finds hooks that do not work; 2 if a file or an
+argument cannot be used
 """
 
 
@@ -48,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the agent may work if the client is started elsewhere (default: this project)",
     )
+    install.add_argument(
+        "--observe", action="store_true", help="only record what would be answered: deny nothing"
+    )
+    _add_managed(install)
     remove = add_subcommand(
         actions,
         "remove",
@@ -55,6 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "example:\n  ironcurtain-proxy hooks remove claude",
     )
     remove.add_argument("client", choices=clients, metavar="CLIENT", help=", ".join(clients))
+    _add_managed(remove)
+    accept = add_subcommand(
+        actions,
+        "accept",
+        "let a client use servers though its hooks do not come in this project",
+        "example:\n  ironcurtain-proxy hooks accept claude",
+    )
+    accept.add_argument("client", choices=clients, metavar="CLIENT", help=", ".join(clients))
     add_subcommand(
         actions,
         "status",
@@ -81,39 +97,86 @@ def run(options: argparse.Namespace) -> int:
         from ironcurtain_proxy.hooks.kernel import serve_door  # noqa: PLC0415  joins all folders
 
         return serve_door(options.client, options.parent, os.environ)
-    # Joins all folders: slow to import.
-    from ironcurtain_proxy.hooks import installing  # noqa: PLC0415
-    from ironcurtain_proxy.hooks.dialects import DIALECTS  # noqa: PLC0415
-
     home = home_directory(os.environ)
     state = home / STATE_DIRECTORY
     try:
-        if options.action == "status":
-            for client in DIALECTS:
-                _say_state(client, home, state)
-        elif options.action == "remove":
-            say(f"{options.client}: {installing.remove(options.client, home, state)}")
-        else:
-            workspace, _ = proposed_workspace(options.workspace, Path.cwd(), home)
-            for name in installing.write_policy(state, str(workspace), options.preset):
-                say(f"wrote {name}")
-            say(f"hooks are first in {installing.install(options.client, home, state)}")
-            if options.client == "codex":
-                say("Codex skips hooks that you have not trusted: accept them in its /hooks first")
-            say("start a new session of the client: `ironcurtain-proxy audit tail` shows its calls")
+        return _ACTIONS[options.action](options, home, state)
     except OSError as error:
         raise ConfigurationError(f"{error.filename}: {error.strerror}") from error
+
+
+def _add_managed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--managed",
+        type=Path,
+        metavar="FILE",
+        help="an administrator's file of the client, which holds for all users of this machine",
+    )
+
+
+def _install(options: argparse.Namespace, home: Path, state: Path) -> int:
+    from ironcurtain_proxy.hooks import health, installing, kernel  # noqa: PLC0415  join all
+
+    client, managed = options.client, options.managed
+    if options.observe:
+        health.refuse_if_kept("let them only record")
+    place = installing.place_in(client, home, state, managed)
+    if managed is None:
+        workspace, _ = proposed_workspace(options.workspace, Path.cwd(), home)
+        observed = {*kernel.observed_in(state)} - {client}
+        observed |= {client} if options.observe else set()
+        for name in installing.write_policy(
+            state, str(workspace), options.preset, sorted(observed)
+        ):
+            say(f"wrote {name}")
+    elif options.observe:
+        raise ConfigurationError("--observe is each user's own choice: leave out --managed")
+    say(f"hooks are first in {installing.install(place, observes=options.observe)}")
+    if managed is not None:
+        say("each user needs a policy: ironcurtain-proxy init, or hooks install without --managed")
+    if client == "codex":
+        say("Codex skips hooks that you have not trusted: accept them in its /hooks first")
+    say("start a new session of the client: `ironcurtain-proxy audit tail` shows its calls")
     return 0
 
 
-def _say_state(client: HookClient, home: Path, state: Path) -> None:
-    from ironcurtain_proxy.hooks import installing  # noqa: PLC0415  joins all folders
+def _remove(options: argparse.Namespace, home: Path, state: Path) -> int:
+    from ironcurtain_proxy.hooks import health, installing  # noqa: PLC0415  join all folders
 
-    file, last = installing.file_of(client, home), installing.last_event(client, state)
-    when = f"last event {last:%Y-%m-%d %H:%M} UTC" if last else "no event yet"
-    say(f"{client}: {installing.state_of(client, home)}, {when} ({file})")
-    if problem := installing.last_problem(client, state):
-        say(f"{client}: EVERY CALL IS DENIED, its kernel does not start: {problem}")
-    off = installing.switched_off_by(client, Path.cwd())
-    if off is not None:
-        say(f"{client}: {off} SWITCHES ALL HOOKS OFF in this project")
+    if options.managed is None:
+        health.refuse_if_kept("take them out")
+    place = installing.place_in(options.client, home, state, options.managed)
+    say(f"{options.client}: {installing.remove(place)}")
+    return 0
+
+
+def _accept(options: argparse.Namespace, _home: Path, state: Path) -> int:
+    from ironcurtain_proxy.hooks import health  # noqa: PLC0415  joins all folders
+
+    # The agent must not accept in its user's place.
+    require_terminal(Dialogue(yes=False, as_json=False), "hooks accept")
+    project = os.path.realpath(Path.cwd())
+    health.accept(options.client, project, state)
+    say(f"{options.client} may use servers in {project} though its hooks do not come")
+    return 0
+
+
+def _status(_options: argparse.Namespace, home: Path, state: Path) -> int:
+    from ironcurtain_proxy.hooks import health  # noqa: PLC0415  joins all folders
+
+    code = 0
+    for client in get_args(HookClient):
+        found = health.health_of(client, home, state, Path.cwd())
+        say(f"{client}: {found}")
+        for alarm in found.alarms:
+            say(f"{client}: {alarm}")
+            code = 1
+    return code
+
+
+_ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Path, Path], int]]] = {
+    "install": _install,
+    "remove": _remove,
+    "accept": _accept,
+    "status": _status,
+}

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.config.extras import require
+from ironcurtain_proxy.config.policy.managed import KEEP_NAME, MANAGED
 from ironcurtain_proxy.config.reading.environment import ISOLATION_VARIABLE
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.wiring.serving import serve
 
 DESCRIPTION: Final = """\
@@ -68,12 +71,23 @@ def run(options: argparse.Namespace) -> int:
     """Serve until the client closes its end or a signal ends the process."""
     if options.isolation is not None:
         os.environ[ISOLATION_VARIABLE] = options.isolation
-    code = _serve_http(options) if options.http else serve(os.environ, options.config)
+    code = _serve_http(options) if options.http else _serve(options)
     # A thread that hangs in a file system (NFS, FUSE) must not keep the process: all that had to
     # be written or ended is.
     with suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(code)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    state = home_directory(os.environ) / STATE_DIRECTORY
+    unhooked = None
+    if any((state / "clients").glob("hooks-*.json")) or (MANAGED / KEEP_NAME).exists():
+        # Most clients have no hooks, and their proxies start without this.
+        from ironcurtain_proxy.hooks.health import hook_watch  # noqa: PLC0415
+
+        unhooked = hook_watch(state)
+    return serve(os.environ, options.config, unhooked)
 
 
 def _serve_http(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
 from ironcurtain_proxy.cli.arguments import add_config, add_json
-from ironcurtain_proxy.cli.doctor_checks import store
+from ironcurtain_proxy.cli.doctor_checks import hooks, store
 from ironcurtain_proxy.cli.output import complain, say, say_json
 from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.policy.bundled import bundle_fields, bundle_lines
@@ -130,6 +130,7 @@ def _fields(
             }
             for spec in settings.servers
         ],
+        "hooks": _hooks(settings, warnings),
         "sessions": _sessions(settings),
         "policyVersion": loaded.policy.version,
         "bundle": None if loaded.bundle is None else bundle_fields(loaded.bundle),
@@ -176,6 +177,13 @@ def _ended(settings: Settings, warnings: list[str]) -> list[Json]:
         for one in found
     ]
     return [{"session": one.session, "call": one.call, "why": one.why} for one in found]
+
+
+def _hooks(settings: Settings, warnings: list[str]) -> dict[str, Json]:
+    """Return the state of the hooks of each client that has ours."""
+    found = list(hooks(settings))
+    warnings += [f"{check.name}: {check.found}" for check in found if check.state != "ok"]
+    return {check.name: check.found for check in found if check.state == "ok"}
 
 
 def _sessions(settings: Settings) -> list[Json]:
@@ -236,6 +244,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ("Pins", fields["pins"]),
         ("Policy version", str(fields["policyVersion"])[:12]),
         *([("Administrator", fields["managed"])] if fields["managed"] else []),
+        *[(name.capitalize(), text) for name, text in _named(fields["hooks"])],
         ("Questions in", fields["escalations"]),
         ("Audit log", fields["auditLog"]),
     ]
@@ -250,6 +259,10 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ],
         *_shown_sessions(fields),
     ]
+
+
+def _named(found: Json) -> list[tuple[str, Json]]:
+    return [*found.items()] if isinstance(found, dict) else []
 
 
 def _containment(fields: Mapping[str, Json]) -> str:

@@ -6,6 +6,7 @@ approvals, timeline and audit log hold as at the MCP door.
 - `stub`: what a client starts at each event; a script by itself, which imports nothing of ours.
 - `launching`: the command line that starts the stub, and denies where it cannot start.
 - `installing`: the hooks in clients' files, and the way back.
+- `health`: whether the hooks of a client work, and what is refused where they do not come.
 - `kernel`: the start of a client's kernel, its socket, and its end with the client.
 - `door`: the events of a client, and its calls under way.
 - `client_end`: the client as a server of the kernel.

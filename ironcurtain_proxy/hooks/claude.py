@@ -13,6 +13,7 @@ from ironcurtain_proxy.hooks.events import (
     AskInClient,
     BeforeCall,
     CallingAgent,
+    HookDialect,
     HookEvent,
     NoObjection,
     OwnQuestion,
@@ -88,7 +89,7 @@ def _of_call(event: str, payload: Arguments, caller: CallingAgent) -> HookEvent:
     is_command = tool == "Monitor" and "ws" not in given
     calls = (("Bash", {"command": given.get("command")}) if is_command else (tool, given),)
     if event == "PermissionRequest":
-        return OwnQuestion(caller=caller, tool=tool, calls=calls)
+        return OwnQuestion(caller=caller, tool=tool, calls=calls, directory=directory_of(payload))
     identifier = text_of(payload, "tool_use_id")
     if event == "PreToolUse":
         directory = directory_of(payload)
@@ -153,3 +154,22 @@ def _before(decision: str, why: str) -> Json:
 
 def _asked(decision: Json) -> Json:
     return {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}
+
+
+DIALECT: Final = HookDialect(
+    client="claude",
+    events=EVENTS,
+    own_tools=OWN_TOOLS,
+    asks="always",
+    reads=(
+        ".claude/plans",
+        ".claude/skills",
+        ".claude/plugins",
+        ".claude/projects/{project}",
+    ),
+    writes=(".claude/plans", ".claude/projects/{project}/memory"),
+    seconds=585,
+    read_event=read_event,
+    answer_before=answer_before,
+    answer_question=answer_question,
+)

@@ -34,7 +34,7 @@ from ironcurtain_proxy.hooks.events import (
 from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.decider import IN_CLIENT, KERNEL, Decider, in_record
-from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
+from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
@@ -42,7 +42,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 from ironcurtain_proxy.model.walls import Walls
-from ironcurtain_proxy.ports import FactGatherer, ProgressListener, Recorder
+from ironcurtain_proxy.ports import FactGatherer, ProgressListener, Recorder, Reviewer
 
 _MOST_SECONDS: Final = 1200.0
 """Seconds after which the end of a call counts as unknown: ten minutes after the client's limit."""
@@ -69,6 +69,10 @@ class OpenCall:
     """Who allowed it, as the record of the intent has it."""
     why: str = ""
     """The reason in that record."""
+    is_asked: bool = False
+    """Whether the client is about to ask its user about the call."""
+    left: anyio.Event = field(default_factory=anyio.Event)
+    """Set once the client's user has answered in the client's dialog."""
 
     def decide(self, verdict: Verdict) -> None:
         """Answer the hook. The first answer counts."""
@@ -98,8 +102,11 @@ class ClientEnd:
         client: HookClient,
         tools: Mapping[str, tuple[ToolDefinition, ...]],
         workspace: RealPath | None,
+        *,
+        observes: bool = False,
     ) -> None:
         self.client = client
+        self._observes = observes
         self._tools = tools
         self._workspace = workspace
 
@@ -172,7 +179,7 @@ class ClientEnd:
 
     def noting(self, recorder: Recorder) -> Recorder:
         """Add the door and the caller to each record."""
-        return _NotingRecorder(recorder, self.client)
+        return _NotingRecorder(recorder, self.client, observes=self._observes)
 
 
 def _let_go(by: Decider, why: str) -> Verdict:
@@ -191,6 +198,40 @@ class DialogReviewer:
         return Approved(by=IN_CLIENT, reasoning=escalation.ground.reason)
 
 
+def is_asking() -> bool:
+    """Return whether the client is about to open its dialog about the call under way."""
+    under_way = CURRENT.get()
+    return under_way is not None and under_way.is_asked
+
+
+class UnlessLeft:
+    """A reviewer whose question ends once the client's user has answered in the client's dialog.
+
+    That dialog may stand open beside ours. Implements `ports.Reviewer`.
+    """
+
+    def __init__(self, reviewer: Reviewer) -> None:
+        self._reviewer = reviewer
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """Return the reviewer's answer; `Unreachable` if the client's user was quicker."""
+        under_way = CURRENT.get()
+        if under_way is None or not under_way.is_asked:
+            return await self._reviewer.ask(escalation)
+        ruling: Ruling = Unreachable()
+
+        async def ask() -> None:
+            nonlocal ruling
+            ruling = await self._reviewer.ask(escalation)
+            asking.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as asking:
+            asking.start_soon(ask)
+            await under_way.left.wait()
+            asking.cancel_scope.cancel()
+        return ruling
+
+
 class _TellingFacts:
     """Facts with the sub-agent that calls. Implements `ports.FactGatherer`."""
 
@@ -205,7 +246,11 @@ class _TellingFacts:
     async def gather(self, call: Operation) -> Gathered:
         """Gather the facts of a call, and name its caller."""
         gathered, under_way = await self._facts.gather(call), CURRENT.get()
-        if not isinstance(gathered, Facts) or under_way is None or not under_way.caller.id:
+        if not isinstance(gathered, Facts) or under_way is None:
+            return gathered
+        if under_way.is_asked:
+            gathered = structs.replace(gathered, client_asks=True)
+        if not under_way.caller.id:
             return gathered
         told = f"{under_way.caller}; what is remembered also covers the other agents here"
         return structs.replace(gathered, context=(*gathered.context, ("Asked by", told)))
@@ -218,9 +263,10 @@ class _TellingFacts:
 class _NotingRecorder:
     """A recorder that notes the door of each call. Implements `ports.Recorder`."""
 
-    def __init__(self, recorder: Recorder, client: HookClient) -> None:
+    def __init__(self, recorder: Recorder, client: HookClient, *, observes: bool) -> None:
         self._recorder = recorder
         self._client = client
+        self._observes = observes
 
     def summarize(self, result: ToolResult) -> ResultSummary:
         """Summarize a result."""
@@ -236,6 +282,8 @@ class _NotingRecorder:
                 OwnField("hookClient", self._client),
                 ("hookTool", under_way.tool[:100]),
             ]
+            if self._observes:
+                told += [("observed", True)]
             if under_way.caller.id:
                 told += [("agent", under_way.caller.id[:100])]
                 told += [("agentType", under_way.caller.kind[:100])]

@@ -8,6 +8,8 @@ that nobody of ours answers is a denial. Text that is written to a running termi
 from collections.abc import Mapping
 from typing import Final, assert_never
 
+from msgspec.structs import replace
+
 from ironcurtain_proxy.facts.client_tools import ClientCalls, of_patch
 from ironcurtain_proxy.hooks.claude import answer_question as answer_claude_question
 from ironcurtain_proxy.hooks.claude import read_event as read_claude_event
@@ -16,6 +18,7 @@ from ironcurtain_proxy.hooks.events import (
     Approve,
     AskInClient,
     BeforeCall,
+    HookDialect,
     HookEvent,
     NoObjection,
     OwnQuestion,
@@ -49,21 +52,8 @@ def read_event(event: str, payload: Arguments) -> HookEvent:
         UnreadableEventError: it does not have the documented form.
     """
     found = read_claude_event(event, payload)
-    if isinstance(found, BeforeCall):
-        return BeforeCall(
-            id=found.id,
-            caller=found.caller,
-            tool=found.tool,
-            calls=_calls(found.tool, found.calls),
-            directory=found.directory,
-        )
-    if isinstance(found, OwnQuestion):
-        calls = _calls(found.tool, found.calls)
-        return OwnQuestion(caller=found.caller, tool=found.tool, calls=calls)
-    if isinstance(found, AfterCall):
-        return AfterCall(
-            id=found.id, caller=found.caller, tool=found.tool, calls=_calls(found.tool, found.calls)
-        )
+    if isinstance(found, BeforeCall | OwnQuestion | AfterCall):
+        return replace(found, calls=_calls(found.tool, found.calls))
     return found
 
 
@@ -101,3 +91,16 @@ def answer_before(verdict: Verdict) -> Json:
 def answer_question(verdict: Verdict) -> Json:
     """Return the answer to `PermissionRequest`; silence leaves it to the client's user."""
     return answer_claude_question(verdict) or None
+
+
+DIALECT: Final = HookDialect(
+    client="codex",
+    events=EVENTS,
+    own_tools=OWN_TOOLS,
+    asks="never",
+    reads=(".codex/skills", ".codex/prompts"),
+    seconds=585,
+    read_event=read_event,
+    answer_before=answer_before,
+    answer_question=answer_question,
+)

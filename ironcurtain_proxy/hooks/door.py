@@ -5,14 +5,14 @@ says that they have ended; what it never says is closed when the agent's turn en
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, assert_never
+from functools import reduce
+from typing import Final, TypeAlias, assert_never
 
 import anyio
 import orjson
 from anyio.abc import TaskGroup
-from msgspec import Struct
 
 from ironcurtain_proxy.agent.replies import result_of
 from ironcurtain_proxy.facts.client_tools import EquivalentCall, ServerCall, as_server_call
@@ -22,7 +22,7 @@ from ironcurtain_proxy.hooks.events import (
     AskInClient,
     BeforeCall,
     CallingAgent,
-    HookClient,
+    HookDialect,
     HookEvent,
     NoObjection,
     OwnQuestion,
@@ -34,6 +34,7 @@ from ironcurtain_proxy.hooks.events import (
     UnreadableEventError,
     Verdict,
 )
+from ironcurtain_proxy.model.decider import CONTAINMENT
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.reply import Answered, Reply
 from ironcurtain_proxy.ports import CallHandler
@@ -53,34 +54,6 @@ _OUR_SERVERS: Final = ("mcp__ironcurtain", "mcp_ironcurtain_")
 PromptListener: TypeAlias = Callable[[str], None]
 
 
-AskingDialog: TypeAlias = Literal["always", "at a terminal", "never"]
-"""Whether the client has a dialog that an answer can open. Where it has none, `ask` may run the
-call, or hang."""
-
-
-class HookDialect(Struct, frozen=True, kw_only=True):
-    """What is particular to one client."""
-
-    client: HookClient
-    events: Mapping[str, int]
-    """The hooked events, each with the seconds that the client waits."""
-    own_tools: frozenset[str]
-    """Tools without effect outside the client."""
-    asks: AskingDialog
-    reads: tuple[str, ...] = ()
-    """Places of the client's own below the home, which its file tools read unasked; `{project}`
-    stands for the client's name of the project."""
-    writes: tuple[str, ...] = ()
-    """Those of them that its file tools write unasked, too: plans and notes. Never settings, hooks,
-    agents, commands or credentials."""
-    seconds: float
-    """The longest wait for a reviewer."""
-    read_event: Callable[[str, Arguments], HookEvent]
-    answer_before: Callable[[Verdict], Json]
-    """The answer before a call; None: nothing is printed."""
-    answer_question: Callable[[Verdict], Json]
-
-
 @dataclass(slots=True, kw_only=True)
 class Door:
     """The events of one client, and its calls under way."""
@@ -91,6 +64,8 @@ class Door:
     tasks: TaskGroup
     asks: bool
     """Whether the client's dialog can be opened."""
+    observes: bool = False
+    """Whether calls are only recorded, and nothing is denied."""
     on_prompt: PromptListener
     """Gets the user's words; empty: there are none that count."""
     on_end: Callable[[], None]
@@ -114,9 +89,12 @@ class Door:
 
     async def _answer(self, event: HookEvent, is_waiting: Callable[[], bool]) -> Json:
         if isinstance(event, BeforeCall):
-            return self.dialect.answer_before(await self._before(event, is_waiting))
+            verdict = await self._before(event, is_waiting)
+            return self.dialect.answer_before(NoObjection() if self.observes else verdict)
+        if isinstance(event, OwnQuestion) and self.observes:
+            return self.dialect.answer_question(NoObjection())
         if isinstance(event, OwnQuestion):
-            return self.dialect.answer_question(self._known(event))
+            return self.dialect.answer_question(await self._question(event, is_waiting))
         self._note(event)
         # The client goes on with its next call, whose point must not hold the changes of this one.
         with anyio.move_on_after(_SETTLING):
@@ -143,7 +121,8 @@ class Door:
                 assert_never(event)
 
     def _unreadable(self, event: str) -> bytes:
-        refusal = Refuse("IronCurtain cannot read the event of this call, so nothing was run.")
+        why = "IronCurtain cannot read the event of this call, so nothing was run."
+        refusal = NoObjection() if self.observes else Refuse(why)
         if event == "PermissionRequest":
             return _written(self.dialect.answer_question(refusal))
         return _written(self.dialect.answer_before(refusal))
@@ -151,7 +130,7 @@ class Door:
     # --- before a call
 
     async def _before(self, event: BeforeCall, is_waiting: Callable[[], bool]) -> Verdict:
-        if event.tool in self.dialect.own_tools or event.tool.startswith(_OUR_SERVERS):
+        if self._is_passed_by(event.tool):
             return NoObjection()
         known = next((one for one in self._open if event.id and one.id == event.id), None)
         if known is not None and (known.caller, known.tool) == (event.caller, event.tool):
@@ -159,11 +138,54 @@ class Door:
         # The client's dialog is closed when the same agent goes on: a call left to it that has no
         # end by now was refused there.
         self._close([one for one in self._asked() if one.caller.id == event.caller.id])
+        return await self._judged(event, is_waiting)
+
+    async def _question(self, event: OwnQuestion, is_waiting: Callable[[], bool]) -> Verdict:
+        """Answer what the client is about to ask its user; `NoObjection` leaves it to the user.
+
+        What policy or containment let go, the client's own rules may still ask about. Somebody who
+        could have approved the call at the other door answers that question, too.
+        """
+        if self._is_passed_by(event.tool):
+            return NoObjection()
+        known = [one for one in self._same(event) if not one.is_asked]
+        settled = [one.verdict for one in known if one.verdict and not _is_unasked(one)]
+        if settled and len(settled) == len(known):
+            return reduce(_graver, settled)
+        # The call goes on as another one, whose answer has its own record.
+        identifier = known[0].id if known else ""
+        self._close(known, "the client asks its user before it makes the call")
+        with anyio.move_on_after(_SETTLING):
+            for one in known:
+                await one.recorded.wait()
+        asked = BeforeCall(
+            id=identifier,
+            caller=event.caller,
+            tool=event.tool,
+            calls=event.calls,
+            directory=event.directory,
+        )
+        return await self._judged(asked, is_waiting, is_asked=True)
+
+    def _is_passed_by(self, tool: str) -> bool:
+        """Return whether calls of a tool are not judged here."""
+        return tool in self.dialect.own_tools or tool.startswith(_OUR_SERVERS)
+
+    async def _judged(
+        self, event: BeforeCall, is_waiting: Callable[[], bool], *, is_asked: bool = False
+    ) -> Verdict:
         begun: list[OpenCall] = []
         verdict: Verdict = NoObjection()
         for tool, arguments in event.calls:
             meant = as_server_call(tool, arguments, event.directory)
-            one = await self._decide(event, (tool, arguments), meant, begun, is_waiting)
+            call = OpenCall(
+                id=event.id,
+                caller=event.caller,
+                tool=event.tool,
+                given=(tool, arguments),
+                is_asked=is_asked,
+            )
+            one = await self._decide(call, meant, begun, is_waiting)
             if isinstance(one, Refuse):
                 for other in begun:
                     other.end("another part of the call was denied, so nothing was run")
@@ -173,20 +195,18 @@ class Door:
 
     async def _decide(
         self,
-        event: BeforeCall,
-        given: tuple[str, Arguments],
+        call: OpenCall,
         meant: EquivalentCall,
         begun: list[OpenCall],
         is_waiting: Callable[[], bool],
     ) -> Verdict:
         if meant == "broken":
-            return Refuse(f"IronCurtain cannot read the arguments of {event.tool[:100]}.")
+            return Refuse(f"IronCurtain cannot read the arguments of {call.tool[:100]}.")
         if meant == "none":
-            why = f"IronCurtain does not know what the tool {event.tool[:100]} does."
+            why = f"IronCurtain does not know what the tool {call.tool[:100]} does."
             return AskInClient(why) if self.asks else Refuse(why)
         if len(self._open) >= _MOST_OPEN:
             return Refuse("IronCurtain: too many calls are under way. Nothing was run.")
-        call = OpenCall(id=event.id, caller=event.caller, tool=event.tool, given=given)
         self._open.append(call)
         begun.append(call)
         scope = anyio.CancelScope()
@@ -195,6 +215,10 @@ class Door:
             while call.verdict is None and is_waiting():
                 with anyio.move_on_after(_LOOK):
                     await call.decided.wait()
+            if call.is_asked and call.verdict is None:
+                # The hook has ended, as it may once the client's user has answered.
+                call.left.set()
+                await call.decided.wait()
         if call.verdict is None:
             scope.cancel()
             call.decide(Refuse("IronCurtain: nobody answered in time. Nothing was run."))
@@ -216,18 +240,8 @@ class Door:
     def _asked(self) -> list[OpenCall]:
         return [one for one in self._open if isinstance(one.verdict, AskInClient)]
 
-    def _known(self, event: OwnQuestion) -> Verdict:
-        """Return what was answered to the call that the client asks its user about."""
-        for call in reversed(self._open):
-            is_same = call.caller.id == event.caller.id and call.tool == event.tool
-            if is_same and call.given in event.calls and call.verdict is not None:
-                return call.verdict
-        return NoObjection()
-
-    # --- after it
-
-    def _after(self, event: AfterCall) -> None:
-        by_id = [one for one in self._open if event.id and one.id == event.id]
+    def _same(self, event: OwnQuestion | AfterCall) -> list[OpenCall]:
+        """Return the calls under way that an event without an id speaks of."""
         alike = [
             one
             for one in self._open
@@ -235,11 +249,18 @@ class Door:
             and one.tool == event.tool
             and one.given in event.calls
         ]
-        several = alike if len(event.calls) > 1 else alike[:1]
-        for call in by_id if event.id else several:
+        return alike if len(event.calls) > 1 else alike[:1]
+
+    # --- after it
+
+    def _after(self, event: AfterCall) -> None:
+        # A call that the client asked about without a hook before it has no id here.
+        by_id = [one for one in self._open if event.id and one.id == event.id]
+        for call in by_id or [one for one in self._same(event) if not (event.id and one.id)]:
             error = event.error
             if event.is_refused:
                 error = f"refused in the client: {error}"
+            call.left.set()
             call.end(error)
 
     def _prompt(self, text: str) -> None:
@@ -248,10 +269,17 @@ class Door:
         self.on_prompt("" if running else text)
         self._close([one for one in self._open if one.caller == CallingAgent()])
 
-    def _close(self, calls: list[OpenCall]) -> None:
+    def _close(self, calls: list[OpenCall], why: str | None = None) -> None:
+        """End calls of which the client says nothing more, or for a reason."""
         for call in calls:
-            if call.verdict is not None:
-                call.end(None)
+            if call.verdict is not None or call.is_asked:
+                call.left.set()
+                call.end(why)
+
+
+def _is_unasked(call: OpenCall) -> bool:
+    """Return whether nobody but policy and containment was asked about a call."""
+    return isinstance(call.verdict, NoObjection) or call.decider == CONTAINMENT
 
 
 def _object(raw: bytes) -> Arguments:

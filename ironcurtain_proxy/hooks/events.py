@@ -1,10 +1,11 @@
 """What a client's hook says, and what is answered: the words that all dialects share."""
 
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.json import Arguments, Json
 
 HookClient: TypeAlias = Literal["claude", "codex", "gemini"]
 """The clients whose hooks are known."""
@@ -43,6 +44,8 @@ class OwnQuestion(Struct, frozen=True, kw_only=True):
     caller: CallingAgent
     tool: str
     calls: tuple[tuple[str, Arguments], ...]
+    directory: str
+    """Absolute."""
 
 
 class AfterCall(Struct, frozen=True, kw_only=True):
@@ -109,6 +112,34 @@ class Refuse(Struct, frozen=True):
 
 Verdict: TypeAlias = NoObjection | Approve | AskInClient | Refuse
 """The answer before a call."""
+
+
+AskingDialog: TypeAlias = Literal["always", "at a terminal", "never"]
+"""Whether the client has a dialog that an answer can open. Where it has none, `ask` may run the
+call, or hang."""
+
+
+class HookDialect(Struct, frozen=True, kw_only=True):
+    """What is particular to one client."""
+
+    client: HookClient
+    events: Mapping[str, int]
+    """The hooked events, each with the seconds that the client waits."""
+    own_tools: frozenset[str]
+    """Tools without effect outside the client."""
+    asks: AskingDialog
+    reads: tuple[str, ...] = ()
+    """Places of the client's own below the home, which its file tools read unasked; `{project}`
+    stands for the client's name of the project."""
+    writes: tuple[str, ...] = ()
+    """Those of them that its file tools write unasked, too: plans and notes. Never settings, hooks,
+    agents, commands or credentials."""
+    seconds: float
+    """The longest wait for a reviewer."""
+    read_event: Callable[[str, Arguments], HookEvent]
+    answer_before: Callable[[Verdict], Json]
+    """The answer before a call; None: nothing is printed."""
+    answer_question: Callable[[Verdict], Json]
 
 
 class UnreadableEventError(Exception):

@@ -15,6 +15,7 @@ from ironcurtain_proxy.hooks.events import (
     AskInClient,
     BeforeCall,
     CallingAgent,
+    HookDialect,
     HookEvent,
     NoObjection,
     Prompt,
@@ -101,3 +102,15 @@ def answer_before(verdict: Verdict) -> Json:
 def answer_question(_verdict: Verdict) -> Json:
     """Return silence: the client has no event for its own question."""
     return {}
+
+
+DIALECT: Final = HookDialect(
+    client="gemini",
+    events=EVENTS,
+    own_tools=OWN_TOOLS,
+    asks="at a terminal",
+    seconds=45,
+    read_event=read_event,
+    answer_before=answer_before,
+    answer_question=answer_question,
+)

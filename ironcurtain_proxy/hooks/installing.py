@@ -6,15 +6,14 @@ file since, taking out restores it byte for byte; otherwise our entries alone ar
 
 import hashlib
 import os
-import tomllib
-from collections.abc import Mapping
+import stat
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 import orjson
-from msgspec import Struct, json
+from msgspec import DecodeError, Struct, ValidationError, json
 
 from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.config.annotating.known import known_servers
@@ -24,10 +23,10 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
-from ironcurtain_proxy.hooks.kernel import VARIABLES, fired_file, problem_file
-from ironcurtain_proxy.hooks.launching import hook_line, hook_words, is_ours
+from ironcurtain_proxy.hooks.kernel import VARIABLES
+from ironcurtain_proxy.hooks.launching import HOME, hook_line, hook_words, is_ours
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.private_files import make_private_directory, write_whole
+from ironcurtain_proxy.private_files import PRIVATE, make_private_directory, write_whole
 
 _FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "claude": (".claude", "settings.json"),
@@ -38,15 +37,8 @@ _FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""
 
-_PROJECT_FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
-    "claude": (".claude/settings.json", ".claude/settings.local.json"),
-    "codex": (".codex/config.toml",),
-    "gemini": (".gemini/settings.json",),
-}
-"""A project's own settings, by client."""
 
-HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]
-"""`incomplete`: some events have no hook of ours, or it is not the first."""
+_FOR_ALL: Final = 0o644
 
 
 class _Kept(Struct, frozen=True):
@@ -64,125 +56,123 @@ def file_of(client: HookClient, home: Path) -> Path:
     return Path(os.path.realpath(home.joinpath(*_FILES[client])))
 
 
-def install(client: HookClient, home: Path, state: Path) -> Path:
+class HookPlace(Struct, frozen=True, kw_only=True):
+    """Where the hooks of one client go."""
+
+    client: HookClient
+    file: Path
+    state: Path
+    """The directory of the proxy's own files."""
+    is_managed: bool = False
+    """Whether it is an administrator's file, which holds for several users."""
+
+    @property
+    def kept(self) -> Path:
+        """The file that keeps what was there before."""
+        if self.is_managed:
+            return self.state / "clients" / f"hooks-{self.client}-managed.json"
+        return kept_file(self.state, self.client)
+
+
+def place_in(client: HookClient, home: Path, state: Path, managed: Path | None = None) -> HookPlace:
+    """Return the place of a client's hooks: its user's own file, or an administrator's."""
+    if managed is None:
+        return HookPlace(client=client, file=file_of(client, home), state=state)
+    file = Path(os.path.realpath(managed.expanduser()))
+    return HookPlace(client=client, file=file, state=state, is_managed=True)
+
+
+def install(place: HookPlace, *, observes: bool = False) -> Path:
     """Put our hooks first in a client's file, and keep what was there.
+
+    Args:
+        place: the file.
+        observes: whether the hooks only record.
 
     Raises:
         ConfigurationError: the file is not what the client would read.
         OSError: it cannot be written.
     """
-    file = file_of(client, home)
+    file, known = place.file, _kept_of(place)
     before = _text(file)
     document = _document(file, before)
     hooks = document.setdefault("hooks", {})
     if not isinstance(hooks, dict):
         raise ConfigurationError(f'{file}: "hooks" is no object')
-    _without_ours(hooks)
-    for event, entry in _entries(client, state).items():
+    if _without_ours(hooks):
+        if known is not None and before is not None and _digest(before.encode()) == known.digest:
+            before = known.before
+        else:
+            # Somebody changed the file since. What is restored is that file, without our entries.
+            before = _printed(document).decode()
+    for event, entry in _entries(place, observes=observes).items():
         others = hooks.get(event, [])
         if not isinstance(others, list):
             raise ConfigurationError(f'{file}: "hooks.{event}" is no list')
         hooks[event] = [entry, *others]
     written = _printed(document)
-    kept = _kept_file(state, client)
-    if not kept.exists():
-        make_private_directory(kept.parent)
-        write_whole(kept, json.encode(_Kept(str(file), before, _digest(written))))
-    else:
-        known = json.decode(kept.read_bytes(), type=_Kept)
-        write_whole(kept, json.encode(_Kept(known.file, known.before, _digest(written))))
+    make_private_directory(place.kept.parent)
+    write_whole(place.kept, json.encode(_Kept(str(file), before, _digest(written))))
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, written)
+    _write(place, written)
     return file
 
 
-def remove(client: HookClient, home: Path, state: Path) -> Literal["restored", "taken out", "none"]:
+def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
     """Take our hooks out of a client's file.
 
     Raises:
         ConfigurationError: the file is not what the client would read.
         OSError: it cannot be written.
     """
-    file, kept = file_of(client, home), _kept_file(state, client)
+    file, kept, known = place.file, place.kept, _kept_of(place)
     now = _text(file)
-    if kept.exists():
-        known = json.decode(kept.read_bytes(), type=_Kept)
-        if now is not None and _digest(now.encode()) == known.digest:
-            if known.before is None:
-                file.unlink()
-            else:
-                write_whole(file, known.before.encode())
-            kept.unlink()
-            return "restored"
+    if known is not None and now is not None and _digest(now.encode()) == known.digest:
+        if known.before is None:
+            file.unlink()
+        else:
+            _write(place, known.before.encode())
+        kept.unlink()
+        return "restored"
     document = _document(file, now)
     hooks = document.get("hooks")
     if not isinstance(hooks, dict) or not _without_ours(hooks):
         kept.unlink(missing_ok=True)
         return "none"
-    write_whole(file, _printed(document))
+    _write(place, _printed(document))
     kept.unlink(missing_ok=True)
     return "taken out"
 
 
-def state_of(client: HookClient, home: Path) -> HookState:
-    """Return whether a client's file has our hooks.
-
-    Raises:
-        ConfigurationError: the file is not what the client would read.
-    """
-    file = file_of(client, home)
-    document = _document(file, _text(file))
-    hooks = document.get("hooks")
-    if document.get("disableAllHooks") is True:
-        return "switched off"
-    found = hooks if isinstance(hooks, dict) else {}
-    first = {event: _is_first(found.get(event)) for event in DIALECTS[client].events}
-    if all(first.values()):
-        return "installed"
-    return "incomplete" if any(map(_has_ours, found.values())) else "absent"
-
-
-def switched_off_by(client: HookClient, project: Path) -> Path | None:
-    """Return the file of a project that switches all hooks off; None: none does.
-
-    Clients obey such a file without a word.
-    """
-    for name in _PROJECT_FILES[client]:
-        file = project / name
-        with suppress(OSError, ValueError, ConfigurationError, RecursionError):
-            text = file.read_text("utf-8")
-            document = tomllib.loads(text) if file.suffix == ".toml" else _document(file, text)
-            if _switches_off(document):
-                return file
+def _kept_of(place: HookPlace) -> _Kept | None:
+    """Return what was kept of a file; None if nothing was, or it cannot be read any more."""
+    with suppress(OSError, DecodeError, ValidationError):
+        found = json.decode(place.kept.read_bytes(), type=_Kept)
+        return found if found.file == str(place.file) else None
     return None
 
 
-def _switches_off(document: Mapping[str, object]) -> bool:
-    gemini, codex = document.get("hooksConfig"), document.get("features")
-    off = isinstance(gemini, dict) and gemini.get("enabled") is False
-    named = isinstance(gemini, dict) and "ironcurtain" in (gemini.get("disabled") or ())
-    without = isinstance(codex, dict) and codex.get("hooks") is False
-    return document.get("disableAllHooks") is True or off or named or without
+def _write(place: HookPlace, raw: bytes) -> None:
+    """Write a client's file in one step, with the mode that it has."""
+    mode = _FOR_ALL if place.is_managed else PRIVATE
+    with suppress(FileNotFoundError):
+        mode = stat.S_IMODE(place.file.stat().st_mode)
+    write_whole(place.file, raw)
+    place.file.chmod(mode)
 
 
-def last_problem(client: HookClient, state: Path) -> str:
-    """Return why the last kernel of a client could not start; empty if it could."""
-    with suppress(OSError):
-        return problem_file(state, client).read_text("utf-8", "replace").strip()
-    return ""
-
-
-def last_event(client: HookClient, state: Path) -> datetime | None:
-    """Return when a kernel last had an event of a client; None: never."""
-    with suppress(OSError):
-        return datetime.fromtimestamp(fired_file(state, client).stat().st_mtime, UTC)
-    return None
-
-
-def write_policy(state: Path, workspace: str, name: PresetName) -> list[str]:
+def write_policy(
+    state: Path, workspace: str, name: PresetName, observed: Collection[HookClient] = ()
+) -> list[str]:
     """Add what the preset says of a client's tools to the operator's files.
 
     Nothing that stands there is changed.
+
+    Args:
+        state: the directory of the proxy's own files.
+        workspace: where agents may work.
+        name: the preset, where there is none yet.
+        observed: the clients whose hooks only record.
 
     Returns:
         The names of the files that were made or changed.
@@ -210,7 +200,7 @@ def write_policy(state: Path, workspace: str, name: PresetName) -> list[str]:
             write_whole(file, _printed(whole))
             changed.append(str(file))
     variables: Json = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    write_whole(state / VARIABLES, _printed({"variables": variables}))
+    write_whole(state / VARIABLES, _printed({"variables": variables, "observed": [*observed]}))
     return changed
 
 
@@ -246,19 +236,20 @@ def _joined(now: Mapping[str, Json], added: Mapping[str, Json]) -> dict[str, Jso
     return whole
 
 
-def _entries(client: HookClient, state: Path) -> dict[str, Json]:
+def _entries(place: HookPlace, *, observes: bool) -> dict[str, Json]:
     """Return the entry of each event in the client's form."""
+    client, state = place.client, Path(HOME) if place.is_managed else place.state
     entries: dict[str, Json] = {}
     for event, seconds in DIALECTS[client].events.items():
         hook: dict[str, Json] = {"type": "command", "timeout": seconds}
         if client == "claude":
-            first, *rest = hook_words(client, event, state)
+            first, *rest = hook_words(client, event, state, observes=observes)
             hook |= {"command": first, "args": [*rest]}
         elif client == "gemini":
             hook |= {"name": "ironcurtain", "timeout": seconds * 1000}
-            hook["command"] = hook_line(client, event, state)
+            hook["command"] = hook_line(client, event, state, observes=observes)
         else:
-            hook["command"] = hook_line(client, event, state)
+            hook["command"] = hook_line(client, event, state, observes=observes)
         entries[event] = {"hooks": [hook]}
     return entries
 
@@ -279,11 +270,8 @@ def _without_ours(hooks: dict[str, Json]) -> bool:
     return had
 
 
-def _has_ours(entries: Json) -> bool:
-    return isinstance(entries, list) and any(map(_is_our_entry, entries))
-
-
-def _is_first(entries: Json) -> bool:
+def is_first(entries: Json) -> bool:
+    """Return whether the first entry of an event is ours."""
     return isinstance(entries, list) and bool(entries) and _is_our_entry(entries[0])
 
 
@@ -291,6 +279,15 @@ def _is_our_entry(entry: Json) -> bool:
     inner = entry.get("hooks") if isinstance(entry, dict) else None
     hooks = inner if isinstance(inner, list) else []
     return any(is_ours(orjson.dumps(one).decode()) for one in hooks if isinstance(one, dict))
+
+
+def document_of(file: Path) -> dict[str, Json]:
+    """Return the document of a client's file; empty if there is no file.
+
+    Raises:
+        ConfigurationError: it is no JSON object, or cannot be read.
+    """
+    return _document(file, _text(file))
 
 
 def _text(file: Path) -> str | None:
@@ -320,5 +317,6 @@ def _digest(written: bytes) -> str:
     return hashlib.sha256(written).hexdigest()
 
 
-def _kept_file(state: Path, client: HookClient) -> Path:
+def kept_file(state: Path, client: HookClient) -> Path:
+    """Return the file that keeps what was in a client's own file before our hooks."""
     return state / "clients" / f"hooks-{client}.json"

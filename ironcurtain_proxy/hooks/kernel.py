@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,10 +30,10 @@ from ironcurtain_proxy.config.settings import Settings, home_directory, load_set
 from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL, TOOLS
-from ironcurtain_proxy.hooks.client_end import ClientEnd, DialogReviewer
+from ironcurtain_proxy.hooks.client_end import ClientEnd, DialogReviewer, UnlessLeft, is_asking
 from ironcurtain_proxy.hooks.dialects import DIALECTS
-from ironcurtain_proxy.hooks.door import Door, HookDialect
-from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.hooks.door import Door
+from ironcurtain_proxy.hooks.events import HookClient, HookDialect
 from ironcurtain_proxy.mailbox.mailboxes import is_alive
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
@@ -60,6 +60,8 @@ _MOST_HOOKS: Final = 256
 """The most hooks at once."""
 _SECONDS: Final = 30.0
 """Seconds for an event to arrive."""
+_HELD_BEFORE: Final = 5.0
+"""Seconds before the end of a hook at which a call is held, so that its question stays."""
 _LEVELS: Final = 8
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9]")
 _log: Final = logging.getLogger(__name__)
@@ -96,11 +98,13 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
     with ExitStack() as exits:
         if not _hold(place, exits):
             return
-        settings = client_settings({**environ, **variables_in(state)}, parent)
         dialect = DIALECTS[client]
+        settings = client_settings({**environ, **variables_in(state)}, parent, dialect.seconds)
         exits.callback(configure_logging(settings.session_log))
-        asks = has_dialog(dialect, parent)
-        proxy = client_proxy(settings, dialect, asks=asks)
+        observes = client in observed_in(state)
+        settings = asking_nobody(settings) if observes else settings
+        asks = observes or (is_attended(settings) and has_dialog(dialect, parent))
+        proxy = client_proxy(settings, dialect, asks=asks, observes=observes)
         for hold in proxy.holds:
             exits.callback(hold.release)
         exits.callback(tidy, settings.session_dir)
@@ -109,7 +113,7 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
         exits.callback(proxy.audit.close)
         proxy.note_client(client)
         problem_file(state, client).unlink(missing_ok=True)
-        anyio.run(_Listener(proxy, dialect, owner, place, asks).run)
+        anyio.run(_Listener(proxy, dialect, owner, place, asks, observes).run)
 
 
 def _hold(place: Path, exits: ExitStack) -> bool:
@@ -147,8 +151,23 @@ def variables_in(state: Path) -> Mapping[str, str]:
         raise ConfigurationError(f"{file} cannot be used: run init again") from error
 
 
-def client_settings(environ: Mapping[str, str], parent: int | None) -> Settings:
-    """Return the settings with the client's tools as servers, and its directory as workspace."""
+def observed_in(state: Path) -> Collection[HookClient]:
+    """Return the clients whose hooks only record. A file that cannot be believed names none."""
+    with suppress(OSError, ValueError, ConfigurationError):
+        document = orjson.loads(read_private(state / VARIABLES, _MOST_VARIABLES, "file of hooks"))
+        found = document.get("observed") if isinstance(document, dict) else None
+        return [one for one in DIALECTS if one in found] if isinstance(found, list) else ()
+    return ()
+
+
+def client_settings(environ: Mapping[str, str], parent: int | None, patience: float) -> Settings:
+    """Return the settings with the client's tools as servers, and its directory as workspace.
+
+    Args:
+        environ: the kernel's variables.
+        parent: the client's process; None: the workspace is that of the configuration.
+        patience: the seconds that a hook waits for a reviewer. A question stays open after that.
+    """
     settings = load_settings(dict(environ))
     workspace = settings.workspace
     here = None if parent is None else directory_of(parent)
@@ -164,7 +183,10 @@ def client_settings(environ: Mapping[str, str], parent: int | None) -> Settings:
         )
         for name in (FILES, FETCH, SHELL)
     ]
-    return replace(settings, workspace=workspace, servers=tuple(specs), pins="off")
+    escalation = replace(settings.escalation, hold_after_seconds=patience - _HELD_BEFORE)
+    return replace(
+        settings, workspace=workspace, servers=tuple(specs), pins="off", escalation=escalation
+    )
 
 
 def _holds(workspace: RealPath | None, here: RealPath) -> bool:
@@ -187,8 +209,22 @@ def directory_of(pid: int) -> RealPath | None:
 
 
 def fired_file(state: Path, client: HookClient) -> Path:
-    """Return the file whose time says when a hook of a client last came."""
+    """Return the file that says when an event of a client last came, and how many have come."""
     return state / DOORS / f"{client}.fired"
+
+
+def note_event(state: Path, client: HookClient) -> None:
+    """Note that an event came: the file's time says when, and its size how many came.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(fired_file(state, client), flags, 0o600)
+    try:
+        os.write(descriptor, b".")
+    finally:
+        os.close(descriptor)
 
 
 def problem_file(state: Path, client: HookClient) -> Path:
@@ -206,9 +242,29 @@ def has_dialog(dialect: HookDialect, parent: int) -> bool:
     return False
 
 
-def client_proxy(settings: Settings, dialect: HookDialect, *, asks: bool) -> Proxy:
+def is_attended(settings: Settings) -> bool:
+    """Return whether somebody is expected at the client: where the engine is on, nobody is.
+
+    Then no dialog of the client is opened, in front of which the session would stand.
+    """
+    config = settings.auto_confirm
+    return config is None or not config.engine.enabled
+
+
+def asking_nobody(settings: Settings) -> Settings:
+    """Return the settings of a kernel that only records: no reviewer is asked."""
+    return replace(
+        settings, auto_confirm=None, auto_approve=replace(settings.auto_approve, enabled=False)
+    )
+
+
+def client_proxy(
+    settings: Settings, dialect: HookDialect, *, asks: bool, observes: bool = False
+) -> Proxy:
     """Join the kernel of a client. Starts nothing."""
-    loaded = load_policy(settings)
+    # What an administrator keeps of sandboxes and pins is about servers; a client has neither.
+    servers = tuple([replace(one, sandbox=None) for one in settings.servers])
+    loaded = load_policy(replace(settings, pins="on", servers=servers))
     loaded = msgspec.structs.replace(loaded, policy=_with_own_places(loaded, settings, dialect))
     known = known_servers()
     tools = {
@@ -224,14 +280,18 @@ def client_proxy(settings: Settings, dialect: HookDialect, *, asks: bool) -> Pro
         )
         for server, names in TOOLS.items()
     }
-    last = Channel(DialogReviewer(), lambda: True, name="client") if asks else None
+    dialog = Channel(DialogReviewer(), lambda: asks or is_asking(), name="client")
     return assemble(
         settings,
         loaded,
         settings.inherited,
         sandbox=None,
-        ways=AddedChannels(last=last),
-        own=ClientEnd(dialect.client, tools, settings.workspace),
+        ways=AddedChannels(
+            last=dialog if is_attended(settings) else None,
+            around=UnlessLeft,
+            only=dialog if observes else None,
+        ),
+        own=ClientEnd(dialect.client, tools, settings.workspace, observes=observes),
     )
 
 
@@ -271,6 +331,7 @@ class _Listener(Struct, frozen=True):
     client: Owner
     place: Path
     asks: bool
+    observes: bool
 
     async def run(self) -> None:
         """Serve until the client ends."""
@@ -282,6 +343,7 @@ class _Listener(Struct, frozen=True):
                 handle=self.proxy.calls.handle,
                 tasks=tasks,
                 asks=self.asks,
+                observes=self.observes,
                 on_prompt=self._prompt,
                 on_end=tasks.cancel_scope.cancel,
             )
@@ -321,7 +383,7 @@ class _Listener(Struct, frozen=True):
             _log.warning("a hook that is not of this client was turned away")
             return
         with suppress(OSError):
-            fired_file(self.proxy.settings.state_dir, self.dialect.client).touch(0o600)
+            note_event(self.proxy.settings.state_dir, self.dialect.client)
         answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await stream.send(answer + b"\0")
@@ -384,6 +446,12 @@ def is_below(pid: int, client: Owner) -> bool:
         if pid == client.pid:
             return start_of(pid) == client.start_time
     return False
+
+
+def parent_of(pid: int) -> int:
+    """Return the parent of a process; 0 if it has none, or has ended."""
+    fields = _fields(pid)
+    return int(fields[1]) if fields else 0
 
 
 def start_of(pid: int) -> str:

@@ -5,6 +5,7 @@ interpreter is gone, the stub is gone or killed, it says so and denies by exit c
 0.4 ms.
 """
 
+import os
 import shlex
 import sys
 from collections.abc import Collection
@@ -14,6 +15,9 @@ from typing import Final
 from ironcurtain_proxy.hooks import stub
 from ironcurtain_proxy.hooks.events import HookClient
 
+INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+"""The interpreter of the stub. That of a virtual environment takes a third longer to start, because
+it looks for its libraries first, of which the stub needs none."""
 STUB: Final = Path(stub.__file__)
 _WORDS: Final = (
     "IronCurtain: its hook cannot run, so nothing was run. Tell the user to look at "
@@ -25,19 +29,28 @@ _GATE: Final = (
 """Before a call: whatever is no answer denies. 3: the stub has said why."""
 _OTHER: Final = '"$0" "$@" || exit 0'
 """Where nothing can be denied, a failure stops nobody."""
+HOME: Final = "~"
+"""The directory of the proxy's own files of whoever starts the hook, in an administrator's file."""
 _GATES: Final = frozenset(stub._GATES)  # noqa: SLF001  the stub stands alone, and has the one list
 
 
-def hook_words(client: HookClient, event: str, state: Path) -> list[str]:
-    """Return the command and its arguments, for a client that starts it without a shell."""
-    script = _GATE if event in _GATES else _OTHER
-    python = [sys.executable, "-I", "-S", str(STUB)]
-    return ["/bin/sh", "-c", script, *python, str(state), client, event]
+def hook_words(client: HookClient, event: str, state: Path, *, observes: bool = False) -> list[str]:
+    """Return the command and its arguments, for a client that starts it without a shell.
+
+    Args:
+        client: which one.
+        event: of the client, or `check`, which asks nobody.
+        state: the directory of the proxy's own files, or `HOME`.
+        observes: whether nothing is denied.
+    """
+    script = _GATE if event in _GATES and not observes else _OTHER
+    words = [str(state), client, event, sys.executable, *(["observe"] if observes else [])]
+    return ["/bin/sh", "-c", script, INTERPRETER, "-I", "-S", str(STUB), *words]
 
 
-def hook_line(client: HookClient, event: str, state: Path) -> str:
+def hook_line(client: HookClient, event: str, state: Path, *, observes: bool = False) -> str:
     """Return the same as one line, for a client that hands it to a shell."""
-    return "exec " + shlex.join(hook_words(client, event, state))
+    return "exec " + shlex.join(hook_words(client, event, state, observes=observes))
 
 
 def is_ours(words: Collection[str] | str) -> bool:

@@ -1,6 +1,6 @@
 """What a client starts at each of its events: it asks the kernel and prints the answer.
 
-    /bin/sh -c LAUNCHER PYTHON -I -S stub.py STATE CLIENT EVENT
+    /bin/sh -c LAUNCHER PYTHON -I -S stub.py STATE CLIENT EVENT KERNEL-PYTHON [observe]
 
 It imports only what the interpreter holds already, because every call waits for it: the whole start
 takes 7 ms, and `socket` or `json` would double that. `-I -S` keeps it from reading `PYTHON*` and
@@ -19,6 +19,7 @@ from posix import (
     POSIX_SPAWN_OPEN,
     _exit,
     getppid,
+    getuid,
     posix_spawn,
     read,
     stat,
@@ -62,6 +63,14 @@ _STARTS = ("SessionStart", "sessionStart")
 
 def main(state: str, client: str, event: str) -> None:
     """Ask the kernel of the client that started this process."""
+    if event == "check":
+        write(1, b"it starts\n")
+        _exit(0)
+    if state == "~":
+        # The variable HOME may be a project's.
+        import pwd  # noqa: PLC0415  only an administrator's hooks need it
+
+        state = pwd.getpwuid(getuid()).pw_dir + "/.ironcurtain"
     parents = _parents()
     door, kernel = _connect(state, parents)
     if kernel is None and (door == "" or event in _STARTS):
@@ -121,7 +130,7 @@ def _start_kernel(state: str, client: str, parents: list[tuple[int, str]]) -> No
 
     A project may set variables for its hooks, which must not choose the policy.
     """
-    python = sys.executable
+    python = sys.argv[4]
     words = [python, "-I", "-m", "ironcurtain_proxy", "hooks", "serve"]
     words += [client, "--parent", str(parents[0][0])]
     home = state.rsplit("/", 1)[0]
@@ -149,7 +158,7 @@ def _answer(kernel: _socket.socket) -> bytes:
 
 def _refuse(client: str, event: str, why: str) -> "NoReturn":
     """Deny what may be denied, in the client's form; after a call there is nothing to deny."""
-    if event not in _GATES:
+    if event not in _GATES or sys.argv[5:] == ["observe"]:
         _exit(0)
     words = f"IronCurtain: {why}, so nothing was run. Tell the user to start a new session, "
     words += "or to look at ironcurtain-proxy doctor."

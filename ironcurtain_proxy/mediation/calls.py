@@ -30,12 +30,12 @@ from ironcurtain_proxy.mediation.plans import SERVER, PlannedCall, Planner, read
 from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.composite import CompositeSpec
-from ironcurtain_proxy.model.decision import Deny
+from ironcurtain_proxy.model.decision import Deny, Ground
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import NO_ROOM, NO_TASKS, OWN_TOOL
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.reply import Answered, Refused, Reply
+from ironcurtain_proxy.model.reply import Answered, Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import Clock, ProgressListener, ToolFinder
 
@@ -243,9 +243,7 @@ class Calls(Struct, kw_only=True):
 
     async def _refuse_task(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
         """Refuse a call that asks to continue as a task: its end could not be recorded."""
-        found = self.tools.find(exposed_name)
-        case = self.journal.open(exposed_name, params, found, decision=Deny(NO_TASKS))
-        return await self.journal.guard(case, self.journal.refuse(case, "policy", NO_TASKS))
+        return await self._refuse(exposed_name, params, "policy", NO_TASKS)
 
     def _with_names(
         self, exposed_name: str, reply: Answered, renamed: Callable[[str, ToolResult], ToolResult]
@@ -256,6 +254,18 @@ class Calls(Struct, kw_only=True):
 
     async def turn_away(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
         """Refuse a call because too many calls are in progress, and record it."""
+        return await self._refuse(exposed_name, params, "busy", NO_ROOM)
+
+    async def refuse_unhooked(
+        self, exposed_name: str, params: Mapping[str, Json], why: str
+    ) -> Reply:
+        """Refuse a call because its client runs without the hooks that it should have."""
+        ground = Ground("client-without-hooks", why)
+        return await self._refuse(exposed_name, params, "policy", ground)
+
+    async def _refuse(
+        self, exposed_name: str, params: Mapping[str, Json], by: RefusedBy, ground: Ground
+    ) -> Reply:
         found = self.tools.find(exposed_name)
-        case = self.journal.open(exposed_name, params, found, decision=Deny(NO_ROOM))
-        return await self.journal.guard(case, self.journal.refuse(case, "busy", NO_ROOM))
+        case = self.journal.open(exposed_name, params, found, decision=Deny(ground))
+        return await self.journal.guard(case, self.journal.refuse(case, by, ground))

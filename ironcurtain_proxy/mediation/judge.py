@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone, with_secrets
+from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone, with_questions
 from ironcurtain_proxy.decision.authorizer import authorize, unasked
 from ironcurtain_proxy.decision.containment import quorums_of
 from ironcurtain_proxy.decision.prior_consent import prior_consent_of
@@ -65,8 +65,8 @@ def judge(
         method: of the operation.
     """
     judged = _judged(gathered, policy, overlay, tool)
-    if isinstance(gathered, Facts) and gathered.secrets:
-        judged = with_secrets(judged, gathered)
+    if isinstance(gathered, Facts) and (gathered.secrets or gathered.client_asks):
+        judged = with_questions(judged, gathered)
     if policy.has_quorums and isinstance(gathered, Facts):
         judged = replace(judged, quorums=quorums_of(gathered.request, policy))
     if method != "completion/complete" or not isinstance(judged.decision, Escalate):

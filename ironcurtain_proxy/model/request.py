@@ -186,6 +186,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The place where that command runs."""
     secrets: tuple[FoundSecret, ...] = ()
     """The secrets in the arguments, where the operator wants to be asked about them."""
+    client_asks: bool = False
+    """Whether the agent's client is about to ask its user about the call, so that somebody of ours
+    has to approve it in place of that user."""
 
 
 class Unresolvable(Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ from ironcurtain_proxy.model.escalation import FOREVER
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Signatories, SignedAnswer
 from ironcurtain_proxy.own_process.clocks import machine_id
-from ironcurtain_proxy.ports import AnswerJudge, Clock, Timeline
+from ironcurtain_proxy.ports import AnswerJudge, Clock, Reviewer, Timeline
 from ironcurtain_proxy.review.channel_order import Channel, Panel
 from ironcurtain_proxy.review.notices import NoticeWay, WaitingNotices, desktop, ntfy, webhook
 from ironcurtain_proxy.review.open_questions import OpenQuestions
@@ -187,6 +187,8 @@ class AddedChannels:
     """The channels besides the mailbox; each is used if the operator named it."""
     last: Channel | None = None
     """The channel that is asked after all that the settings name; None: there is none."""
+    around: Callable[[Reviewer], Reviewer] | None = None
+    """Put around the reviewer of each channel that the settings name; None: nothing is."""
     only: Channel | None = None
     """The only channel, whatever the settings say; None: the settings choose."""
     message: MessageSource | None = None
@@ -339,6 +341,8 @@ def _channels(settings: Settings, mailbox: Mailbox, ways: AddedChannels) -> Sequ
     known = {**ways.more, "mailbox": Channel(mailbox, mailbox.is_reachable, can_sign=True)}
     order = settings.escalation.channels
     named = [replace(known[name], name=name) for name in order if name in known]
+    if ways.around is not None:
+        named = [replace(one, reviewer=ways.around(one.reviewer)) for one in named]
     return (*named, *([] if ways.last is None else [ways.last]))
 
 

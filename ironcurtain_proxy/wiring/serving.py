@@ -32,11 +32,14 @@ from ironcurtain_proxy.jsonrpc.channels import claim_stdio
 from ironcurtain_proxy.jsonrpc.pipes import open_reader, open_writer
 from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 from ironcurtain_proxy.mediation.operations import note_unserved
+from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.own_process.memory import MemoryTrimmer
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.own_process.unattended import LOGGER, telling
+from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.channel_order import Channel, LateChannel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.sessions.directories import remove_old_sessions_later
@@ -61,8 +64,18 @@ _log: Final = logging.getLogger(__name__)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
+def serve(
+    environ: MutableMapping[str, str],
+    config: Path | None = None,
+    unhooked: Callable[[], str] | None = None,
+) -> int:
     """Serve MCP on standard input and output until the agent leaves or a signal comes.
+
+    Args:
+        environ: ours.
+        config: the file of settings that was named.
+        unhooked: says why calls are refused because the agent's client runs without the hooks that
+            it should have; empty: it has them. None: no client has hooks.
 
     Returns:
         The exit code: 0, or 128 + N after signal N.
@@ -90,7 +103,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     finish_logging = configure_logging(settings.session_log)
     try:
         _start(proxy)
-        return anyio.run(_live, proxy, client, read, write)
+        return anyio.run(_live, proxy, client, read, write, unhooked)
     except ExceptionGroup as group:
         raise _what_cannot_be_used(group) or group from None
     finally:
@@ -134,7 +147,13 @@ def _leave(settings: Settings) -> None:
     tidy(settings.session_dir)
 
 
-async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int:
+async def _live(
+    proxy: Proxy,
+    client: LateChannel,
+    read: int,
+    write: int,
+    unhooked: Callable[[], str] | None,
+) -> int:
     def note_client(name: str) -> None:
         proxy.note_client(name)
         proxy.client.introduced.set()
@@ -148,7 +167,7 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
     trimming = MemoryTrimmer()
     proxy.servers.hooks.capacity.on_large = trimming.note_large
     agent = AgentServer(
-        handle_call=proxy.calls.handle,
+        handle_call=proxy.calls.handle if unhooked is None else partial(_held, proxy, unhooked),
         list_tools=proxy.list_tools,
         handle_operation=proxy.operations.handle,
         list_others=proxy.operations.listing,
@@ -187,6 +206,23 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
         await agent.serve()
         tasks.cancel_scope.cancel()
     return 128 + ended_by[0] if ended_by else 0
+
+
+async def _held(
+    proxy: Proxy,
+    unhooked: Callable[[], str],
+    exposed_name: str,
+    params: Mapping[str, Json],
+    on_progress: ProgressListener | None = None,
+    *,
+    caller: Caller | None = None,
+) -> Reply:
+    """Carry a call, unless the agent's client runs without the hooks that it should have."""
+    why = unhooked()
+    if not why:
+        return await proxy.calls.handle(exposed_name, params, on_progress, caller=caller)
+    _log.warning("%s", why)
+    return await proxy.calls.refuse_unhooked(exposed_name, params, why)
 
 
 async def _instructions(proxy: Proxy) -> Introduction:

@@ -101,6 +101,29 @@ class HookedHome:
             text=True,
         )
 
+    def start(self, event: str, payload: Json) -> subprocess.Popen[str]:
+        """Start a hook, and do not wait for its end."""
+        running = subprocess.Popen(
+            hook_words("claude", event, self.state),
+            env=self.environment(),
+            cwd=self.workspace,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert running.stdin is not None
+        running.stdin.write(orjson.dumps(payload).decode())
+        running.stdin.close()
+        running.stdin = None
+        return running
+
+    def observe(self) -> None:
+        """Let the hooks only record."""
+        self.write(
+            "hooks.json", {"variables": {"PATH": os.environ["PATH"]}, "observed": ["claude"]}
+        )
+
     def fire(self, event: str, payload: Json, **variables: str) -> subprocess.CompletedProcess[str]:
         """Start a hook as a client does, which is this process, and return how it ended."""
         raw = payload if isinstance(payload, str) else orjson.dumps(payload).decode()

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.hooks.installing import install
+from ironcurtain_proxy.hooks.installing import install, place_in
 from tests.hooks.hooked import CLAUDE, HookedHome
 from tests.hooks.scripted_model import ScriptedModel, serving
 
@@ -28,7 +28,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 @pytest.fixture
 def home(tmp_path: Path) -> HookedHome:
     hooked = HookedHome(tmp_path)
-    install("claude", hooked.home, hooked.state)
+    install(place_in("claude", hooked.home, hooked.state))
     (hooked.workspace / "notes.txt").write_text("old\n")
     (hooked.home / ".ssh").mkdir()
     (hooked.home / ".ssh/id_rsa").write_text("a secret key")

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.hooks.launching import STUB, hook_words
+from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB, hook_words
 from ironcurtain_proxy.model.json import Json
 from tests.e2e.raw_client import Message
 from tests.hooks.hooked import HookedHome, decision_in
@@ -76,7 +76,7 @@ def test_once_its_kernel_is_killed_every_call_is_denied_with_a_sentence(home: Ho
 @pytest.mark.parametrize("broken", ["interpreter", "stub", "killed"])
 def test_a_hook_that_cannot_run_denies_by_its_exit_code(broken: str, tmp_path: Path) -> None:
     words = hook_words("claude", "PreToolUse", tmp_path)
-    place = words.index(sys.executable if broken != "stub" else str(STUB))
+    place = words.index(INTERPRETER if broken != "stub" else str(STUB))
     words[place] = str(tmp_path / "gone")
     if broken == "killed":
         script = tmp_path / "gone"
@@ -86,7 +86,7 @@ def test_a_hook_that_cannot_run_denies_by_its_exit_code(broken: str, tmp_path: P
     assert found.returncode == 2
     assert "IronCurtain: its hook cannot run, so nothing was run." in found.stderr
     after = [one.replace("exit 2", "exit 0") for one in hook_words("claude", "Stop", tmp_path)]
-    after[after.index(sys.executable)] = "/gone"
+    after[after.index(INTERPRETER)] = "/gone"
     assert subprocess.run(after, capture_output=True, check=False, input=b"{}").returncode == 0
 
 

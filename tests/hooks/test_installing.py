@@ -7,12 +7,12 @@ import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.hooks.health import state_of, switched_off_by
 from ironcurtain_proxy.hooks.installing import (
     file_of,
     install,
+    place_in,
     remove,
-    state_of,
-    switched_off_by,
     write_policy,
 )
 from tests.hooks.hooked import HookedHome
@@ -34,29 +34,68 @@ def test_hooks_come_first_and_go_byte_for_byte(before: str | None, tmp_path: Pat
         file.write_text(before)
     assert state_of("claude", tmp_path) == "absent"
     for _ in range(2):
-        assert install("claude", tmp_path, tmp_path / "state") == file
+        assert install(place_in("claude", tmp_path, tmp_path / "state")) == file
         assert state_of("claude", tmp_path) == "installed"
     found = orjson.loads(file.read_bytes())["hooks"]["PreToolUse"]
     assert len(found) == (2 if before == SETTINGS else 1)
     assert "stub.py" in str(found[0])
-    assert remove("claude", tmp_path, tmp_path / "state") == "restored"
+    assert remove(place_in("claude", tmp_path, tmp_path / "state")) == "restored"
     assert (file.read_text() if file.exists() else None) == before
-    assert remove("claude", tmp_path, tmp_path / "state") == "none"
+    assert remove(place_in("claude", tmp_path, tmp_path / "state")) == "none"
 
 
 def test_what_somebody_changed_since_stays_when_the_hooks_go(tmp_path: Path) -> None:
-    file = install("claude", tmp_path, tmp_path / "state")
+    file = install(place_in("claude", tmp_path, tmp_path / "state"))
     document = orjson.loads(file.read_bytes())
     theirs = {"hooks": [{"type": "command", "command": "theirs"}]}
     document["hooks"]["PreToolUse"].insert(0, theirs)
     file.write_bytes(orjson.dumps(document))
     assert state_of("claude", tmp_path) == "incomplete"
-    assert remove("claude", tmp_path, tmp_path / "state") == "taken out"
+    assert remove(place_in("claude", tmp_path, tmp_path / "state")) == "taken out"
     assert orjson.loads(file.read_bytes()) == {"hooks": {"PreToolUse": [theirs]}}
 
 
+def test_what_somebody_added_before_the_hooks_were_put_in_again_comes_back(tmp_path: Path) -> None:
+    place = place_in("claude", tmp_path, tmp_path / "state")
+    file = install(place)
+    file.chmod(0o644)
+    document = orjson.loads(file.read_bytes())
+    theirs = {"hooks": [{"type": "command", "command": "theirs"}]}
+    document["hooks"]["Stop"].append(theirs)
+    file.write_bytes(orjson.dumps(document))
+    install(place)
+    assert remove(place) == "restored"
+    assert orjson.loads(file.read_bytes()) == {"hooks": {"Stop": [theirs]}}
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_torn_copy_of_what_was_there_takes_out_our_entries_alone(tmp_path: Path) -> None:
+    place = place_in("claude", tmp_path, tmp_path / "state")
+    file = install(place)
+    place.kept.write_text('{"file": "')
+    assert remove(place) == "taken out"
+    assert orjson.loads(file.read_bytes()) == {"hooks": {}}
+
+
+def test_an_administrator_s_file_holds_for_everybody_and_goes_byte_for_byte(tmp_path: Path) -> None:
+    file = tmp_path / "etc/managed-settings.json"
+    file.parent.mkdir()
+    file.write_text(SETTINGS)
+    file.chmod(0o644)
+    place = place_in("claude", tmp_path / "home", tmp_path / "state", file)
+    assert install(place) == file
+    words = orjson.loads(file.read_bytes())["hooks"]["PreToolUse"][0]["hooks"][0]["args"]
+    # The stub finds the home of whoever starts it.
+    assert words[-4:-1] == ["~", "claude", "PreToolUse"]
+    assert str(tmp_path) not in str(words)
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert state_of("claude", tmp_path / "home") == "absent"
+    assert remove(place) == "restored"
+    assert file.read_text() == SETTINGS
+
+
 def test_a_file_that_switches_hooks_off_is_told(tmp_path: Path) -> None:
-    file = install("claude", tmp_path, tmp_path / "state")
+    file = install(place_in("claude", tmp_path, tmp_path / "state"))
     file.write_bytes(orjson.dumps({**orjson.loads(file.read_bytes()), "disableAllHooks": True}))
     assert state_of("claude", tmp_path) == "switched off"
 
@@ -86,11 +125,11 @@ def test_a_project_that_switches_hooks_off_is_told(
 def test_the_entries_of_each_client_are_known_again_and_removed(
     client: HookClient, tmp_path: Path
 ) -> None:
-    file = install(client, tmp_path, tmp_path / "state")
+    file = install(place_in(client, tmp_path, tmp_path / "state"))
     assert state_of(client, tmp_path) == "installed"
     document = orjson.loads(file.read_bytes())
     file.write_bytes(orjson.dumps({**document, "more": 1}))
-    assert remove(client, tmp_path, tmp_path / "state") == "taken out"
+    assert remove(place_in(client, tmp_path, tmp_path / "state")) == "taken out"
     assert orjson.loads(file.read_bytes()) == {"hooks": {}, "more": 1}
 
 
@@ -100,7 +139,7 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(text: str, tmp_path: Path) 
     file.parent.mkdir()
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=r"settings\.json"):
-        install("claude", tmp_path, tmp_path / "state")
+        install(place_in("claude", tmp_path, tmp_path / "state"))
     assert file.read_text() == text
 
 

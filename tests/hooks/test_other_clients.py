@@ -10,7 +10,8 @@ import pytest
 from msgspec import Struct
 
 from ironcurtain_proxy.hooks.events import HookClient
-from ironcurtain_proxy.hooks.installing import install
+from ironcurtain_proxy.hooks.installing import install, place_in
+from ironcurtain_proxy.hooks.launching import INTERPRETER
 from tests.hooks.hooked import CODEX, GEMINI, HookedHome
 from tests.hooks.scripted_model import (
     Block,
@@ -57,7 +58,7 @@ def hooked(client: RealClient, root: Path) -> HookedHome:
         (home.home / ".gemini").mkdir()
         chosen = '{"security": {"auth": {"selectedType": "gemini-api-key"}}}'
         (home.home / ".gemini/settings.json").write_text(chosen)
-    install(client.name, home.home, home.state)
+    install(place_in(client.name, home.home, home.state))
     return home
 
 
@@ -123,7 +124,7 @@ def test_a_hook_that_cannot_run_runs_no_call(gone: str, client: RealClient, tmp_
         for name in (".codex/hooks.json", ".gemini/settings.json")
         if (one := home.home / name).exists()
     )
-    word = "python" if gone == "interpreter" else "stub.py"
+    word = INTERPRETER if gone == "interpreter" else "stub.py"
     file.write_text(file.read_text().replace(f"{word} ", f"{word}-is-gone "))
     assert "is-gone" in file.read_text()
     with serving(commands(client, "touch made"), client.answer) as model:

@@ -189,6 +189,7 @@ CHANGES: Final = {
     "links out": whole(place=Place(strays=("/w/link",))),
     "scripts": whole(place=Place(scripts=(("/w/a.sh", "0"),))),
     "secrets": whole(secrets=(FoundSecret("path", "private key"),)),
+    "question of the client": whole(client_asks=True),
 }
 """What a call names, with another value of each."""
 

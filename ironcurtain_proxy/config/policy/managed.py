@@ -48,7 +48,7 @@ _ADMINISTRATOR: Final = 0
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _LARGEST: Final = 128 * 1024
 
-Kept: TypeAlias = Literal["sandbox", "containment", "pins", "redaction", "approvals"]
+Kept: TypeAlias = Literal["sandbox", "containment", "pins", "redaction", "approvals", "hooks"]
 """A setting that a user may not switch off."""
 KEPT: Final[tuple[Kept, ...]] = get_args(Kept)
 
@@ -156,7 +156,8 @@ def _switched_off(settings: Settings, kept: Kept) -> Iterator[tuple[str, str]]:
             yield "redaction of the audit log", 'set "auditRedaction": {"enabled": true}'
         case "approvals":
             yield from _approvals(settings)
-        case "containment" | "redaction":
+        case "containment" | "redaction" | "hooks":
+            # Hooks stand in clients' files: what looks after them keeps them.
             pass
         case _:
             assert_never(kept)

@@ -1,0 +1,392 @@
+"""Whether the hooks of a client work: what `status`, `doctor` and the proxy for servers say.
+
+A hook that does not fire is skipped by its client without a word: a project's file may have
+switched it off, Codex skips what nobody trusted, and a flag of the command line leaves the user's
+settings out. What shows it is that the client goes on and no event comes.
+"""
+
+import os
+import subprocess
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import orjson
+from msgspec import Struct
+
+from ironcurtain_proxy.config.policy.managed import KEEP_NAME, MANAGED, find_managed
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.hooks.dialects import DIALECTS
+from ironcurtain_proxy.hooks.events import HookClient
+from ironcurtain_proxy.hooks.installing import document_of, file_of, is_first, kept_file
+from ironcurtain_proxy.hooks.kernel import (
+    DOORS,
+    directory_of,
+    fired_file,
+    observed_in,
+    parent_of,
+    problem_file,
+    start_of,
+)
+from ironcurtain_proxy.hooks.launching import hook_words, is_ours
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
+
+HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]
+"""`incomplete`: some events have no hook of ours, or it is not the first."""
+
+_PROJECT_FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
+    "claude": (".claude/settings.json", ".claude/settings.local.json"),
+    "codex": (".codex/config.toml",),
+    "gemini": (".gemini/settings.json",),
+}
+"""A project's own settings, by client."""
+_TRANSCRIPTS: Final[Mapping[HookClient, str]] = {
+    "claude": ".claude/projects/*/*.jsonl",
+    "codex": ".codex/sessions/*/*/*/*.jsonl",
+    "gemini": ".gemini/tmp/*/chats/*.json*",
+}
+"""The client's own records of its sessions, from the home."""
+_PROGRAMS: Final[Mapping[HookClient, tuple[str, ...]]] = {
+    "claude": ("claude", "cli.js"),
+    "codex": ("codex", "codex.js"),
+    "gemini": ("gemini", "gemini.js"),
+}
+"""The names of the client's own program."""
+_ACCEPTED: Final = "unhooked.json"
+_MOST_BYTES: Final = 1 << 20
+_LEVELS: Final = 8
+_SLACK: Final = 120.0
+"""Seconds by which a transcript may be newer than the last event."""
+_SECONDS: Final = 20.0
+_LIST: Final[Sequence[Json]] = (
+    {
+        "id": 0,
+        "method": "initialize",
+        "params": {"clientInfo": {"name": "ironcurtain", "version": "1"}},
+    },
+    {"method": "initialized"},
+)
+
+
+def are_kept() -> bool:
+    """Return whether the administrator does not let the hooks be switched off."""
+    managed = find_managed(Report())
+    return managed is not None and "hooks" in managed.kept
+
+
+def refuse_if_kept(what: str) -> None:
+    """Refuse to do what the administrator does not let users do.
+
+    Raises:
+        ConfigurationError: the hooks are kept.
+    """
+    if are_kept():
+        raise ConfigurationError(f"{MANAGED / KEEP_NAME} keeps the hooks: nobody may {what}")
+
+
+class HookHealth(Struct, frozen=True, kw_only=True):
+    """What is known of the hooks of one client."""
+
+    client: HookClient
+    file: Path
+    state: HookState
+    starts: bool
+    """Whether launcher, interpreter and stub start."""
+    last: datetime | None
+    """When an event last came; None: never."""
+    events: int
+    """How many have come."""
+    is_observed: bool
+    """Whether the hooks only record."""
+    alarms: tuple[str, ...]
+    """What is wrong, the gravest first."""
+
+    def __str__(self) -> str:
+        """Return the state in a line for people."""
+        when = f"last event {self.last:%Y-%m-%d %H:%M} UTC" if self.last else "no event yet"
+        parts = [self.state, *(["only records"] if self.is_observed else [])]
+        if self.state != "absent":
+            parts += ["starts" if self.starts else "does not start", f"{when} of {self.events}"]
+        return f"{', '.join(parts)} ({self.file})"
+
+
+def health_of(client: HookClient, home: Path, state: Path, project: Path) -> HookHealth:
+    """Look at the hooks of a client. Starts the stub, and for Codex asks it what it trusts.
+
+    Raises:
+        ConfigurationError: the client's file cannot be read.
+    """
+    found, alarms = state_of(client, home), []
+    problem = _text(problem_file(state, client))
+    if problem:
+        alarms.append(f"EVERY CALL IS DENIED, its kernel does not start: {problem}")
+    off = switched_off_by(client, project)
+    if off is not None:
+        alarms.append(f"{off} SWITCHES ALL HOOKS OFF in this project")
+    starts = found != "absent" and _starts(client, state)
+    if found != "absent":
+        if not starts:
+            alarms.append("THE HOOK CANNOT START: install the hooks again")
+        if found != "installed":
+            alarms.append(f"its hooks are {found}: install them again")
+        if client == "codex" and (untrusted := _untrusted_in_codex(home, project)):
+            alarms.append(f"CODEX SKIPS {untrusted} OF OUR HOOKS: accept them in its /hooks")
+        if (grown := _grown_without(client, home, state)) is not None:
+            alarms.append(f"{grown} GREW AND NO EVENT CAME: its session runs without our hooks")
+    return HookHealth(
+        client=client,
+        file=file_of(client, home),
+        state=found,
+        starts=starts,
+        last=_time_of(fired_file(state, client)),
+        events=_size_of(fired_file(state, client)),
+        is_observed=client in observed_in(state),
+        alarms=tuple(alarms),
+    )
+
+
+def state_of(client: HookClient, home: Path) -> HookState:
+    """Return whether a client's file has our hooks.
+
+    Raises:
+        ConfigurationError: the file is not what the client would read.
+    """
+    document = document_of(file_of(client, home))
+    hooks = document.get("hooks")
+    if document.get("disableAllHooks") is True:
+        return "switched off"
+    found = hooks if isinstance(hooks, dict) else {}
+    if all(is_first(found.get(event)) for event in DIALECTS[client].events):
+        return "installed"
+    return "incomplete" if is_ours(orjson.dumps(found).decode()) else "absent"
+
+
+def switched_off_by(client: HookClient, project: Path) -> Path | None:
+    """Return the file of a project that switches all hooks off; None: none does.
+
+    Clients obey such a file without a word.
+    """
+    for name in _PROJECT_FILES[client]:
+        file = project / name
+        with suppress(OSError, ValueError, ConfigurationError, RecursionError):
+            if file.suffix == ".toml":
+                document: Mapping[str, object] = tomllib.loads(file.read_text("utf-8"))
+            else:
+                document = document_of(file)
+            if _switches_off(document):
+                return file
+    return None
+
+
+def _switches_off(document: Mapping[str, object]) -> bool:
+    gemini, codex = document.get("hooksConfig"), document.get("features")
+    off = isinstance(gemini, dict) and gemini.get("enabled") is False
+    named = isinstance(gemini, dict) and "ironcurtain" in (gemini.get("disabled") or ())
+    without = isinstance(codex, dict) and codex.get("hooks") is False
+    return document.get("disableAllHooks") is True or off or named or without
+
+
+def _starts(client: HookClient, state: Path) -> bool:
+    """Return whether the very command of a hook starts; it is told to ask nobody."""
+    with suppress(OSError, subprocess.SubprocessError):
+        words = hook_words(client, "check", state)
+        done = subprocess.run(  # noqa: S603  the command that the client starts
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
+        )
+        return done.stdout == b"it starts\n"
+    return False
+
+
+def _untrusted_in_codex(home: Path, project: Path) -> int:
+    """Return how many of our hooks Codex skips, by its own list; 0 if it cannot be asked."""
+    listing: Json = {"id": 1, "method": "hooks/list", "params": {"cwds": [str(project)]}}
+    sent = b"".join([orjson.dumps(one) + b"\n" for one in (*_LIST, listing)])
+    try:
+        with subprocess.Popen(
+            ["codex", "app-server"],  # noqa: S607  its user's own, by the user's own PATH
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": str(home)},
+        ) as server:
+            assert server.stdin is not None  # noqa: S101  it is a pipe
+            assert server.stdout is not None  # noqa: S101  as above
+            try:
+                server.stdin.write(sent)
+                server.stdin.flush()
+                return _untrusted_in(_answer_of(server.stdout.fileno()))
+            finally:
+                server.kill()
+    except OSError:
+        return 0
+
+
+def _answer_of(descriptor: int) -> Json:
+    """Return the result of request 1, read until the deadline."""
+    end, read = time.monotonic() + _SECONDS, b""
+    os.set_blocking(descriptor, False)
+    while time.monotonic() < end and len(read) < _MOST_BYTES:
+        with suppress(BlockingIOError):
+            block = os.read(descriptor, 1 << 16)
+            if not block:
+                break
+            read += block
+            continue
+        for line in read.splitlines():
+            with suppress(ValueError):
+                message = orjson.loads(line)
+                if message.get("id") == 1:
+                    found: Json = message.get("result")
+                    return found
+        time.sleep(0.02)
+    return None
+
+
+def _untrusted_in(result: Json) -> int:
+    data = result.get("data") if isinstance(result, dict) else None
+    places = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    hooks = [hook for one in places if isinstance(one.get("hooks"), list) for hook in one["hooks"]]  # type: ignore[union-attr]
+    ours = [one for one in hooks if isinstance(one, dict) and is_ours(str(one.get("command")))]
+    return sum(one.get("trustStatus") in {"untrusted", "modified"} for one in ours)
+
+
+def _grown_without(client: HookClient, home: Path, state: Path) -> Path | None:
+    """Return a transcript that was begun with our hooks in place and grew without an event."""
+    installed = _modified(kept_file(state, client))
+    last = max(installed, _modified(fired_file(state, client)))
+    for file in home.glob(_TRANSCRIPTS[client]):
+        if _modified(file) > last + _SLACK and _begun(file) > installed > 0:
+            return file
+    return None
+
+
+def _begun(transcript: Path) -> float:
+    """Return when a transcript was begun, by its first time; 0 if it has none."""
+    with suppress(OSError, ValueError, IndexError):
+        with transcript.open("rb") as file:
+            first = file.read(1 << 16).decode("utf-8", "replace")
+        written = first.split('"timestamp":', 1)[1].split('"')[1]
+        return datetime.fromisoformat(written).timestamp()
+    return 0.0
+
+
+def _modified(file: Path) -> float:
+    with suppress(OSError):
+        return file.stat().st_mtime
+    return 0.0
+
+
+def _time_of(file: Path) -> datetime | None:
+    modified = _modified(file)
+    return datetime.fromtimestamp(modified, UTC) if modified else None
+
+
+def _size_of(file: Path) -> int:
+    with suppress(OSError):
+        return file.stat().st_size
+    return 0
+
+
+def _text(file: Path) -> str:
+    with suppress(OSError):
+        return file.read_text("utf-8", "replace").strip()
+    return ""
+
+
+# --- the proxy for servers, whose client may run without the hooks --------------------------------
+
+
+class HookWatch:
+    """Tells the proxy for servers whether the client that started it runs without its hooks.
+
+    The first hook of a client makes its door, and a hook comes before a call of a server, too. So a
+    call that arrives where no door is comes from a client that skips our hooks.
+    """
+
+    def __init__(self, state: Path, pid: int) -> None:
+        self._state = state
+        self._client = _client_above(pid)
+        self._is_settled = self._client is None
+        self._must = are_kept()
+
+    def __call__(self) -> str:
+        """Return why a call is refused; empty if nothing is wrong."""
+        if self._is_settled or self._client is None:
+            return ""
+        client, pid = self._client
+        kept = kept_file(self._state, client)
+        door = self._state / DOORS / f"{pid}-{start_of(pid)}"
+        # A client that was there before the hooks were has none: its next session does.
+        was_before = _started(pid) < _modified(kept)
+        is_asked_for = self._must or (kept.exists() and not was_before)
+        self._is_settled = not is_asked_for or door.exists()
+        place = directory_of(pid)
+        project = str(place or "")
+        if self._is_settled or (not self._must and is_accepted(self._state, client, project)):
+            return ""
+        off = switched_off_by(client, Path(project or "/"))
+        why = f"{off} switches them off" if off else "its hooks do not come"
+        return (
+            f"{client} runs without the hooks that you installed: {why}. Its own shell and edits "
+            "are not held. Ask the user to look at `ironcurtain-proxy hooks status`, and to start "
+            f"the client again or to type `ironcurtain-proxy hooks accept {client}` in its project"
+        )
+
+
+def hook_watch(state: Path) -> HookWatch | None:
+    """Return the watch over the client of this process; None: no client has our hooks."""
+    is_needed = any(kept_file(state, one).exists() for one in DIALECTS) or are_kept()
+    return HookWatch(state, os.getpid()) if is_needed else None
+
+
+def _client_above(pid: int) -> tuple[HookClient, int] | None:
+    """Return the client among the ancestors of a process, with its process."""
+    for _ in range(_LEVELS):
+        pid = parent_of(pid)
+        if pid <= 0:
+            break
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace").split("\0")[:2]
+            names = [word.rpartition("/")[2] for word in words]
+            for client, programs in _PROGRAMS.items():
+                if names and (names[0] == programs[0] or names[-1] in programs):
+                    return client, pid
+    return None
+
+
+def _started(pid: int) -> float:
+    """Return when a process started, in seconds since 1970."""
+    ticks, boot = start_of(pid), _text(Path("/proc/stat")).partition("\nbtime ")[2].split()[:1]
+    return int(boot[0]) + int(ticks) / os.sysconf("SC_CLK_TCK") if ticks and boot else 0.0
+
+
+def accept(client: HookClient, project: str, state: Path) -> None:
+    """Accept that a client runs without hooks in a project.
+
+    Raises:
+        ConfigurationError: the administrator keeps the hooks.
+        OSError: it cannot be written.
+    """
+    refuse_if_kept("let the client run without its hooks")
+    file = state / "clients" / _ACCEPTED
+    make_private_directory(file.parent)
+    write_whole(file, orjson.dumps([*_accepted(state), [client, project]]))
+
+
+def is_accepted(state: Path, client: HookClient, project: str) -> bool:
+    """Return whether a person has accepted that a client runs without hooks in a project."""
+    return [client, project] in _accepted(state)
+
+
+def _accepted(state: Path) -> list[Json]:
+    with suppress(OSError, ValueError, ConfigurationError):
+        file = state / "clients" / _ACCEPTED
+        found: Json = orjson.loads(read_private(file, _MOST_BYTES, "list of accepted clients"))
+        return found if isinstance(found, list) else []
+    return []

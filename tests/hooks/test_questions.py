@@ -1,0 +1,191 @@
+"""The client's own question is answered by those who may approve calls, or left to its user."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.raw_client import Message
+from tests.hooks.hooked import HookedHome, decision_in
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookedHome]:
+    hooked = HookedHome(tmp_path)
+    monkeypatch.chdir(hooked.workspace)
+    yield hooked
+    hooked.end_session()
+
+
+def question(call: Message) -> Message:
+    return {name: value for name, value in call.items() if name != "tool_use_id"}
+
+
+def answer_in(printed: str) -> str:
+    """Return what a hook answers to the client's question, held to the client's form."""
+    answer = orjson.loads(printed)
+    if answer == {}:
+        return "left"
+    assert answer.keys() == {"hookSpecificOutput"}
+    inner = answer["hookSpecificOutput"]
+    assert inner.keys() == {"hookEventName", "decision"}
+    assert inner["hookEventName"] == "PermissionRequest"
+    decision = inner["decision"]
+    allowed = {"behavior"} if decision["behavior"] == "allow" else {"behavior", "message"}
+    assert decision.keys() == allowed
+    return str(decision["behavior"])
+
+
+@contextmanager
+def listener(home: HookedHome) -> Iterator[None]:
+    """Be a reviewer who looks at all sessions."""
+    home.fire("SessionStart", {"source": "startup"})
+    lock = ListenerLock.acquire(home.state / "sessions")
+    assert lock is not None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def waiting(home: HookedHome) -> str:
+    """Return the id of the question that waits, once there is one."""
+    while True:
+        found = list((home.state / "sessions").rglob("request-*.json"))
+        if found:
+            return found[0].stem.removeprefix("request-")
+
+
+def settled(home: HookedHome) -> list[tuple[Json, Json, str]]:
+    """Return tool, decider and status of each call that has ended."""
+    found: list[tuple[Json, Json, str]] = []
+    for one in home.outcomes():
+        result = one["result"]
+        assert isinstance(result, dict)
+        found.append((one["hookTool"], one["decidedBy"], str(result["status"])))
+    return found
+
+
+def begun(home: HookedHome, tool: str, given: Message, **more: Json) -> Message:
+    """Make a call that the policy does not mind."""
+    call = home.call(tool, given, **more)
+    assert decision_in(home.fire("PreToolUse", call).stdout) in {"silence", "allow"}
+    return call
+
+
+def test_what_nobody_of_ours_answers_is_left_to_the_user_and_learnt_from_what_follows(
+    home: HookedHome,
+) -> None:
+    notes = home.workspace / "notes.txt"
+    for end in ("PostToolUse", "Stop"):
+        call = begun(home, "Write", {"file_path": str(notes), "content": "x"})
+        assert answer_in(home.fire("PermissionRequest", question(call)).stdout) == "left"
+        home.fire(end, {**call, "tool_response": {}} if end == "PostToolUse" else {})
+    # A tool that only touches the client's own state is its user's alone.
+    plan = question(home.call("ExitPlanMode", {"plan": "x"}))
+    assert answer_in(home.fire("PermissionRequest", plan).stdout) == "left"
+    home.end_session()
+    assert settled(home) == [
+        ("Write", "kernel", "error"),
+        ("Write", "client", "success"),
+        ("Write", "kernel", "error"),
+        ("Write", "client", "error"),
+    ]
+    assert "asks its user before it makes the call" in str(home.outcomes()[0])
+
+
+def test_a_reviewer_answers_the_client_s_question_and_what_is_remembered_answers_the_next(
+    home: HookedHome,
+) -> None:
+    with listener(home):
+        for decision in ("approve", "deny"):
+            call = begun(home, "Bash", {"command": f"echo {decision}"})
+            hook = home.start("PermissionRequest", question(call))
+            assert home.command(decision, waiting(home)).returncode == 0
+            said, _ = hook.communicate(timeout=60)
+            assert answer_in(said) == ("allow" if decision == "approve" else "deny")
+            home.fire("PostToolUse", {**call, "tool_response": {}})
+        call = begun(home, "Write", {"file_path": str(home.workspace / "a"), "content": ""})
+        hook = home.start("PermissionRequest", question(call))
+        assert home.command("approve", waiting(home), "--remember").returncode == 0
+        assert answer_in(hook.communicate(timeout=60)[0]) == "allow"
+    call = begun(home, "Write", {"file_path": str(home.workspace / "a"), "content": "y"})
+    assert answer_in(home.fire("PermissionRequest", question(call)).stdout) == "allow"
+    home.end_session()
+    deciders = [by for _, by, status in settled(home) if status != "error"]
+    assert deciders[:2] == ["human", "human"]
+
+
+def test_the_user_who_is_quicker_than_the_reviewer_is_the_one_who_decided(
+    home: HookedHome,
+) -> None:
+    with listener(home):
+        call = begun(home, "Write", {"file_path": str(home.workspace / "a"), "content": ""})
+        hook = home.start("PermissionRequest", question(call))
+        waiting(home)
+        home.fire("PostToolUse", {**call, "tool_response": {}})
+        assert answer_in(hook.communicate(timeout=60)[0]) == "left"
+        call = begun(home, "Write", {"file_path": str(home.workspace / "b"), "content": ""})
+        hook = home.start("PermissionRequest", question(call))
+        waiting(home)
+        # The client ends what it no longer waits for.
+        os.killpg(hook.pid, signal.SIGKILL)
+        hook.communicate(timeout=60)
+        home.fire("PostToolUse", {**call, "tool_response": {}})
+    home.end_session()
+    assert settled(home)[1::2] == [("Write", "client", "success")] * 2
+    assert list((home.state / "sessions").rglob("request-*")) == []
+
+
+def test_containment_does_not_answer_the_question_of_the_user_s_own_rule(
+    home: HookedHome,
+) -> None:
+    (home.workspace / "a").write_text("a")
+    call = home.call("Bash", {"command": "ls"})
+    moved: Message = {"file_path": str(home.workspace / "a"), "old_string": "a", "new_string": "b"}
+    edit = begun(home, "Edit", moved)
+    assert answer_in(home.fire("PermissionRequest", question(edit)).stdout) == "left"
+    # A question without a call before it is judged like any call.
+    curl = question(home.call("Bash", {"command": "curl https://example.com"}))
+    assert answer_in(home.fire("PermissionRequest", curl).stdout) == "left"
+    secret = question(home.call("Write", {"file_path": "~/.ssh/id_rsa", "content": ""}))
+    assert answer_in(home.fire("PermissionRequest", secret).stdout) == "deny"
+    assert call
+
+
+def test_where_the_engine_is_on_the_session_never_stands_at_a_dialog(home: HookedHome) -> None:
+    document: Message = orjson.loads((home.state / "config.json").read_bytes())
+    document["auto_confirm"] = {"enabled": True}
+    home.write("config.json", document)
+    answers: set[str] = set()
+    for tool, given in (
+        ("Write", {"file_path": str(home.workspace / "a"), "content": ""}),
+        ("Bash", {"command": "git push --force"}),
+        ("Teleport", {"where": "/"}),
+    ):
+        call = home.call(tool, dict(given))
+        assert decision_in(home.fire("PreToolUse", call).stdout) != "ask"
+        answers.add(answer_in(home.fire("PermissionRequest", question(call)).stdout))
+    assert "left" not in answers
+
+
+def test_two_equal_calls_at_once_have_a_question_each(home: HookedHome) -> None:
+    given: Message = {"file_path": str(home.workspace / "a"), "content": ""}
+    calls = [begun(home, "Write", given) for _ in range(2)]
+    hooks = [home.start("PermissionRequest", question(call)) for call in calls]
+    assert [answer_in(hook.communicate(timeout=60)[0]) for hook in hooks] == ["left"] * 2
+    for call in calls:
+        home.fire("PostToolUse", {**call, "tool_response": {}})
+    home.end_session()
+    assert (
+        sorted(settled(home))
+        == [("Write", "client", "success")] * 2 + [("Write", "kernel", "error")] * 2
+    )
