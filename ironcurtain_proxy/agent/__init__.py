@@ -5,7 +5,8 @@
 - `transport`, `messages`: the connection, and the messages read from it.
 - `requests`, `capacity`: requests in progress, the tasks that answer them, and the
   limit on their bytes.
-- `rounds`: calls that go on between two requests, with questions. `subscriptions`: what clients
+- `rounds`: calls that go on between two requests, with questions. `sealing`: what clients carry
+  from one to the next, and calls that outlive their proxy. `subscriptions`: what clients
   listen to.
 - `introductions`: servers' instructions, quoted under their names.
 - `own_tools`, `guidance`: the proxy's own tools, and the instructions on approvals.

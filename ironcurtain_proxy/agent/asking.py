@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 import anyio
 
+from ironcurtain_proxy.agent.era import NOT_CROSSING
 from ironcurtain_proxy.agent.messages import RefusedQuestionError
 from ironcurtain_proxy.errors import AgentError, CallTimedOutError, ServerUnavailableError
 from ironcurtain_proxy.model.caller import Caller
@@ -20,10 +21,9 @@ from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener
 
-_INTRODUCTION: Final = 1.0
-"""Seconds in which a client says what it is, before servers that may ask nothing are greeted."""
-_OURS: Final = frozenset({"io.modelcontextprotocol/tasks"})
-"""Extensions that a server cannot use through the proxy."""
+_INTRODUCTION: Final = 0.25
+"""Seconds in which a client says what it is, before servers that may ask nothing are greeted. All
+known clients say it as soon as they have started the proxy."""
 _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
 _MOST_PAGES: Final = 1000
 """The most shown pages that are remembered, for notifications of their completion."""
@@ -40,8 +40,11 @@ class AgentClient(Protocol):
     def every(self) -> Iterator[Mapping[str, Json]]:
         """Return what each client can do that may be asked now."""
 
-    def waiting(self, caller: Caller | None) -> AbstractContextManager[None]:
-        """Answer the requests of this call before a client's deadline, meanwhile."""
+    def waiting(self, caller: Caller | None, *, is_sent: bool) -> AbstractContextManager[None]:
+        """Answer the requests of this call before a client's deadline, meanwhile.
+
+        `is_sent` says whether a server may know of the call.
+        """
 
     async def request(
         self,
@@ -110,9 +113,10 @@ class AskedClient:
             self.client.capabilities_of(caller) or {}
         )
 
-    def waiting(self, caller: Caller | None) -> AbstractContextManager[None]:
+    def waiting(self, caller: Caller | None, *, is_sent: bool) -> AbstractContextManager[None]:
         """Note that this call waits for a reviewer, meanwhile."""
-        return nullcontext() if self.client is None else self.client.waiting(caller)
+        client = self.client
+        return nullcontext() if client is None else client.waiting(caller, is_sent=is_sent)
 
     async def mirrored(
         self, allowed: frozenset[AskKind], offered: Mapping[str, Json], caller: Caller | None
@@ -181,7 +185,7 @@ def _crossing(capabilities: Mapping[str, Json]) -> dict[str, Json]:
     for key in ("extensions", "experimental"):
         said = capabilities.get(key)
         if isinstance(said, dict):
-            rest = {name: value for name, value in said.items() if name not in _OURS}
+            rest = {name: value for name, value in said.items() if name not in NOT_CROSSING}
             if rest:
                 found[key] = rest
     return found

@@ -72,6 +72,9 @@ _CACHED: Final[Mapping[str, int]] = MappingProxyType(
 )
 """How long the result of a method may be used again, by method; others may not be."""
 
+NOT_CROSSING: Final = frozenset({"io.modelcontextprotocol/tasks"})
+"""Extensions that clients and servers cannot use with each other through the proxy."""
+
 CAPABILITIES: Final[Mapping[str, "Json"]] = MappingProxyType(
     {
         "completions": {},
@@ -111,10 +114,15 @@ def introduction(params: "Mapping[str, Json]") -> "dict[str, Json]":
 # --- the era without a handshake
 
 
-def is_modern(params: "Mapping[str, Json]") -> bool:
-    """Return whether a request names its version itself."""
+def is_modern(method: str, params: "Mapping[str, Json]") -> bool:
+    """Return whether a request names its version itself.
+
+    A handshake may name the version that it offers there, too: servers of both eras are greeted so.
+    """
     meta = params.get("_meta")
-    return isinstance(meta, dict) and VERSION_KEY in meta
+    if not isinstance(meta, dict) or VERSION_KEY not in meta:
+        return False
+    return method != "initialize" or meta[VERSION_KEY] not in VERSIONS
 
 
 def caller_of(params: "Mapping[str, Json]", number: int = 0) -> "Caller | _Answer":
@@ -151,13 +159,20 @@ def unsupported_version(asked: str) -> "_Answer":
     return {"error": {"code": UNSUPPORTED_VERSION, "message": message, "data": data}}
 
 
-def discovery(instructions: str) -> "dict[str, Json]":
+def discovery(instructions: str, extensions: "Mapping[str, Json]") -> "dict[str, Json]":
     """Return the result of `server/discover`."""
     return {
         "supportedVersions": [*MODERN_VERSIONS],
-        "capabilities": dict(CAPABILITIES),
+        "capabilities": with_extensions(CAPABILITIES, extensions),
         "instructions": instructions,
     }
+
+
+def with_extensions(
+    capabilities: "Mapping[str, Json]", extensions: "Mapping[str, Json]"
+) -> "dict[str, Json]":
+    """Return capabilities that name the extensions of servers."""
+    return {**capabilities, **({"extensions": dict(extensions)} if extensions else {})}
 
 
 def stamped(method: str, answer: "_Answer") -> "_Answer":

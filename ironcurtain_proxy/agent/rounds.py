@@ -6,13 +6,10 @@ client makes the same request again, with its answers and the state, and the par
 A call that waits for a reviewer elsewhere is answered in the same way before the client's own
 deadline, without a question.
 
-The call itself runs once, in a task of its own, however often its request is made again. The state
-holds an id and digests, and nothing of the call: the agent could read it.
+The call itself runs once, in a task of its own, however often its request is made again. A call
+that waits for a reviewer outlives its proxy; see `sealing`.
 """
 
-import base64
-import hashlib
-import hmac
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -25,8 +22,8 @@ from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.agent.era import LEVELS
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_PARAMS
+from ironcurtain_proxy.agent.sealing import Sealing, State, digest_of
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode
 from ironcurtain_proxy.model.caller import Caller
 
 if TYPE_CHECKING:
@@ -49,8 +46,7 @@ _UNCLAIMED: Final = 60.0
 _MOST: Final = 256
 """The most parked calls."""
 
-_PREFIX: Final = "v1."
-_STATE_LENGTH: Final = 1024
+_LONGEST_KEY: Final = 64
 
 _LOST: Final = {
     "error": {
@@ -107,6 +103,8 @@ class _Round:
         self.outcome: ServerAnswer | None = None
         self.is_held = False
         """Whether it waits for a reviewer."""
+        self.is_sent = False
+        """Whether a server may know of it."""
         self.is_claimed = False
         """Whether a request waits for its end."""
         self._last = 0
@@ -115,11 +113,14 @@ class _Round:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of what is asked for. A call that is answered at once needs none."""
-        return _digest(self.method, self.params)
+        return digest_of(self.method, self.params)
 
-    def ask(self, method: str, params: "Mapping[str, Json]") -> tuple[str, _Asked]:
-        self._last += 1
-        key = str(self._last)
+    def ask(self, entry: str, method: str, params: "Mapping[str, Json]") -> tuple[str, _Asked]:
+        """Ask under the server's own key, unless it is long, or another question has it."""
+        key = entry
+        while not key or key in self.questions or len(key) > _LONGEST_KEY:
+            self._last += 1
+            key = str(self._last)
         asked = self.questions[key] = _Asked(method, params)
         self.tell()
         return key, asked
@@ -139,21 +140,27 @@ class _Round:
 class Rounds:
     """The calls of clients without a handshake, and the questions to both kinds of clients."""
 
-    def __init__(self, transport: "AgentTransport") -> None:
+    def __init__(self, transport: "AgentTransport", sealing: Sealing) -> None:
         """Begin without calls.
 
         Args:
             transport: reaches a client that has sent `initialize`.
+            sealing: seals states, and keeps calls that are not sent yet.
         """
         self._transport = transport
         self._rounds: dict[str, _Round] = {}
         self._by_number: dict[int, _Round] = {}
-        self._key = secrets.token_bytes(32)
+        self._sealing = sealing
         self._tasks: TaskGroup | None = None
+        self._ends = False
 
     def run_in(self, tasks: TaskGroup) -> None:
         """Run calls in tasks of this group, whose owner ends them."""
         self._tasks = tasks
+
+    def leave(self) -> None:
+        """Leave calls that wait for a reviewer to another proxy: this one ends."""
+        self._ends = True
 
     # --- to the client
 
@@ -191,29 +198,44 @@ class Rounds:
         one = self._by_number.get(caller.number)
         if one is None or one.legs >= MOST_LEGS:
             raise AgentError("the call has no client any more that could be asked")
-        key, asked = one.ask(method, params)
+        key, asked = one.ask(caller.entry, method, params)
         try:
             with anyio.fail_after(seconds):
                 await asked.is_answered.wait()
         finally:
-            one.questions.pop(key, None)
+            if one.questions.get(key) is asked:
+                del one.questions[key]
         if asked.answer is None:
             raise AgentError("the agent gave no answer")
         return asked.answer
 
     @contextmanager
-    def waiting(self, caller: Caller | None) -> Iterator[None]:
-        """Answer the requests of this call before a client's deadline, meanwhile."""
+    def waiting(self, caller: Caller | None, *, is_sent: bool) -> Iterator[None]:
+        """Answer the requests of this call before a client's deadline, meanwhile.
+
+        Args:
+            caller: whose call waits.
+            is_sent: whether a server may know of the call.
+        """
         one = None if caller is None else self._by_number.get(caller.number)
         if one is None:
             yield
             return
-        one.is_held = True
+        one.is_held, one.is_sent = True, is_sent
         one.tell()
         try:
             yield
+        except BaseException:
+            if self._ends:
+                self._sealing.leave(one.id)
+            else:
+                with suppress(OSError):
+                    self._sealing.spend(one.id)
+            raise
+        else:
+            self._sealing.spend(one.id)
         finally:
-            one.is_held = False
+            one.is_held, one.is_sent = False, True
 
     def wanting(self, level: str) -> "list[MessageId]":
         """Return the requests under way that want log messages of this severity."""
@@ -257,21 +279,49 @@ class Rounds:
         """
         state = params.get("requestState")
         if state is None:
-            one = _Round(caller, method, request_id, params)
-            if self._tasks is None or len(self._rounds) >= _MOST:
+            begun = self._begin(_Round(caller, method, request_id, params), work)
+            if begun is None:
                 return _FULL
-            self._rounds[one.id] = self._by_number[caller.number] = one
-            self._tasks.start_soon(self._run, one, work)
+            one = begun
         else:
-            found = self._found(state)
-            if found is None or found.is_claimed:
+            said = self._sealing.opened(state)
+            if said is None:
                 return _LOST
-            if found.digest != _digest(method, params):
+            if said.call != digest_of(method, params):
                 return _OTHER
+            found = self._rounds.get(said.id)
+            if found is None:
+                return await self._take_up(said, caller, method, request_id, params, work)
+            if found.is_claimed:
+                return _LOST
             one = found
             one.newest, one.request_id, one.token = caller, request_id, _token(params)
             _take(one, params.get("inputResponses"))
         return await self._answer(one)
+
+    def _begin(self, one: _Round, work: Work) -> _Round | None:
+        """Begin a call. None: there are too many."""
+        if self._tasks is None or len(self._rounds) >= _MOST:
+            return None
+        self._rounds[one.id] = self._by_number[one.caller.number] = one
+        self._tasks.start_soon(self._run, one, work)
+        return one
+
+    async def _take_up(
+        self,
+        said: State,
+        caller: Caller,
+        method: str,
+        request_id: "MessageId",
+        params: "Mapping[str, Json]",
+        work: Work,
+    ) -> "ServerAnswer":
+        """Make a call anew that a proxy which is gone had not sent yet."""
+        if not self._sealing.take_up(said.id):
+            return _LOST
+        one = _Round(caller, method, request_id, params)
+        one.legs = said.leg
+        return _FULL if self._begin(one, work) is None else await self._answer(one)
 
     async def _run(self, one: _Round, work: Work) -> None:
         try:
@@ -310,6 +360,8 @@ class Rounds:
 
     def _required(self, one: _Round) -> "ServerAnswer":
         one.legs += 1
+        if one.is_held and not one.is_sent and not one.questions:
+            self._sealing.keep(one.id)
         result: dict[str, Json] = {"resultType": "input_required"}
         if one.questions:
             result["inputRequests"] = {
@@ -318,7 +370,14 @@ class Rounds:
             }
         elif self._tasks is not None:
             self._tasks.start_soon(self._give_up, one, one.legs)
-        return {"result": {**result, "requestState": self._sealed(one)}}
+        return {
+            "result": {
+                **result,
+                "requestState": self._sealing.sealed(
+                    State(id=one.id, call=one.digest, leg=one.legs)
+                ),
+            }
+        }
 
     async def _give_up(self, one: _Round, legs: int) -> None:
         """End a call whose client does not come back for it."""
@@ -330,31 +389,6 @@ class Rounds:
     def _forget(self, one: _Round) -> None:
         self._rounds.pop(one.id, None)
         self._by_number.pop(one.caller.number, None)
-
-    # --- the state
-
-    def _sealed(self, one: _Round) -> str:
-        said = encode({"id": one.id, "call": one.digest, "leg": one.legs})
-        return _PREFIX + base64.urlsafe_b64encode(self._mac(said) + said).decode("ascii")
-
-    def _found(self, state: "Json") -> _Round | None:
-        if not isinstance(state, str) or len(state) > _STATE_LENGTH:
-            return None
-        if not state.startswith(_PREFIX):
-            return None
-        with suppress(ValueError):
-            sealed = base64.b64decode(state[len(_PREFIX) :], b"-_", validate=True)
-            mac, said = sealed[:32], sealed[32:]
-            # Of the ways to write the same bytes, only ours is known.
-            is_ours = state == _PREFIX + base64.urlsafe_b64encode(sealed).decode("ascii")
-            if is_ours and hmac.compare_digest(mac, self._mac(said)):
-                message = decode(said)
-                if not isinstance(message, Malformed):
-                    return self._rounds.get(str(message.get("id")))
-        return None
-
-    def _mac(self, said: bytes) -> bytes:
-        return hmac.digest(self._key, said, "sha256")
 
 
 def _take(one: _Round, responses: "Json") -> None:
@@ -369,18 +403,3 @@ def _take(one: _Round, responses: "Json") -> None:
 def _token(params: "Mapping[str, Json]") -> "Json":
     meta = params.get("_meta")
     return meta.get("progressToken") if isinstance(meta, dict) else None
-
-
-def _digest(method: str, params: "Mapping[str, Json]") -> str:
-    """Return SHA-256 of what is asked for, equal for equal requests."""
-    try:
-        what = {key: _ordered(params.get(key)) for key in ("name", "uri", "arguments")}
-        return hashlib.sha256(encode({"method": method, **what})).hexdigest()
-    except (ValueError, RecursionError):
-        return secrets.token_hex()  # nested too deep to be compared: equal to nothing
-
-
-def _ordered(value: "Json") -> "Json":
-    if isinstance(value, dict):
-        return {key: _ordered(value[key]) for key in sorted(value)}
-    return [_ordered(one) for one in value] if isinstance(value, list) else value

@@ -17,6 +17,7 @@ import anyio
 
 from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
 from ironcurtain_proxy.agent.era import (
+    HEADER_MISMATCH,
     LEVELS,
     REMOVED,
     UNSUPPORTED_VERSION,
@@ -27,6 +28,7 @@ from ironcurtain_proxy.agent.era import (
     is_modern,
     stamped,
     stamped_text,
+    with_extensions,
 )
 from ironcurtain_proxy.agent.introductions import Introduction
 from ironcurtain_proxy.agent.messages import (
@@ -40,11 +42,13 @@ from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, answer_to
 from ironcurtain_proxy.agent.replies import is_as_given, result_of
 from ironcurtain_proxy.agent.requests import Answerer, Requests, ServerAnswer, Service
 from ironcurtain_proxy.agent.rounds import Rounds
+from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.agent.subscriptions import Subscriptions
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id
+from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mismatch
 from ironcurtain_proxy.jsonrpc.wire import OF_REQUEST, STREAM_ENDED
 from ironcurtain_proxy.model.asked import fault_of
-from ironcurtain_proxy.model.caller import Caller, client_name
+from ironcurtain_proxy.model.caller import HEADERS_KEY, Caller, client_name
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.operation import ListKind, Method
 from ironcurtain_proxy.model.reply import Answered, Reply
@@ -98,6 +102,10 @@ _UNFINISHED: Final = {
 }
 
 
+def _none_in_headers(_: str) -> MirroredPaths:
+    return {}
+
+
 @dataclass(slots=True, kw_only=True)
 class AgentServer:
     """One agent on one connection."""
@@ -117,6 +125,10 @@ class AgentServer:
     capacity: RequestCapacity = field(default_factory=RequestCapacity)
     on_abandon: Callable[[], None] = lambda: None
     """Called before all requests end unanswered, because the agent or the proxy ends."""
+    in_headers: Callable[[str], MirroredPaths] = _none_in_headers
+    """Gives the arguments of a tool, by the agent's name, that stand in headers over HTTP."""
+    sealing: Sealing = field(default_factory=Sealing)
+    """Seals what clients carry from one request of a call to the next."""
     instructions: InstructionsSource | None = None
     """Gives the instructions for the agent when it connects."""
     _ready: bool = field(default=False, init=False)
@@ -140,7 +152,7 @@ class AgentServer:
     def __post_init__(self) -> None:
         """Set the services that answer slow requests."""
         self._requests = Requests(self.transport.answer, self.capacity)
-        self.rounds = Rounds(self.transport)
+        self.rounds = Rounds(self.transport, self.sealing)
         self.subscriptions = Subscriptions(self.transport, self.handle_operation)
         self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
         self._others = {
@@ -194,6 +206,7 @@ class AgentServer:
     def abandon(self) -> None:
         """End all requests unanswered, when the proxy ends. The servers end afterwards."""
         self.on_abandon()
+        self.rounds.leave()
         self._requests.cancel_all()
 
     async def tools_changed(self) -> None:
@@ -233,7 +246,7 @@ class AgentServer:
         """Begin a call. False: the message is no call, or nobody has said who calls."""
         if message.method != "tools/call" or message.id is None:
             return False
-        if is_modern(message.params):
+        if is_modern(message.method, message.params):
             return self._begin_modern(message)
         if not self._ready:
             return False
@@ -250,7 +263,7 @@ class AgentServer:
         await self.capacity.wait(message.size)
         if self._take_call(message):
             return
-        if is_modern(message.params):
+        if is_modern(message.method, message.params):
             await self._take_modern(message)
             return
         answer = self._answer_at_once(message.method, message.params)
@@ -329,16 +342,36 @@ class AgentServer:
     async def _answer_modern(
         self, method: str, caller: Caller, request_id: "MessageId", params: "Mapping[str, Json]"
     ) -> ServerAnswer:
+        wrong = self._mismatch(params) if method == "tools/call" else None
+        if wrong is not None:
+            answer = _error(HEADER_MISMATCH, wrong)
+            await self._note(method, answer)
+            return answer
         answer = await self._modern[method](caller, request_id, params)
         result = answer.get("result")
         return answer if isinstance(result, EncodedResult) else stamped(method, answer)
+
+    def _mismatch(self, params: "Mapping[str, Json]") -> str | None:
+        """Return what is wrong with the headers of a call; our front passes them on."""
+        meta = params.get("_meta")
+        given = meta.get(HEADERS_KEY) if isinstance(meta, dict) else None
+        if not self._reads_stream_ends or not isinstance(given, dict):
+            return None
+        said = {
+            name: [str(one) for one in values]
+            for name, values in given.items()
+            if isinstance(values, list)
+        }
+        paths = self.in_headers(str(params.get("name")))
+        wrong = mismatch(params.get("arguments"), paths, said)
+        return None if wrong is None else f"{wrong} must be there once and say what the body says"
 
     async def _turn_away_modern(self, params: "Mapping[str, Json]") -> ServerAnswer:
         return stamped("tools/call", await self._turn_away(params))
 
     async def _discover(self, *_: object) -> ServerAnswer:
-        said = None if self.instructions is None else await self.instructions()
-        return {"result": discovery("" if said is None else said.text)}
+        said = Introduction("") if self.instructions is None else await self.instructions()
+        return {"result": discovery(said.text, said.extensions)}
 
     def _in_rounds(self, method: str, answer: "CallAnswerer") -> "ModernAnswerer":
         """Return a service whose requests may be answered with questions of servers."""
@@ -377,7 +410,9 @@ class AgentServer:
             return answer
         said = await self.instructions()
         info = {**result["serverInfo"], **({"title": said.title} if said.title else {})}
-        return {"result": {**result, "serverInfo": info, "instructions": said.text}}
+        capabilities = with_extensions(result["capabilities"], said.extensions)
+        told = {"capabilities": capabilities, "serverInfo": info, "instructions": said.text}
+        return {"result": {**result, **told}}
 
     # --- slow requests
 

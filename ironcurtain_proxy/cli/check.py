@@ -265,12 +265,12 @@ def lint_live_catalogue(settings: Settings, live: LiveTools, report: Report) -> 
                 f"agents see it as {shown(name)}, which has {len(name)} characters: several "
                 f"clients and models refuse all tools if one name has more than {_MOST_NAME}"
             )
-            cure = ". Give the server a shorter name" if has_prefix else ""
-            report.warning(place, (), f"{message}{cure}")
+            cure = "Give the server a shorter name, or leave" if has_prefix else "Leave"
+            report.warning(place, (), f"{message}. {cure} it out with `tools` in the entry")
     if len(live.definitions) > _MOST_TOOLS:
         message = (
             f"{len(live.definitions)} tools together: several clients take at most {_MOST_TOOLS}. "
-            "Leave servers out with `serverFilter`, or serve some of them to another client"
+            "Leave servers out with `serverFilter`, or tools with `tools` in a server's entry"
         )
         report.warning("tools", (), message)
 

@@ -1,8 +1,9 @@
 """The servers behind the proxy: start, call, restart, close.
 
 - `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
-- `connection`, `greeting`, `listing`, `roots`, `open_questions`, `listeners`, `wire_params`,
-  `progress_tokens`: the JSON-RPC conversation, and who is told of it.
+- `conversation`: JSON-RPC with one server. `connection`: MCP with it.
+- `greeting`, `listing`, `roots`, `open_questions`, `listeners`, `wire_params`, `progress_tokens`:
+  parts of that, and who is told of it.
 - `modern`, `subscriptions`: what is said to servers without a handshake, and heard from them.
 - `task_calls`: tools that run as tasks of the protocol alone.
 - `remote`: servers that are reached over HTTP. `resending`: a call whose session they forgot.

@@ -1,8 +1,8 @@
-"""One JSON-RPC conversation with one server, from the client's side.
+"""MCP with one server, from the client's side, in the era that each request needs.
 
-Knows ids, deadlines, progress and cancellation, and the era that the server speaks: with
-`initialize` first, or without a handshake (`modern`). Knows neither processes nor the meaning of a
-call. Every message of a server is untrusted. Results and errors are handed back as they came.
+A server is spoken to after `initialize`, or without a handshake (`modern`), or in both ways. Knows
+neither processes nor the meaning of a call. Every message of a server is untrusted. Results and
+errors are handed back as they came.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,10 @@ from functools import partial
 from typing import Final
 
 import anyio
-from anyio.lowlevel import checkpoint
+from msgspec import structs
 
 from ironcurtain_proxy.downstream import modern
+from ironcurtain_proxy.downstream.conversation import Conversation
 from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription, greet
 from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
@@ -26,36 +27,16 @@ from ironcurtain_proxy.errors import (
     CallLostError,
     CallTimedOutError,
     DownstreamError,
-    ServerUnavailableError,
     UnansweredError,
 )
-from ironcurtain_proxy.jsonrpc.answers import Answers
-from ironcurtain_proxy.jsonrpc.codec import (
-    Malformed,
-    MessageId,
-    answer_id,
-    decode,
-    decode_repaired,
-    encode,
-    encode_result,
-    message_id,
-    odd_number,
-    recover_id,
-)
-from ironcurtain_proxy.jsonrpc.guessed_digests import GuessedDigest, guess_digest
-from ironcurtain_proxy.jsonrpc.pipes import Oversize
-from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED, LineSink, LineSource, Lost, StreamEnded
+from ironcurtain_proxy.jsonrpc.codec import MessageId, message_id
+from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mirrored_arguments, version_of
+from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED, LineSink, LineSource
 from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
-
-_TURN: Final = 64
-"""Lines after which other tasks run."""
-
-_UNSENT_REPLIES: Final = 1 << 20
-"""The most bytes of unread answers to the server's own requests."""
 
 _DISCOVER: Final = 10.0
 """Seconds for a server to say what it is, over HTTP before it is greeted as servers of before."""
@@ -66,11 +47,10 @@ _FOR_EVER: Final = 31_536_000.0
 _LEGACY_AGE: Final = 30.0
 """Seconds after which a list of a server that does not say so is asked for again."""
 
+_SUBSCRIBING: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
+
 _STATE_ONLY: Final = 0.25
 """Seconds before a request that only has a state is sent again."""
-
-_HEAD: Final = 128
-"""Bytes of a line in which a method is usually named."""
 
 
 class Connection:
@@ -86,27 +66,26 @@ class Connection:
         standing: Standing | None = None,
     ) -> None:
         self._server = server
-        self._reader, self._writer = wire
-        self._reader.offer_to(self._settle_at_once)
         self._listeners = listeners
         self._dropped = dropped
-        self._max_message = max_message
         self.standing = standing or Standing(None)
         """When the server's processes stand still."""
-        self._answers = Answers[ToolResult]()
+        self._talk = Conversation(
+            wire, self, listeners.capacity, dropped, max_message, self.standing
+        )
         self._progress: dict[TokenKey, ProgressListener] = {}
-        self._unsent_replies = 0
         self.greeted = ServerDescription()
         """The server's answer to `initialize` or `server/discover`."""
         self.is_modern = False
-        """Whether the server is spoken to without a handshake."""
+        """Whether the server knows no handshake."""
+        self._serves_both = False
+        """Whether it has had a handshake, and knows requests without one, too."""
         self.log_level: str | None = None
         """The least severe log messages that the agent wants; None: it has not said so."""
         self.tools_age = _LEGACY_AGE
         """Seconds for which the listed tools may be shown."""
-        self.mirrored: dict[str, modern.MirroredPaths] = {}
+        self.mirrored: dict[str, MirroredPaths] = {}
         """The arguments that stand in headers, by the tool."""
-        self._over_http = False
         self._task_tools: frozenset[str] = frozenset()
         self._asks_for_roots = False
         self._roots_told = anyio.Event()
@@ -125,23 +104,15 @@ class Connection:
             async with anyio.create_task_group() as group:
                 self._questions.answer_in(group)
                 self._subscriptions.listen_in(group)
-                await self._take_all()
+                await self._talk.run()
                 group.cancel_scope.cancel()
         finally:
-            self._answers.fail_all(
-                CallLostError(f'server "{self._server}" ended before it answered')
-            )
+            self._talk.close()
             self._roots_told.set()
-            self._writer.abort()
-            self._reader.close()
 
-    async def _take_all(self) -> None:
-        turn = 0
-        while (line := await self._reader.receive()) is not None:
-            await self._take(line)
-            turn += 1
-            if turn % _TURN == 0:
-                await checkpoint()
+    def notify(self, method: str, params: Mapping[str, Json] | None = None) -> None:
+        """Send a notification, unless the server has gone or does not read."""
+        self._talk.notify(method, params)
 
     def note_roots_changed(self) -> None:
         """Tell the server that its roots have changed. One without a handshake asks each time."""
@@ -167,7 +138,8 @@ class Connection:
         """Find out what the server is, and greet it if its version has a handshake.
 
         Over HTTP a server is first asked without a handshake, and greeted all the same: one that
-        serves both can ask the user only after a handshake. A process is greeted first: one that
+        serves both is spoken to as the client of each call speaks, because what it can ask differs
+        in the two. A process is greeted first: one that
         knows no handshake refuses, and is asked then. So no process of before meets a request that
         it does not know, on which some end, and some are silent.
 
@@ -178,7 +150,7 @@ class Connection:
         Raises:
             DownstreamError: the server refuses, or does not answer within `seconds`.
         """
-        self._over_http = over_http
+        self._talk.over_http = over_http
         found = await self._discovered(min(seconds, _DISCOVER)) if over_http else None
         refused: list[ToolResult] = []
 
@@ -191,7 +163,7 @@ class Connection:
         with anyio.move_on_after(seconds):
             offered = await self._listeners.capabilities(None)
         try:
-            self.greeted = await greet(self._server, ask, offered)
+            self.greeted = await greet(self._server, ask, offered, is_modern=found is not None)
         except DownstreamError:
             if not over_http and any(modern.may_be_spoken(one) for one in refused):
                 found = await self._discovered(min(seconds, _DISCOVER))
@@ -201,6 +173,7 @@ class Connection:
             self.greeted = found
             self._subscriptions.follow(found.capabilities)
             return
+        self._serves_both = found is not None
         self.notify("notifications/initialized")
 
     async def _discovered(self, seconds: float) -> ServerDescription | None:
@@ -259,7 +232,7 @@ class Connection:
             return answer
 
         found = await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
-        if self.is_modern and self._over_http:
+        if self._serves_both or (self.is_modern and self._talk.over_http):
             found = self._with_headers(found)
         self.tools_age = min(ages, default=_LEGACY_AGE)
         self._task_tools = task_tools(found, self.greeted.capabilities)
@@ -270,7 +243,7 @@ class Connection:
         kept: list[ToolDefinition] = []
         self.mirrored = {}
         for tool in tools:
-            paths = modern.mirrored_arguments(tool)
+            paths = mirrored_arguments(tool)
             if isinstance(paths, str):
                 self._listeners.hidden(f'tool "{tool.name}" is hidden: {paths}')
                 continue
@@ -300,7 +273,7 @@ class Connection:
         try:
             if method == TOOL_CALL and params.get("name") in self._task_tools:
                 return await call_as_task(self._server, self.request, params, seconds)
-            if self.is_modern:
+            if self.is_modern or (self._serves_both and caller is not None):
                 return await self._call_modern(method, params, seconds, caller)
             return await self.request(method, params, seconds)
         finally:
@@ -313,12 +286,15 @@ class Connection:
         self, method: Method, params: Mapping[str, Json], seconds: float, caller: Caller | None
     ) -> ToolResult:
         """Carry out an operation without a handshake; what it wants to know is asked meanwhile."""
-        if method in {"resources/subscribe", "resources/unsubscribe"}:
+        if method in _SUBSCRIBING and not self.is_modern:
+            return await self.request(method, params, seconds)
+        if method in _SUBSCRIBING:
             return await self._subscriptions.change(
                 str(params["uri"]), seconds, wanted=method == "resources/subscribe"
             )
         offered = await self._listeners.capabilities(caller)
-        sent = modern.enveloped(params, {**offered, **modern.NO_CAPABILITIES}, self.log_level)
+        level = self.log_level if caller is None else caller.log_level or None
+        sent = modern.enveloped(params, {**offered, **modern.NO_CAPABILITIES}, level)
         answer = await self.request(method, sent, seconds)
         for _ in range(modern.MOST_ROUNDS):
             wanted = modern.wanted_by(method, answer)
@@ -341,7 +317,8 @@ class Connection:
                 continue
             if self._listeners.asked is None:
                 return None
-            said = (await self._listeners.asked(method, params, (caller,))).get("result")
+            asks = None if caller is None else structs.replace(caller, entry=key)
+            said = (await self._listeners.asked(method, params, (asks,))).get("result")
             if not isinstance(said, dict):
                 return None
             found[key] = said
@@ -351,7 +328,7 @@ class Connection:
         sent = modern.enveloped(
             {"notifications": dict(wanted)}, modern.NO_CAPABILITIES, self.log_level
         )
-        return await self._exchange(modern.LISTEN, sent, _FOR_EVER)
+        return await self._talk.exchange(modern.LISTEN, sent, _FOR_EVER)
 
     async def request(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:
         """Send a request and wait for its answer. If the wait ends early, the server is told.
@@ -359,158 +336,17 @@ class Connection:
         Raises:
             DownstreamError: no answer, none within `seconds`, or none that can be read.
         """
-        if self.is_modern and not modern.version_of({"params": params}):  # type: ignore[dict-item]
+        if self.is_modern and not version_of({"params": params}):  # type: ignore[dict-item]
             params = modern.enveloped(params, modern.NO_CAPABILITIES)
         self.standing.begin()
         try:
-            return await self._exchange(method, params, seconds)
+            return await self._talk.exchange(method, params, seconds)
         finally:
             self.standing.end()
 
-    async def _exchange(
-        self, method: str, params: Mapping[str, Json], seconds: float
-    ) -> ToolResult:
-        request_id, answer = self._answers.expect(seconds)
-        printed = self._dropped.lines_printed
-        try:
-            try:
-                self._write(
-                    {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
-                )
-            except DownstreamError:
-                self._answers.forget(request_id)
-                raise
-            return await answer
-        except TimeoutError:
-            self._cancel(request_id, method, "the deadline has passed")
-            said = self._dropped.printed if self._dropped.lines_printed > printed else ""
-            raise CallTimedOutError(
-                f'server "{self._server}" did not answer within {seconds:g} s{said}'
-            ) from None
-        except anyio.get_cancelled_exc_class():
-            self._answers.forget(request_id)
-            self._cancel(request_id, method, "the caller has cancelled")
-            raise
-
-    def notify(self, method: str, params: Mapping[str, Json] | None = None) -> None:
-        """Send a notification, unless the server has gone or does not read."""
-        message: dict[str, object] = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = params
-        self.standing.note_notice()
-        try:
-            self._write(message)
-        except DownstreamError:
-            self._dropped.note(f"{method} could not be sent")
-
-    def _cancel(self, request_id: int, method: str, reason: str) -> None:
-        # MCP forbids to cancel either; over HTTP this closes the stream of the second.
-        if method != "initialize" and (method != "server/discover" or self._over_http):
-            self.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})
-
-    def _write(self, message: Mapping[str, object]) -> None:
-        # Not `send`: a server that does not read must not delay its caller past the deadline.
-        if self._writer.backlog > self._max_message:
-            raise ServerUnavailableError(f'server "{self._server}" does not read its input')
-        try:
-            line = encode(message)
-        except ValueError:
-            raise DownstreamError("the message cannot be written as JSON") from None
-        if len(line) > self._max_message:
-            raise DownstreamError(f"the message is larger than {self._max_message} bytes")
-        self.standing.let_go_on()
-        try:
-            self._writer.write(line)
-        except BrokenPipeError:
-            raise ServerUnavailableError(f'server "{self._server}" is not running') from None
-
-    def _settle_at_once(self, line: bytes) -> bool:
-        """Handle a line if it answers a request; `run` handles all others."""
-        if b'"method"' in line[:_HEAD] or not self._listeners.capacity.fits(len(line)):
-            return False
-        guess = guess_digest(line)
-        message = decode(line)
-        if isinstance(message, Malformed) or "method" in message:
-            return False
-        self._settle(message, len(line), guess)
-        return True
-
-    async def _take(self, line: bytes | Oversize | Lost | StreamEnded) -> None:
-        if isinstance(line, Oversize):
-            self._take_oversize(line)
-            return
-        if isinstance(line, Lost):
-            self._answers.fail(line.id, line.error)
-            return
-        if isinstance(line, StreamEnded):
-            await self._pass_on(STREAM_ENDED, {}, 0)
-            return
-        await self._listeners.capacity.wait(len(line))
-        guess = guess_digest(line)
-        message = decode(line)
-        if isinstance(message, Malformed) and (repaired := decode_repaired(line)) is not None:
-            message, done = repaired
-            self._dropped.note(f"a line {done}")
-        if isinstance(message, Malformed):
-            self._take_malformed(message, line)
-        elif "method" in message:
-            await self._take_from_server(message, len(line))
-        else:
-            self._settle(message, len(line), guess)
-
-    def _take_malformed(self, message: Malformed, line: bytes) -> None:
-        number = None if message.is_json else odd_number(line)
-        self._dropped.note(f"dropped a line that is {number or message.reason}", line)
-        if message.id is None and not message.answered:
-            self._dropped.note_printed(line)
-        why = f": {number or message.reason}"
-        self._fail(answer_id(message.id), f"sent an answer that cannot be read{why}")
-        for request_id in message.answered:
-            self._fail(request_id, "sent its answer in a batch, which is not supported")
-
-    def _take_oversize(self, line: Oversize) -> None:
-        self._dropped.note(f"dropped a line of {line.size} bytes", line.head)
-        found = recover_id(line.head, line.tail)
-        if found is None and b'"method"' not in line.head:
-            # With one call under way it is most likely the answer to that.
-            found = self._answers.only
-        self._fail(answer_id(found), f"sent an answer larger than {self._max_message} bytes")
-
-    def _fail(self, request_id: MessageId | None, how: str) -> None:
-        if isinstance(request_id, int):
-            self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
-
-    def _settle(self, message: Mapping[str, Json], size: int, guess: GuessedDigest | None) -> None:
-        request_id = answer_id(message.get("id"))
-        if not isinstance(request_id, int):
-            self._dropped.note("dropped an answer whose id is not a whole number")
-            return
-        if request_id not in self._answers:
-            self._dropped.note("dropped an answer that nobody waits for")
-            return
-        result, error = message.get("result"), message.get("error")
-        capacity = self._listeners.capacity
-        if isinstance(result, dict) and error is None:
-            written = encode_result(result, size)
-            digest = None if guess is None or written is None else guess.of(written)
-            answer = ToolResult(result=result, written=written, digest=digest)
-            self._answers.settle(request_id, capacity.note(answer, size))
-        elif error is not None and result is None:
-            said = error if isinstance(error, dict) else {"message": error}
-            self._answers.settle(request_id, capacity.note(ToolResult(error=said), size))
-        else:
-            self._dropped.note("an answer has neither a result nor an error")
-            wrong = "its result is no object" if error is None else "it has a result and an error"
-            self._fail(request_id, f"sent an answer that cannot be read: {wrong}")
-
-    async def _take_from_server(self, message: dict[str, Json], size: int) -> None:
-        params, method = message.get("params"), message["method"]
-        known: Mapping[str, Json] = params if isinstance(params, dict) else {}
-        if "id" in message:
-            self._take_request(message_id(message["id"]), method, known)
-            return
-        if self.is_modern:
-            known = modern.without_subscription(known)
+    async def take_notice(self, method: Json, params: Mapping[str, Json], size: int) -> None:
+        """Act on a notification of the server; whom it concerns is told."""
+        known = modern.without_subscription(params) if self.is_modern else params
         match method:
             case "notifications/progress":
                 key = token_key(known.get("progressToken"))
@@ -524,6 +360,10 @@ class Connection:
                 await self._pass_on(method, known, size)
             case _:
                 self._note(method, known)
+
+    async def note_stream_ended(self) -> None:
+        """Tell our front that the server has ended the stream of a call before its answer."""
+        await self._pass_on(STREAM_ENDED, {}, 0)
 
     def _note(self, method: Json, params: Mapping[str, Json]) -> None:
         """Act on a notification that nobody else is told of."""
@@ -547,7 +387,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001  the agent's trouble must not end a server
             self._dropped.note(f"a notification could not be passed on ({type(error).__name__})")
 
-    def _take_request(
+    def take_request(
         self, request_id: MessageId | None, method: Json, params: Mapping[str, Json]
     ) -> None:
         """Answer a request of the server.
@@ -560,29 +400,12 @@ class Connection:
             return
         match method:
             case "ping":
-                self._reply(request_id, {"result": {}})
+                self._talk.reply(request_id, {"result": {}})
             case "roots/list":
-                self._reply(request_id, {"result": {"roots": list(self._listeners.roots())}})
+                self._talk.reply(request_id, {"result": {"roots": list(self._listeners.roots())}})
                 self._asks_for_roots = True
                 self._roots_told.set()
             case _:
-                reply = partial(self._reply, request_id)
+                reply = partial(self._talk.reply, request_id)
                 if not self._questions.take(str(method), params, reply, request_id):
                     self._dropped.note("a request was refused: too many are open")
-
-    def _reply(self, request_id: MessageId | None, answer: Mapping[str, object]) -> None:
-        reply = {"jsonrpc": "2.0", "id": request_id, **answer}
-        # We never wait for a server to read answers: meanwhile we would not read its messages,
-        # and it may be waiting for that.
-        try:
-            line = encode(reply)
-        except ValueError:
-            self._dropped.note("an answer to a request cannot be written as JSON")
-            return
-        self._unsent_replies = len(line) + (self._unsent_replies if self._writer.backlog else 0)
-        if self._unsent_replies > _UNSENT_REPLIES or self._writer.is_closed:
-            self._dropped.note("a request was not answered: the server does not read")
-        elif request_id is not None:
-            self.standing.note_notice()
-            self.standing.let_go_on()
-            self._writer.write(line)

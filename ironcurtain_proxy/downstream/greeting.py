@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.model.caller import CAPABILITIES_KEY, INFO_KEY, VERSION_KEY
 from ironcurtain_proxy.model.caller import VERSIONS as MODERN_VERSIONS
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolResult
@@ -37,6 +38,8 @@ async def greet(
     server: str,
     ask: Callable[[Mapping[str, Json]], Awaitable[ToolResult]],
     offered: Mapping[str, Json],
+    *,
+    is_modern: bool = False,
 ) -> ServerDescription:
     """Initialize a server, in a version that both sides support.
 
@@ -44,14 +47,16 @@ async def greet(
         server: its name.
         ask: sends `initialize` with these params.
         offered: the client's capabilities.
+        is_modern: whether it wants each request to say its version and client, too.
 
     Raises:
         DownstreamError: it refuses, or answers in a version that is not spoken here.
     """
-    answer = await ask(_params(PROTOCOL_VERSION, offered))
+    params = _with_envelope if is_modern else _params
+    answer = await ask(params(PROTOCOL_VERSION, offered))
     other = None if answer.error is None else supported_version(answer.error)
     if other is not None:
-        answer = await ask(_params(other, offered))
+        answer = await ask(params(other, offered))
     if answer.result is None:
         raise DownstreamError(f'server "{server}" refuses to be initialized{_why(answer)}')
     check_version(server, answer.result)
@@ -70,6 +75,17 @@ def _params(version: str, offered: Mapping[str, Json]) -> dict[str, Json]:
         "capabilities": dict(offered),
         "clientInfo": {"name": "ironcurtain-proxy", "version": VERSION},
     }
+
+
+def _with_envelope(version: str, offered: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the params with what each request of the newer era says of itself."""
+    params = _params(version, offered)
+    said: dict[str, Json] = {
+        VERSION_KEY: version,
+        INFO_KEY: params["clientInfo"],
+        CAPABILITIES_KEY: params["capabilities"],
+    }
+    return {**params, "_meta": said}
 
 
 def _why(answer: ToolResult) -> str:

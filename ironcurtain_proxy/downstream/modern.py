@@ -6,14 +6,10 @@
     the request again, with `inputResponses` and the state as it came
     subscriptions/listen ──▶ a request that stays open, and brings all news
 
-Over HTTP some of a message stands in headers, too, so that others on the way need not read it. They
-are made from the message itself: a header that says what the policy did not judge would be a way
-around it. Every message of a server is untrusted. No function here does I/O.
+Every message of a server is untrusted. No function here does I/O.
 """
 
-import base64
-import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -29,7 +25,7 @@ from ironcurtain_proxy.model.caller import (
     VERSIONS,
 )
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
+from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.version import VERSION as OUR_VERSION
 
 VERSION: Final = VERSIONS[0]
@@ -195,131 +191,6 @@ def age_of(result: Mapping[str, Json], otherwise: float) -> float:
     if isinstance(said, bool) or not isinstance(said, int | float) or not said >= 0:
         return otherwise
     return float(min(said, 86_400_000)) / 1000
-
-
-# --- headers
-
-MirroredPaths = Mapping[tuple[str, ...], str]
-"""Header names by the keys that lead to an argument."""
-
-_NAMING: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-_MIRRORED: Final = "x-mcp-header"
-_PREFIX: Final = "mcp-param-"
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}")
-_PLAIN: Final = re.compile(r"[\x20-\x7e]*")
-_WRAPPED: Final = re.compile(r"=\?base64\?.*\?=", re.DOTALL)
-_PRIMITIVE: Final = frozenset({"string", "integer", "boolean"})
-_LONGEST_HEADER: Final = 8192
-_DEEPEST: Final = 64
-
-
-def mirrored_arguments(tool: ToolDefinition) -> MirroredPaths | str:
-    """Return which arguments of a tool stand in headers, or what is wrong with its annotations.
-
-    An annotation counts only on a property that is reached through `properties` alone: elsewhere it
-    depends on the value whether it applies.
-    """
-    found: dict[tuple[str, ...], str] = {}
-    for path, schema in _positions((), tool.raw.get("inputSchema"), 0):
-        if _MIRRORED not in schema:
-            continue
-        name, where = schema[_MIRRORED], ".".join(path or ())
-        if not path:
-            return f"{_MIRRORED} where it cannot be"
-        if not isinstance(name, str) or _TOKEN.fullmatch(name) is None:
-            return f"{_MIRRORED} of {where} is no name of a header"
-        if str(schema.get("type")) not in _PRIMITIVE:
-            return f"{_MIRRORED} of {where} is not on a text, a whole number or a truth"
-        if name.lower() in [one.lower() for one in found.values()]:
-            return f"two arguments have the {_MIRRORED} {name}"
-        found[path] = name
-    return found
-
-
-def _positions(
-    path: tuple[str, ...] | None, schema: object, depth: int
-) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Json]]]:
-    """Yield each schema in a schema, with its path if it is reached by `properties` alone."""
-    if isinstance(schema, dict):
-        yield path, schema
-    if depth < _DEEPEST:
-        for way, below in _below(path, schema):
-            yield from _positions(way, below, depth + 1)
-
-
-def _below(
-    path: tuple[str, ...] | None, schema: object
-) -> Iterator[tuple[tuple[str, ...] | None, object]]:
-    if isinstance(schema, list):
-        yield from [(None, one) for one in schema]
-    for key, value in schema.items() if isinstance(schema, dict) else ():
-        if key == "properties" and isinstance(value, dict):
-            for name, one in value.items():
-                yield (None if path is None else (*path, name)), one
-        elif key in _IN_MAPS and isinstance(value, dict):
-            yield from [(None, one) for one in value.values()]
-        elif key in _IN:
-            yield None, value
-
-
-_IN_MAPS: Final = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
-_IN: Final = frozenset(
-    {
-        *("items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames"),
-        *("unevaluatedProperties", "not", "if", "then", "else", "contentSchema"),
-        *("allOf", "anyOf", "oneOf", "prefixItems"),
-    }
-)
-"""Keys of JSON Schema whose values are schemas; data, such as `default`, is not looked at."""
-
-
-def version_of(message: Mapping[str, Json]) -> str:
-    """Return the version that a message names in its `_meta`, empty if it names none."""
-    said = _at(message, "params", "_meta", VERSION_KEY)
-    return said if isinstance(said, str) else ""
-
-
-def headers_of_message(
-    message: Mapping[str, Json], mirrored: Mapping[str, MirroredPaths]
-) -> dict[str, str]:
-    """Return the headers that repeat a message.
-
-    Args:
-        message: as it is sent.
-        mirrored: which arguments stand in headers, by the tool.
-
-    Raises:
-        DownstreamError: a header would be too long.
-    """
-    method, params = str(message.get("method")), message.get("params")
-    found = {"mcp-protocol-version": version_of(message), "mcp-method": method}
-    if method not in _NAMING or not isinstance(params, dict):
-        return found
-    name = params.get(_NAMING[method])
-    found["mcp-name"] = header_value(str(name))
-    if method == "tools/call":
-        for path, token in mirrored.get(str(name), {}).items():
-            text = _scalar(_at(params, "arguments", *path))
-            if text is not None:
-                found[_PREFIX + token.lower()] = header_value(text)
-    if any(len(value) > _LONGEST_HEADER for value in found.values()):
-        raise DownstreamError(f"an argument that stands in a header is over {_LONGEST_HEADER} long")
-    return found
-
-
-def header_value(text: str) -> str:
-    """Return a text as the value of a header, wrapped where no header could hold it as it is."""
-    if _PLAIN.fullmatch(text) and text == text.strip() and not _WRAPPED.fullmatch(text):
-        return text
-    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'replace')).decode()}?="
-
-
-def _scalar(value: object) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value) if isinstance(value, str | int | float) else None
 
 
 def _at(value: object, *way: str) -> object:

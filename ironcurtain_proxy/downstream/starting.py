@@ -23,7 +23,6 @@ from ironcurtain_proxy.downstream.environment import (
 )
 from ironcurtain_proxy.downstream.load import Load, load_of
 from ironcurtain_proxy.downstream.masking import Masker
-from ironcurtain_proxy.downstream.modern import MirroredPaths
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.orphans import kill_orphans
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
@@ -31,6 +30,7 @@ from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 from ironcurtain_proxy.downstream.stderr import StderrDrain
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.batch import Batch
+from ironcurtain_proxy.jsonrpc.headers import MirroredPaths
 from ironcurtain_proxy.jsonrpc.pipes import open_wire
 from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource
 from ironcurtain_proxy.model.server import ServerSpec

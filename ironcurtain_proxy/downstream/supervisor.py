@@ -346,7 +346,7 @@ class Supervisor:
             while True:
                 await self._tools_changed.wait()
                 self._tools_changed = anyio.Event()
-                await self._list_again(connection)
+                await self._list_again(connection, is_told=True)
                 await anyio.sleep(_QUIET if self._listings.take(1) else _SLOW)
         scope.cancel()
 
@@ -358,18 +358,21 @@ class Supervisor:
         self.settled.set()
         await self._announce()
 
-    async def _list_again(self, connection: Connection) -> None:
+    async def _list_again(self, connection: Connection, *, is_told: bool = False) -> None:
+        """List the tools, and announce other ones, or whatever the server tells of itself."""
         try:
             before = self.tools
             await self._list(connection)
         except DownstreamError as error:
             self._dropped.note(f"its tools changed, but: {error}")
             return
-        if before != self.tools:
+        if is_told or before != self.tools:
             await self._announce()
 
     async def _list(self, connection: Connection) -> None:
-        self.tools = await connection.list_tools(self._options.initialize_timeout)
+        found = await connection.list_tools(self._options.initialize_timeout)
+        # Here and nowhere later: what is not shown does not exist for anybody.
+        self.tools = tuple([tool for tool in found if self.spec.tools.has(tool.name)])
         self._listed_at = anyio.current_time()
         if self._started is not None:
             self._started.learn(connection.mirrored)

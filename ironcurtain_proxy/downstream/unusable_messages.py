@@ -20,7 +20,7 @@ class UnusableMessages:
     """Notes about one server."""
 
     def __init__(self, server: str, secrets: tuple[str, ...], log: SessionLog) -> None:
-        self._server = server
+        self.server = server
         self._secrets = secrets
         self._log = log
         self._since = float("-inf")
@@ -65,8 +65,8 @@ class UnusableMessages:
         self._notes += 1
         if self._notes <= _NOTES and self._log.is_open:
             text = self._shown(line)
-            self._log.write(self._server, f"(proxy) {what}: {text}" if text else f"(proxy) {what}")
+            self._log.write(self.server, f"(proxy) {what}: {text}" if text else f"(proxy) {what}")
 
     def _say(self, text: str, wanted: bool) -> None:  # noqa: FBT001  private
         if wanted:
-            self._log.write(self._server, f"(proxy) {text}")
+            self._log.write(self.server, f"(proxy) {text}")

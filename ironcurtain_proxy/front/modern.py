@@ -9,8 +9,6 @@ The headers that routers read must say what the body says: else a router would l
 refuses.
 """
 
-import base64
-import binascii
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -26,6 +24,7 @@ from ironcurtain_proxy.agent.era import (
     VERSIONS,
     unsupported_version,
 )
+from ironcurtain_proxy.agent.era import is_modern as names_its_version
 from ironcurtain_proxy.agent.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -41,8 +40,9 @@ from ironcurtain_proxy.front.session import AgentSession
 from ironcurtain_proxy.front.sessions import Sessions, TooManySessionsError
 from ironcurtain_proxy.front.stream import StreamReader
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, written_id
+from ironcurtain_proxy.jsonrpc.headers import NAMING, PARAMETER, decoded
 from ironcurtain_proxy.jsonrpc.wire import OF_REQUEST
-from ironcurtain_proxy.model.caller import VERSION_KEY
+from ironcurtain_proxy.model.caller import HEADERS_KEY, VERSION_KEY
 from ironcurtain_proxy.model.caller import VERSIONS as MODERN_VERSIONS
 
 if TYPE_CHECKING:
@@ -51,13 +51,6 @@ if TYPE_CHECKING:
 VERSION: Final = "mcp-protocol-version"
 _METHOD: Final = "mcp-method"
 _NAME: Final = "mcp-name"
-_NAMED: Final[Mapping[str, str]] = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-}
-"""The parameter that `Mcp-Name` repeats, by method."""
-
 _STATUS: Final[Mapping[object, int]] = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -81,7 +74,7 @@ def is_modern(headers: Headers, found: Message | GivenAnswer) -> bool:
     """Return whether a message of no session names its version itself, in its head or its body."""
     if headers.get(VERSION, VERSIONS[0]) not in VERSIONS:
         return True
-    return isinstance(found, Message) and VERSION_KEY in _meta(found)
+    return isinstance(found, Message) and names_its_version(found.method, found.params)
 
 
 def refuse_mismatch(headers: Headers, found: Message) -> None:
@@ -94,29 +87,17 @@ def refuse_mismatch(headers: Headers, found: Message) -> None:
     if said is None and headers.get(VERSION) in MODERN_VERSIONS:
         return  # the proxy says what is missing
     wanted: dict[str, Json] = {VERSION: said, _METHOD: found.method}
-    key = _NAMED.get(found.method)
+    key = NAMING.get(found.method)
     if key is not None and found.params.get(key) is not None:
         wanted[_NAME] = found.params[key]
     for header, value in wanted.items():
         given = headers.getlist(header)
-        if len(given) != 1 or decoded(given[0]) != value:
+        if len(given) != 1 or decoded(given[0].strip(" \t")) != value:
             words = f"{header} must be there once and say what the body says"
             raise RefusalError(400, words, code=HEADER_MISMATCH, request_id=found.id)
     if isinstance(said, str) and said not in MODERN_VERSIONS:
         error = unsupported_version(said)["error"]
         raise RefusalError(400, "", error=error, request_id=found.id)
-
-
-def decoded(value: str) -> str | None:
-    """Return what a header says, which may be written as base64; `None` if that is not readable."""
-    if not (value.startswith("=?base64?") and value.endswith("?=")):
-        return value
-    text = value[len("=?base64?") : -len("?=")]
-    with suppress(binascii.Error, UnicodeDecodeError):
-        found = base64.b64decode(text, validate=True)
-        if base64.b64encode(found).decode("ascii") == text:
-            return found.decode("utf-8")
-    return None
 
 
 async def deliver_alone(
@@ -142,19 +123,28 @@ async def deliver_alone(
         raise RefusalError(
             503, "a proxy cannot be started now", code=INTERNAL_ERROR, request_id=found.id
         ) from None
-    return await _Exchange(session, found, found.id).answer()
+    return await _Exchange(session, found, found.id, _arguments_in(headers)).answer()
 
 
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, session: AgentSession, found: Message, request_id: MessageId) -> None:
+    def __init__(
+        self,
+        session: AgentSession,
+        found: Message,
+        request_id: MessageId,
+        arguments: "Mapping[str, Json]",
+    ) -> None:
         self._session = session
         self._id = request_id
         self._number = session.next_number()
         meta = _meta(found)
         self._token = meta.get("progressToken")
-        own = {"progressToken": self._number} if "progressToken" in meta else {}
+        own: dict[str, Json] = {"progressToken": self._number} if "progressToken" in meta else {}
+        if found.method == "tools/call":
+            # Whatever the client has written there: the proxy takes the front's word.
+            own[HEADERS_KEY] = dict(arguments)
         params = {**found.params, "_meta": {**meta, **own}} if meta else found.params
         self._sent = Message(found.method, params, self._number, found.size)
 
@@ -226,6 +216,12 @@ class _Exchange:
         message = decode(line)
         error = None if isinstance(message, Malformed) else message.get("error")
         return _STATUS.get(error.get("code"), 200) if isinstance(error, dict) else 200
+
+
+def _arguments_in(headers: Headers) -> "dict[str, Json]":
+    """Return the values of all headers that repeat arguments, by the name in lower case."""
+    names = {name for name in headers if name.startswith(PARAMETER)}
+    return {name: [value.strip(" \t") for value in headers.getlist(name)] for name in names}
 
 
 def _meta(found: Message) -> "dict[str, Json]":

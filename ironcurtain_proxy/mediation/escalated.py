@@ -30,6 +30,7 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.operation import QUESTION_METHODS
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, lasting
 from ironcurtain_proxy.ports import ProgressListener, World
@@ -135,7 +136,9 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
     ) -> Ruling | Held | AlreadyUsed | Superseded:
         """Return the answer to a question; the case gets the time that it took."""
         asked = self.world.clock.monotonic()
-        with self.world.waiting(case.call.caller):
+        # A server that asks something works on the call that its question belongs to.
+        is_sent = case.call.method in QUESTION_METHODS
+        with self.world.waiting(case.call.caller, is_sent=is_sent):
             on_wait = pulse(case.call.params, on_progress)
             ruling = await self.signed.ask(
                 self.world.questions, question, case.judged.quorums, on_wait

@@ -21,7 +21,10 @@ CAPABILITIES_KEY: Final = f"{_KEY}clientCapabilities"
 INFO_KEY: Final = f"{_KEY}clientInfo"
 LEVEL_KEY: Final = f"{_KEY}logLevel"
 
-ENVELOPE: Final = frozenset({VERSION_KEY, CAPABILITIES_KEY, INFO_KEY, LEVEL_KEY})
+HEADERS_KEY: Final = "io.ironcurtain/headers"
+"""The key with which our own front over HTTP passes on the headers of arguments."""
+
+ENVELOPE: Final = frozenset({VERSION_KEY, CAPABILITIES_KEY, INFO_KEY, LEVEL_KEY, HEADERS_KEY})
 """The keys of `_meta` that speak of the request itself. The proxy reads them, and no server gets
 those of the agent."""
 
@@ -46,6 +49,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     """The least severe log messages that the request wants; empty: it wants none."""
     number: int = 0
     """The proxy's own number of the request, by which a server's question finds it."""
+    entry: str = ""
+    """The server's own key of a question that stands in its answer."""
 
     @property
     def name(self) -> str:

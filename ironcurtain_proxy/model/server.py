@@ -1,5 +1,6 @@
 """A server behind the proxy, as the operator configured it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -22,6 +23,26 @@ class ResultRules(Struct, frozen=True, kw_only=True):
     """Escapes of terminals and invisible characters are taken out."""
     redact_secrets: bool = False
     """Secrets are masked."""
+
+
+class ShownTools(Struct, frozen=True, kw_only=True):
+    """The tools of a server that exist for the proxy and the agent, by patterns of their names."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    """Patterns of what is left out, whatever `allow` says."""
+
+    def has(self, name: str) -> bool:
+        """Return whether a tool is shown."""
+        return _matches(name, self.allow) and not _matches(name, self.deny)
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(re.fullmatch(_expression(one), name, re.DOTALL) for one in patterns)
+
+
+def _expression(pattern: str) -> str:
+    return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +74,7 @@ class ServerSpec:
     ask_about_secrets: bool = False
     """Calls that would send it a secret need a person."""
     results: ResultRules = field(default_factory=ResultRules)
+    tools: ShownTools = field(default_factory=ShownTools)
     pins: PinMode | None = None
     """The treatment of changed descriptions; None: the setting for all servers holds."""
     builtin: BuiltIn | None = None

@@ -18,6 +18,7 @@ from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
 from ironcurtain_proxy.agent.guidance import tool_usage
 from ironcurtain_proxy.agent.introductions import Introduction
+from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.audit.known_logs import note_log
@@ -29,6 +30,7 @@ from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
 from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.jsonrpc.channels import claim_stdio
+from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mirrored_arguments
 from ironcurtain_proxy.jsonrpc.pipes import open_reader, open_writer
 from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
 from ironcurtain_proxy.mediation.operations import note_unserved
@@ -183,6 +185,8 @@ async def _live(
         on_abandon=proxy.reviewers.questions.leave,
         instructions=partial(_instructions, proxy),
         on_client=note_client,
+        in_headers=partial(_in_headers, proxy),
+        sealing=Sealing(proxy.settings.state_dir, _principal(proxy.settings)),
     )
 
     proxy.client.client = agent.rounds
@@ -223,6 +227,19 @@ async def _held(
         return await proxy.calls.handle(exposed_name, params, on_progress, caller=caller)
     _log.warning("%s", why)
     return await proxy.calls.refuse_unhooked(exposed_name, params, why)
+
+
+def _principal(settings: Settings) -> str:
+    """The principal whose session the front over HTTP has named; empty: the user."""
+    return settings.session.rpartition("-")[0] if settings.is_session_named else ""
+
+
+def _in_headers(proxy: Proxy, name: str) -> MirroredPaths:
+    """The arguments of a tool that stand in headers; none if its marks are wrong."""
+    found = proxy.catalogue.find(name)
+    tool = None if found is None else proxy.catalogue.lookup(*found)
+    paths = {} if tool is None else mirrored_arguments(tool.definition)
+    return {} if isinstance(paths, str) else paths
 
 
 async def _instructions(proxy: Proxy) -> Introduction:

@@ -11,9 +11,11 @@ import orjson
 from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.introductions import Introduction
 from ironcurtain_proxy.agent.rounds import Rounds
+from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.errors import AgentError
+from ironcurtain_proxy.jsonrpc.headers import MirroredPaths
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
 from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.decision import Ground
@@ -92,7 +94,7 @@ class Calls:
 
     async def _ask(self, exposed_name: str, caller: Caller | None) -> Reply:
         if exposed_name == "held":
-            with self.client.waiting(caller):
+            with self.client.waiting(caller, is_sent=False):
                 await self.open.wait()
             return Answered(result=ToolResult(result={"content": []}))
         # A server asks while it works, twice.
@@ -213,7 +215,12 @@ class Agent(Wire):
 
 @asynccontextmanager
 async def an_agent(
-    *, max_line: int = 1 << 20, capacity: RequestCapacity | None = None, drain_seconds: float = 10
+    *,
+    max_line: int = 1 << 20,
+    capacity: RequestCapacity | None = None,
+    drain_seconds: float = 10,
+    in_headers: MirroredPaths | None = None,
+    sealing: Sealing | None = None,
 ) -> AsyncIterator[Agent]:
     """An agent that is connected and has said nothing yet."""
     to_read, to_write = os.pipe()
@@ -221,7 +228,7 @@ async def an_agent(
     calls = Calls()
 
     async def instructions() -> Introduction:
-        return Introduction("be careful")
+        return Introduction("be careful", extensions={"a/b": {}})
 
     server = AgentServer(
         handle_call=calls.handle,
@@ -239,6 +246,8 @@ async def an_agent(
         on_client=calls.note_client,
         capacity=capacity or RequestCapacity(),
         instructions=instructions,
+        in_headers=lambda _: in_headers or {},
+        sealing=sealing or Sealing(),
     )
     calls.client = server.rounds
     agent = Agent(to_write, await open_reader(from_read), server=server, calls=calls)

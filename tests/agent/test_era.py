@@ -1,6 +1,7 @@
 """Requests that say themselves who asks, in what version, and what their client can do."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -9,7 +10,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ironcurtain_proxy.agent import rounds
 from ironcurtain_proxy.agent.era import REMOVED, SERVER_INFO_KEY
-from ironcurtain_proxy.model.caller import VERSIONS
+from ironcurtain_proxy.agent.sealing import Sealing
+from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
+from ironcurtain_proxy.model.caller import CAPABILITIES_KEY, HEADERS_KEY, VERSION_KEY, VERSIONS
 from ironcurtain_proxy.model.json import Json
 from tests.agent.connected import ENVELOPE, HELLO, TOOLS, Agent, an_agent
 
@@ -44,6 +47,7 @@ async def test_discovery_is_answered_before_and_after_a_handshake() -> None:
             assert found["cacheScope"] == "private"
             assert isinstance(found["capabilities"], dict)
             assert "tools" in found["capabilities"]
+            assert found["capabilities"]["extensions"] == {"a/b": {}}
             assert agent.calls.clients[0] == "a 1"
             await agent.initialize()
 
@@ -51,9 +55,46 @@ async def test_discovery_is_answered_before_and_after_a_handshake() -> None:
 async def test_both_eras_are_served_on_one_connection() -> None:
     async with an_agent() as agent:
         assert result_of(await agent.ask_alone("tools/list"))["tools"] == TOOLS
-        assert result_of(await agent.initialize())["protocolVersion"] == "2025-11-25"
+        greeted = result_of(await agent.initialize())
+        assert greeted["protocolVersion"] == "2025-11-25"
+        assert isinstance(greeted["capabilities"], dict)
+        assert greeted["capabilities"]["extensions"] == {"a/b": {}}
         assert "resultType" in result_of(await agent.ask_alone("tools/list"))
         assert result_of(await agent.ask("tools/list")) == {"tools": TOOLS}
+
+
+async def test_a_handshake_that_names_its_version_in_meta_too_is_a_handshake() -> None:
+    async with an_agent() as agent:
+        old: Json = {VERSION_KEY: "2025-11-25"}
+        new: Json = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
+        assert result_of(await agent.initialize(_meta=old))["protocolVersion"] == "2025-11-25"
+        error = (await agent.initialize(_meta=new))["error"]
+        assert isinstance(error, dict)
+        assert error["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"mcp-param-place": ["x"]}, None),
+        ({"mcp-param-place": ["y"]}, -32020),
+        ({"mcp-param-place": ["x", "x"]}, -32020),
+        ({"mcp-param-place": "x"}, -32020),
+        ({}, -32020),
+    ],
+    ids=str,
+)
+async def test_the_front_passes_on_headers_that_must_say_what_the_arguments_say(
+    given: Json, code: int | None
+) -> None:
+    async with an_agent(in_headers={("place",): "Place"}) as agent:
+        call: dict[str, Json] = {"name": "echo", "arguments": {"place": "x"}}
+        meta: Json = {**ENVELOPE, HEADERS_KEY: given}
+        assert "result" in await agent.ask("tools/call", {**call, "_meta": meta}), "no front"
+        agent.send(method=STREAM_ENDED)
+        error = (await agent.ask("tools/call", {**call, "_meta": meta})).get("error")
+        assert code == (error["code"] if isinstance(error, dict) else None)
+    assert len(agent.calls.begun) == (1 if code else 2)
 
 
 @pytest.mark.parametrize(
@@ -320,6 +361,51 @@ async def test_a_call_that_nobody_comes_back_for_is_ended(
         await until(lambda: agent.server.rounds.capabilities_of(caller) is None)
         state = answer["requestState"]
         assert "error" in await begin(agent, "held", {}, requestState=state)
+
+
+async def test_a_call_that_waits_outlives_its_proxy_and_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "LEG", 0.01)
+    async with an_agent(sealing=Sealing(tmp_path)) as first:
+        answer = result_of(await begin(first, "held", {}))
+        state = answer["requestState"]
+        async with an_agent(sealing=Sealing(tmp_path)) as second:
+            lost = error_of(await begin(second, "held", {}, requestState=state))
+            assert "may have been carried out" in str(lost["message"]), "its proxy lives"
+            assert second.calls.begun == []
+        assert "resultType" in result_of(await begin(first, "held", {}, requestState=state))
+        first.server.abandon()
+    async with an_agent(sealing=Sealing(tmp_path)) as third:
+        third.calls.open.set()
+        other = error_of(await begin(third, "echo", requestState=state))
+        assert "state-of-another-call" in str(other["message"])
+        assert result_of(await begin(third, "held", {}, requestState=state))["resultType"] == (
+            "complete"
+        )
+        for _ in range(3):
+            lost = error_of(await begin(third, "held", {}, requestState=state))
+            assert "may have been carried out" in str(lost["message"])
+        assert third.calls.begun == ["held"]
+
+
+async def test_a_call_that_goes_on_or_is_withdrawn_is_taken_up_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "LEG", 0.01)
+    async with an_agent(sealing=Sealing(tmp_path)) as first:
+        state = result_of(await begin(first, "held", {}))["requestState"]
+        first.calls.open.set()
+        await until(lambda: not [*(tmp_path / "held").iterdir()])
+        assert "resultType" in result_of(await begin(first, "held", {}, requestState=state))
+        first.calls.open = anyio.Event()
+        monkeypatch.setattr(rounds, "_UNCLAIMED", 0.01)
+        given_up = result_of(await begin(first, "held", {}))["requestState"]
+        await until(lambda: not [*(tmp_path / "held").iterdir()])
+    async with an_agent(sealing=Sealing(tmp_path)) as second:
+        for lost in (state, given_up):
+            assert "error" in await begin(second, "held", {}, requestState=lost)
+        assert second.calls.begun == []
 
 
 async def test_a_withdrawn_request_ends_its_call_in_each_leg() -> None:

@@ -30,7 +30,7 @@ async def test_a_client_is_answered_in_its_own_version(version: str) -> None:
     async with an_agent() as agent:
         assert (await agent.initialize(protocolVersion=version))["result"] == {
             "protocolVersion": version,
-            "capabilities": dict(CAPABILITIES),
+            "capabilities": {**CAPABILITIES, "extensions": {"a/b": {}}},
             "serverInfo": {"name": "ironcurtain-proxy", "version": __version__},
             "instructions": "be careful",
         }

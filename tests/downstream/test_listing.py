@@ -1,11 +1,14 @@
 """What counts as a tool, and when a list is at its end."""
 
+from dataclasses import replace
+
 import pytest
 
 from ironcurtain_proxy.downstream.listing import MAX_PAGES, MAX_TOOLS, list_entries, list_tools
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.server import ShownTools, ToolResult
+from tests.downstream.scripted_servers import running, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -90,3 +93,9 @@ async def test_a_list_without_end_is_an_error() -> None:
     many: list[Json] = [{"name": str(n)} for n in range(MAX_TOOLS + 1)]
     with pytest.raises(DownstreamError, match="more than 10000 tools"):
         await list_tools("s", Pages({"tools": many}), forget)
+
+
+async def test_a_tool_that_the_entry_does_not_show_does_not_exist() -> None:
+    shown = ShownTools(deny=("add*",))
+    async with running(replace(scripted(), tools=shown)) as servers:
+        assert [tool.name for tool in servers.tools_now()["one"]] == ["echo"]

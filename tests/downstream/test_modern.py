@@ -12,28 +12,24 @@ import anyio
 import pytest
 from mcp.shared.inbound import (
     decode_header_value,
-    find_invalid_x_mcp_header,
-    mcp_param_headers,
-    x_mcp_header_map,
 )
+from msgspec import structs
 from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.downstream import connection as connection_module
-from ironcurtain_proxy.downstream.modern import (
-    NO_CAPABILITIES,
-    enveloped,
-    header_value,
-    headers_of_message,
-    mirrored_arguments,
-)
 from ironcurtain_proxy.downstream.servers import DownstreamServers
-from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.caller import VERSION_KEY, Caller
+from ironcurtain_proxy.model.caller import (
+    CAPABILITIES_KEY,
+    INFO_KEY,
+    LEVEL_KEY,
+    VERSION_KEY,
+    Caller,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import Method, RequestId
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
+from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from tests.downstream.remote.site import Heard, Message, Site, remote, reply, serving
 from tests.downstream.scripted_servers import (
     OPTIONS,
@@ -259,18 +255,45 @@ async def test_a_server_over_http_that_gives_no_such_answer_is_greeted(
     assert VERSION_KEY not in str(site.said("tools/call")[0].body)
 
 
-async def test_a_server_over_http_that_serves_both_is_spoken_to_as_it_was() -> None:
-    """Only after a handshake can it ask the user within a call."""
+async def test_a_server_over_http_that_serves_both_is_spoken_to_as_the_caller_speaks() -> None:
+    """What a server can ask within a call differs: one of the SDK asks in one era, or the other."""
     both: Message = {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}}
 
     async def handler(heard: Heard) -> Response | None:
         return found_out(heard, both)
 
     site = Site(handler=handler)
+    caller = Caller(version="2026-07-28", capabilities={"sampling": {}}, log_level="info")
     with serving(site):
         async with used(remote(site.url), Around()) as servers:
             assert await text_of(servers, "echo") == "done"
-    assert VERSION_KEY not in str(site.said("tools/call")[0].body)
+            found = await servers.forward(structs.replace(a_call("echo"), caller=caller))
+            assert said(found) == "done"
+    as_it_was, modern = site.said("tools/call")
+    assert VERSION_KEY not in str(as_it_was.body)
+    assert as_it_was.headers["mcp-session-id"]
+    assert "mcp-session-id" not in modern.headers
+    assert modern.headers["mcp-protocol-version"] == "2026-07-28"
+    meta = params_of(modern)["_meta"]
+    assert isinstance(meta, dict)
+    assert meta[CAPABILITIES_KEY] == {"roots": {}, "sampling": {}}
+    assert meta[LEVEL_KEY] == "info"
+
+
+async def test_a_server_that_knows_no_greeting_and_says_so_in_html_is_used_all_the_same() -> None:
+    site = modern_site()
+    assert site.handler is not None
+    plain = site.handler
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said == "initialize":
+            return Response(b"<html>", 405, media_type="text/html")
+        return await plain(heard)
+
+    site.handler = handler
+    with serving(site):
+        async with used(remote(site.url), Around()) as servers:
+            assert await text_of(servers, "echo") == "done"
 
 
 @pytest.mark.parametrize("kind", ["silence", "html", "end"])
@@ -309,6 +332,12 @@ async def test_a_server_of_other_versions_alone_says_which_to_the_agent() -> Non
 # --- a server that a test scripts
 
 
+def params_of(heard: Heard) -> Message:
+    params = heard.body["params"]
+    assert isinstance(params, dict)
+    return params
+
+
 def modern_site(
     tools: list[Json] | None = None, answers: Sequence[Message] = (), **capabilities: Json
 ) -> Site:
@@ -343,13 +372,15 @@ async def test_each_request_says_its_version_and_has_no_session() -> None:
         async with used(remote(site.url), Around()) as servers:
             assert await text_of(servers, "echo") == "done"
     assert {one.method for one in site.heard} == {"POST"}
-    heard = [one for one in site.heard if one.said != "initialize"]
-    assert len(heard) == len(site.heard) - 1, "one question whether it has a handshake, too"
-    for one in heard:
-        assert one.headers["mcp-protocol-version"] == "2026-07-28"
+    versions = {"initialize": "2025-11-25"}
+    for one in site.heard:
+        assert one.headers["mcp-protocol-version"] == versions.get(one.said, "2026-07-28")
         assert one.headers["mcp-method"] == one.said
         assert "mcp-session-id" not in one.headers
-        assert VERSION_KEY in str(one.body)
+        meta = params_of(one)["_meta"]
+        assert isinstance(meta, dict)
+        assert meta[VERSION_KEY] == one.headers["mcp-protocol-version"]
+        assert {CAPABILITIES_KEY, INFO_KEY} <= meta.keys()
     assert [one.headers["mcp-name"] for one in site.said("tools/call")] == ["echo"]
 
 
@@ -445,95 +476,6 @@ async def test_a_call_that_is_given_up_ends_its_stream_and_says_no_more() -> Non
                 await servers.forward(a_call("echo"))
             assert len(site.said("tools/call")) == 1
     assert site.said("notifications/cancelled") == []
-
-
-# --- headers, beside those of the SDK
-
-SCHEMAS: Final[list[object]] = [
-    {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}},
-    {"properties": {"a": {"type": "object", "properties": {"b": {"type": "integer"}}}}},
-    {
-        "properties": {
-            "a": {"properties": {"b": {"type": "integer", "x-mcp-header": "B-b"}}},
-            "c": {"type": "boolean", "x-mcp-header": "C"},
-        }
-    },
-    {"properties": {"x-mcp-header": {"type": "string"}}},
-    {"properties": {"a": {"type": "string", "default": {"x-mcp-header": "a b"}}}},
-    *(
-        {"properties": {"a": {"type": kind, "x-mcp-header": "A"}}}
-        for kind in ("number", "array", "object", "null", ["string", "null"], None)
-    ),
-    *(
-        {"properties": {"a": {"type": "string", "x-mcp-header": name}}}
-        for name in ("", "a b", "a:b", "é", "a\n", 1, None, ["A"])
-    ),
-    {"x-mcp-header": "A"},
-    {"properties": {"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}}},
-    {"anyOf": [{"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}]},
-    {"$defs": {"a": {"type": "string", "x-mcp-header": "A"}}},
-    {
-        "properties": {
-            "a": {"type": "string", "x-mcp-header": "A"},
-            "b": {"type": "string", "x-mcp-header": "a"},
-        }
-    },
-    True,
-    None,
-]
-ARGUMENTS: Final[Message] = {
-    "a": {"b": 7, "c": None},
-    "b": " x",
-    "c": True,
-}
-
-
-@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
-def test_the_annotations_of_headers_are_read_as_the_sdk_reads_them(schema: Json) -> None:
-    found = mirrored_arguments(ToolDefinition("one", "t", {"name": "t", "inputSchema": schema}))
-    assert isinstance(found, str) == (find_invalid_x_mcp_header(schema) is not None)
-    if not isinstance(found, str):
-        assert found == x_mcp_header_map(schema)
-        message: Message = {
-            "method": "tools/call",
-            "params": enveloped({"name": "t", "arguments": ARGUMENTS}, NO_CAPABILITIES),
-        }
-        ours = headers_of_message(message, {"t": found})
-        theirs = {
-            name.lower(): value for name, value in mcp_param_headers(found, ARGUMENTS).items()
-        }
-        assert {key: value for key, value in ours.items() if "param" in key} == theirs
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a",
-        "",
-        " a",
-        "a ",
-        "a b",
-        "é",
-        "a\r\nb: c",
-        "\t",
-        "=?base64?YQ==?=",
-        "=?base64?",
-        "\x7f",
-        "😀",
-    ],
-)
-def test_every_text_stands_in_a_header_and_comes_out_as_it_was(text: str) -> None:
-    value = header_value(text)
-    assert value.isascii()
-    assert value.isprintable() or not value
-    assert decode_header_value(value) == text
-
-
-def test_an_argument_that_no_header_can_hold_is_not_sent() -> None:
-    params: Message = {"name": "t", "arguments": {"a": "x" * 9000}}
-    message: Message = {"method": "tools/call", "params": enveloped(params, NO_CAPABILITIES)}
-    with pytest.raises(DownstreamError, match="header"):
-        headers_of_message(message, {"t": {("a",): "A"}})
 
 
 # --- lists that have an age, and questions that are given up

@@ -75,6 +75,14 @@ class ArgumentsForm(Form, frozen=True, kw_only=True):
     """Ask a person about calls that would send the server a secret."""
 
 
+class ToolsForm(Form, frozen=True, kw_only=True):
+    """The tools that are shown, by patterns of their names."""
+
+    allow: tuple[NameText, ...] = ("*",)
+    deny: tuple[NameText, ...] = ()
+    """What is left out, whatever `allow` says."""
+
+
 class BaseEntryForm(CheckedForm, frozen=True, kw_only=True):
     """What every entry may say."""
 
@@ -86,6 +94,8 @@ class BaseEntryForm(CheckedForm, frozen=True, kw_only=True):
     pins: Maybe[PinMode] = UNSET
     """The treatment of changed descriptions; the setting for all servers if absent."""
     results: ResultsForm = ResultsForm()
+    tools: ToolsForm | tuple[NameText, ...] = ToolsForm()
+    """A list names what is allowed, as some clients write it."""
 
 
 class EntryForm(BaseEntryForm, frozen=True, kw_only=True):

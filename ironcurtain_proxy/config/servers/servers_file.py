@@ -38,7 +38,7 @@ from ironcurtain_proxy.config.servers.remote_entry import (
     is_remote,
 )
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.server import BuiltIn, ResultRules, ServerSpec
+from ironcurtain_proxy.model.server import BuiltIn, ResultRules, ServerSpec, ShownTools
 
 _RESERVED: Final = "proxy"
 _MAX_NAME: Final = 100
@@ -113,6 +113,14 @@ class ProcessForm(EntryForm, frozen=True, kw_only=True):
     type: Literal["stdio"] = "stdio"
     sandbox: Maybe[SandboxForm | bool] = UNSET
     """`false` runs the server unconfined."""
+    allowed_domains: tuple[NameText, ...] = ()
+    """The hosts of a server without a sandbox."""
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield hosts in a place that is for servers without a sandbox."""
+        if self.allowed_domains and self.sandbox is not False:
+            message = "is for servers without a sandbox: write sandbox.network.allowedDomains"
+            yield ("allowedDomains",), message, ""
 
 
 class BuiltinForm(BaseEntryForm, frozen=True, kw_only=True):
@@ -168,6 +176,11 @@ class ServersReader(Struct, frozen=True):
                     f"its tools could be taken for those of {shown(shorter)}: rename one"
                 )
         specs = [self._server(name, entry) for name, entry in entries.items()]
+        for spec in specs:
+            if spec is not None and "url" in spec.ask and not spec.allowed_domains:
+                entries[spec.name].at("ask").warning(
+                    f"every page is declined: no host is named in {_place_of_hosts(spec)}"
+                )
         return tuple([spec for spec in specs if spec is not None])
 
     def _server(self, name: str, spot: Spot) -> ServerSpec | None:
@@ -224,9 +237,13 @@ class ServersReader(Struct, frozen=True):
             "env": form.env,
             # As it was written: `sandbox` reads it.
             "sandbox": said if isinstance(said, dict | bool) else None,
-            "allowed_domains": _domains(network.allowed_domains)
-            if isinstance(network, NetworkForm)
-            else (),
+            "allowed_domains": _domains(
+                network.allowed_domains
+                if isinstance(network, NetworkForm)
+                else form.allowed_domains
+                if isinstance(form, ProcessForm)
+                else ()
+            ),
         }
 
     def _directory(self, spot: Spot, text: Maybe[str]) -> str | None:
@@ -249,6 +266,9 @@ def _common(name: str, form: BaseEntryForm, usual: str | None = None) -> dict[st
         "results": ResultRules(
             clean=form.results.clean, redact_secrets=form.results.redact_secrets
         ),
+        "tools": ShownTools(allow=form.tools)
+        if isinstance(form.tools, tuple)
+        else ShownTools(allow=form.tools.allow, deny=form.tools.deny),
     }
     if isinstance(form, EntryForm):
         fields |= {
@@ -256,6 +276,10 @@ def _common(name: str, form: BaseEntryForm, usual: str | None = None) -> dict[st
             "ask_about_secrets": form.arguments.ask_about_secrets,
         }
     return fields
+
+
+def _place_of_hosts(spec: ServerSpec) -> str:
+    return "sandbox.network.allowedDomains" if spec.sandbox is not False else "allowedDomains"
 
 
 def _check_name(spot: Spot, name: str) -> None:

@@ -12,7 +12,6 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import httpx2
 
-from ironcurtain_proxy.downstream.modern import MirroredPaths
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.remote.exchange import Inbound, Sending
 from ironcurtain_proxy.downstream.remote.logins import LoginFile
@@ -24,6 +23,7 @@ from ironcurtain_proxy.downstream.remote.streamable import BOTH, EVENTS, Streama
 from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, message_id
+from ironcurtain_proxy.jsonrpc.headers import MirroredPaths
 from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource
 from ironcurtain_proxy.model.remote import RemoteEndpoint
 from ironcurtain_proxy.model.server import ServerSpec

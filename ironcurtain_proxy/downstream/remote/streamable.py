@@ -18,7 +18,6 @@ from typing import Final
 import anyio
 import httpx2
 
-from ironcurtain_proxy.downstream.modern import MirroredPaths, headers_of_message, version_of
 from ironcurtain_proxy.downstream.remote import exchange
 from ironcurtain_proxy.downstream.remote.exchange import Inbound, Sending, is_answer_to
 from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester, Response
@@ -31,6 +30,7 @@ from ironcurtain_proxy.errors import (
     UnansweredError,
 )
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
+from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, headers_of_message, version_of
 from ironcurtain_proxy.model.json import Json
 
 BOTH: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -132,7 +132,8 @@ class StreamableHttp(Sending):
         """Return the headers of a message without a handshake. None: it is one with a session."""
         if not version_of(message):
             return None
-        self._modern.add(request_id)
+        if message.get("method") != "initialize":
+            self._modern.add(request_id)
         return headers_of_message(message, self.mirrored)
 
     async def _until_greeted(self, method: Json) -> None:
@@ -197,7 +198,8 @@ class StreamableHttp(Sending):
         try:
             async with self._requester.open("POST", self._url, headers, line) as response:
                 self._backlog, backlog = self._backlog - backlog, 0
-                if is_greeting and response.status in _OLDER:
+                # One that wants the headers of the newer era is none of the older transport.
+                if is_greeting and own is self._session and response.status in _OLDER:
                     await self._refused_greeting(response, line, request_id)
                     return
                 self._check(response)

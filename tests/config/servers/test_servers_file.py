@@ -8,7 +8,7 @@ from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.server import ServerSpec, ShownTools
 from tests.config.files import said
 
 HOME = Path("/home/ada")
@@ -181,3 +181,65 @@ def test_two_servers_may_share_one_annotation_name() -> None:
 def test_sandbox_false_is_kept_as_it_is() -> None:
     (spec,), _ = read({"a": {"command": "x", "sandbox": False}})
     assert spec.sandbox is False
+
+
+@pytest.mark.parametrize(
+    ("tools", "shown"),
+    [
+        ({"allow": ["read_*"]}, ShownTools(allow=("read_*",))),
+        ({"deny": ["*"]}, ShownTools(deny=("*",))),
+        (["a", "b?"], ShownTools(allow=("a", "b?"))),
+        (["*"], ShownTools()),
+    ],
+)
+@pytest.mark.parametrize("entry", [{"command": "x"}, {"url": "https://mcp.example.com/mcp"}])
+def test_an_entry_names_the_tools_that_are_shown(
+    tools: Json, shown: ShownTools, entry: dict[str, Json]
+) -> None:
+    (spec,), report = read({"mcpServers": {"a": {**entry, "tools": tools}}})
+    assert report.problems == ()
+    assert spec.tools == shown
+
+
+@pytest.mark.parametrize(
+    ("tools", "problem"),
+    [
+        ({"alow": []}, "$.a.tools.alow: unknown key [allow]"),
+        ({"allow": ["read", ""]}, "$.a.tools.allow[1]: must not be empty"),
+        ({"allow": "read"}, "$.a.tools.allow: must be a list, not text"),
+    ],
+)
+def test_a_misspelt_choice_of_tools_is_refused(tools: Json, problem: str) -> None:
+    report = read({"a": {"command": "x", "tools": tools}})[1]
+    assert said(report) == [problem]
+    assert report.has_errors
+
+
+def test_what_is_denied_is_not_shown_whatever_is_allowed() -> None:
+    tools = ShownTools(allow=("read_*", "list"), deny=("*_admin",))
+    names = ("read_file", "read_admin", "list", "lists", "READ_file")
+    assert [tools.has(name) for name in names] == [True, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("entry", "where"),
+    [
+        ({"command": "x"}, "sandbox.network.allowedDomains"),
+        ({"command": "x", "sandbox": False}, "allowedDomains"),
+        ({"url": "https://mcp.example.com/mcp"}, "allowedDomains"),
+    ],
+)
+def test_a_server_that_may_show_pages_of_no_host_is_warned_of(
+    entry: dict[str, Json], where: str
+) -> None:
+    message = f"every page is declined: no host is named in {where}"
+    assert problems({"a": {**entry, "ask": ["url"]}}) == [f"$.a.ask: {message}"]
+
+
+def test_a_server_without_a_sandbox_has_a_place_for_its_hosts() -> None:
+    entry: dict[str, Json] = {"command": "x", "allowedDomains": ["Example.com"], "ask": ["url"]}
+    (spec,), report = read({"a": {**entry, "sandbox": False}})
+    assert report.problems == ()
+    assert spec.allowed_domains == ("example.com",)
+    message = "is for servers without a sandbox: write sandbox.network.allowedDomains"
+    assert problems({"a": entry})[0] == f"$.a.allowedDomains: {message}"

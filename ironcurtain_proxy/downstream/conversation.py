@@ -1,0 +1,266 @@
+"""JSON-RPC with one server: requests with ids and deadlines, answers, and lines that are neither.
+
+Knows no method but those that must not be withdrawn. Every message of a server is untrusted.
+Results and errors are handed back as they came.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ironcurtain_proxy.downstream.answer_capacity import AnswerCapacity
+from ironcurtain_proxy.downstream.standing import Standing
+from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
+from ironcurtain_proxy.errors import (
+    CallLostError,
+    CallTimedOutError,
+    DownstreamError,
+    ServerUnavailableError,
+    UnansweredError,
+)
+from ironcurtain_proxy.jsonrpc.answers import Answers
+from ironcurtain_proxy.jsonrpc.codec import (
+    Malformed,
+    MessageId,
+    answer_id,
+    decode,
+    decode_repaired,
+    encode,
+    encode_result,
+    message_id,
+    odd_number,
+    recover_id,
+)
+from ironcurtain_proxy.jsonrpc.guessed_digests import GuessedDigest, guess_digest
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
+from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource, Lost, StreamEnded
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ToolResult
+
+_TURN: Final = 64
+"""Lines after which other tasks run."""
+
+_UNSENT_REPLIES: Final = 1 << 20
+"""The most bytes of unread answers to the server's own requests."""
+
+_HEAD: Final = 128
+"""Bytes of a line in which a method is usually named."""
+
+
+class Peer(Protocol):
+    """Knows what the server's own messages mean."""
+
+    def take_request(
+        self, request_id: MessageId | None, method: Json, params: Mapping[str, Json]
+    ) -> None:
+        """Answer a request of the server, now or later."""
+
+    async def take_notice(self, method: Json, params: Mapping[str, Json], size: int) -> None:
+        """Act on a notification of so many bytes."""
+
+    async def note_stream_ended(self) -> None:
+        """Note that the stream of a call has ended before its answer."""
+
+
+class Conversation:
+    """Messages over a wire. `run` must be running for anything to be answered."""
+
+    def __init__(
+        self,
+        wire: tuple[LineSource, LineSink],
+        peer: Peer,
+        capacity: AnswerCapacity,
+        dropped: UnusableMessages,
+        max_message: int,
+        standing: Standing,
+    ) -> None:
+        self._server = dropped.server
+        self._reader, self._writer = wire
+        self._reader.offer_to(self._settle_at_once)
+        self._peer = peer
+        self._capacity = capacity
+        self._dropped = dropped
+        self._max_message = max_message
+        self._standing = standing
+        self._answers = Answers[ToolResult]()
+        self._unsent_replies = 0
+        self.over_http = False
+
+    async def run(self) -> None:
+        """Receive until the server closes its output."""
+        turn = 0
+        while (line := await self._reader.receive()) is not None:
+            await self._take(line)
+            turn += 1
+            if turn % _TURN == 0:
+                await checkpoint()
+
+    def close(self) -> None:
+        """End all waits, and send and receive no more."""
+        self._answers.fail_all(CallLostError(f'server "{self._server}" ended before it answered'))
+        self._writer.abort()
+        self._reader.close()
+
+    async def exchange(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:
+        """Send a request and wait for its answer. If the wait ends early, the server is told.
+
+        Raises:
+            DownstreamError: no answer, none within `seconds`, or none that can be read.
+        """
+        request_id, answer = self._answers.expect(seconds)
+        printed = self._dropped.lines_printed
+        try:
+            try:
+                self._write(
+                    {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+                )
+            except DownstreamError:
+                self._answers.forget(request_id)
+                raise
+            return await answer
+        except TimeoutError:
+            self._cancel(request_id, method, "the deadline has passed")
+            said = self._dropped.printed if self._dropped.lines_printed > printed else ""
+            raise CallTimedOutError(
+                f'server "{self._server}" did not answer within {seconds:g} s{said}'
+            ) from None
+        except anyio.get_cancelled_exc_class():
+            self._answers.forget(request_id)
+            self._cancel(request_id, method, "the caller has cancelled")
+            raise
+
+    def notify(self, method: str, params: Mapping[str, Json] | None = None) -> None:
+        """Send a notification, unless the server has gone or does not read."""
+        message: dict[str, object] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        self._standing.note_notice()
+        try:
+            self._write(message)
+        except DownstreamError:
+            self._dropped.note(f"{method} could not be sent")
+
+    def reply(self, request_id: MessageId | None, answer: Mapping[str, object]) -> None:
+        """Answer a request of the server, unless it does not read its answers."""
+        reply = {"jsonrpc": "2.0", "id": request_id, **answer}
+        # We never wait for a server to read answers: meanwhile we would not read its messages,
+        # and it may be waiting for that.
+        try:
+            line = encode(reply)
+        except ValueError:
+            self._dropped.note("an answer to a request cannot be written as JSON")
+            return
+        self._unsent_replies = len(line) + (self._unsent_replies if self._writer.backlog else 0)
+        if self._unsent_replies > _UNSENT_REPLIES or self._writer.is_closed:
+            self._dropped.note("a request was not answered: the server does not read")
+        elif request_id is not None:
+            self._standing.note_notice()
+            self._standing.let_go_on()
+            self._writer.write(line)
+
+    def _cancel(self, request_id: int, method: str, reason: str) -> None:
+        # MCP forbids to cancel either; over HTTP this closes the stream of the second.
+        if method != "initialize" and (method != "server/discover" or self.over_http):
+            self.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})
+
+    def _write(self, message: Mapping[str, object]) -> None:
+        # Not `send`: a server that does not read must not delay its caller past the deadline.
+        if self._writer.backlog > self._max_message:
+            raise ServerUnavailableError(f'server "{self._server}" does not read its input')
+        try:
+            line = encode(message)
+        except ValueError:
+            raise DownstreamError("the message cannot be written as JSON") from None
+        if len(line) > self._max_message:
+            raise DownstreamError(f"the message is larger than {self._max_message} bytes")
+        self._standing.let_go_on()
+        try:
+            self._writer.write(line)
+        except BrokenPipeError:
+            raise ServerUnavailableError(f'server "{self._server}" is not running') from None
+
+    def _settle_at_once(self, line: bytes) -> bool:
+        """Handle a line if it answers a request; `run` handles all others."""
+        if b'"method"' in line[:_HEAD] or not self._capacity.fits(len(line)):
+            return False
+        guess = guess_digest(line)
+        message = decode(line)
+        if isinstance(message, Malformed) or "method" in message:
+            return False
+        self._settle(message, len(line), guess)
+        return True
+
+    async def _take(self, line: bytes | Oversize | Lost | StreamEnded) -> None:
+        if isinstance(line, Oversize):
+            self._take_oversize(line)
+            return
+        if isinstance(line, Lost):
+            self._answers.fail(line.id, line.error)
+            return
+        if isinstance(line, StreamEnded):
+            await self._peer.note_stream_ended()
+            return
+        await self._capacity.wait(len(line))
+        guess = guess_digest(line)
+        message = decode(line)
+        if isinstance(message, Malformed) and (repaired := decode_repaired(line)) is not None:
+            message, done = repaired
+            self._dropped.note(f"a line {done}")
+        if isinstance(message, Malformed):
+            self._take_malformed(message, line)
+        elif "method" in message:
+            params = message.get("params")
+            known: Mapping[str, Json] = params if isinstance(params, dict) else {}
+            if "id" in message:
+                self._peer.take_request(message_id(message["id"]), message["method"], known)
+            else:
+                await self._peer.take_notice(message["method"], known, len(line))
+        else:
+            self._settle(message, len(line), guess)
+
+    def _take_malformed(self, message: Malformed, line: bytes) -> None:
+        number = None if message.is_json else odd_number(line)
+        self._dropped.note(f"dropped a line that is {number or message.reason}", line)
+        if message.id is None and not message.answered:
+            self._dropped.note_printed(line)
+        why = f": {number or message.reason}"
+        self._fail(answer_id(message.id), f"sent an answer that cannot be read{why}")
+        for request_id in message.answered:
+            self._fail(request_id, "sent its answer in a batch, which is not supported")
+
+    def _take_oversize(self, line: Oversize) -> None:
+        self._dropped.note(f"dropped a line of {line.size} bytes", line.head)
+        found = recover_id(line.head, line.tail)
+        if found is None and b'"method"' not in line.head:
+            # With one call under way it is most likely the answer to that.
+            found = self._answers.only
+        self._fail(answer_id(found), f"sent an answer larger than {self._max_message} bytes")
+
+    def _fail(self, request_id: MessageId | None, how: str) -> None:
+        if isinstance(request_id, int):
+            self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
+
+    def _settle(self, message: Mapping[str, Json], size: int, guess: GuessedDigest | None) -> None:
+        request_id = answer_id(message.get("id"))
+        if not isinstance(request_id, int):
+            self._dropped.note("dropped an answer whose id is not a whole number")
+            return
+        if request_id not in self._answers:
+            self._dropped.note("dropped an answer that nobody waits for")
+            return
+        result, error = message.get("result"), message.get("error")
+        capacity = self._capacity
+        if isinstance(result, dict) and error is None:
+            written = encode_result(result, size)
+            digest = None if guess is None or written is None else guess.of(written)
+            answer = ToolResult(result=result, written=written, digest=digest)
+            self._answers.settle(request_id, capacity.note(answer, size))
+        elif error is not None and result is None:
+            said = error if isinstance(error, dict) else {"message": error}
+            self._answers.settle(request_id, capacity.note(ToolResult(error=said), size))
+        else:
+            self._dropped.note("an answer has neither a result nor an error")
+            wrong = "its result is no object" if error is None else "it has a result and an error"
+            self._fail(request_id, f"sent an answer that cannot be read: {wrong}")
