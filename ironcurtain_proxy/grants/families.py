@@ -20,7 +20,7 @@ from ironcurtain_proxy.grants.worktrees import (
     is_same_repository,
 )
 from ironcurtain_proxy.model.annotation import same_scalar
-from ironcurtain_proxy.model.family import LOOKS, ONLY_READS, OWN_BRANCH, SERVICES, Family
+from ironcurtain_proxy.model.family import ONLY_READS, OWN_BRANCH, SERVICES, Family
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, SameFlag
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
@@ -298,10 +298,6 @@ def _phrase(family: Family, place: str) -> str:
     target = ""
     if family.program == (SERVICES,):
         return f"{_plain(' at '.join(words))}, {_PORTS}, {place}"
-    if family.program[-1:] == (LOOKS,):
-        *options, login = family.kept
-        how = f" ({' '.join(options)})" if options else ""
-        return f"`ssh` to {_plain(login + how)}, {_STATES}"
     if family.program[-1:] == (ONLY_READS,):
         return _reading_phrase(family, place)
     if words[:2] in (["git", "push"], ["git", "fetch"], ["git", "pull"]):
@@ -314,7 +310,6 @@ def _phrase(family: Family, place: str) -> str:
     return f"`{_plain(family.spelled(words))}`{_plain(target)} {place}{_reach_phrase(family)}"
 
 
-_STATES: Final = "only to list files and containers, show container logs and the machine's state"
 _PORTS: Final = "any port but those of proxies and control services"
 
 

@@ -13,8 +13,6 @@ ONLY_READS: Final = "commands that only read"
 
 SERVICES: Final = "requests to services"
 """Stands in a family for the programs that ask a service at an address, without files."""
-LOOKS: Final = "commands that only look"
-"""Stands in a family of `ssh` for what shows names, states and logs of a machine."""
 OWN_BRANCH: Final = "any new branch"
 """Stands in a family of pushes for all branches that began in this clone."""
 

@@ -22,7 +22,6 @@ from typing import Final
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.model.family import (
-    LOOKS,
     ONLY_READS,
     OWN_BRANCH,
     SERVICES,
@@ -48,7 +47,6 @@ from ironcurtain_proxy.shell.family_words import is_free_path, spelled
 from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.kinds import (
     graphql,
-    looking,
     plain_request,
     reading,
     reading_of_api,
@@ -327,9 +325,6 @@ def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
     database = None if outside or launcher != () else database_of(rest)
     if database is not None:
         return Family(program=(rest[0].text or "", ONLY_READS), kept=database)
-    login = looking(rest[1:]) if rest[0].text == "ssh" and launcher == () else None
-    if login is not None:
-        return Family(program=("ssh", LOOKS), kept=login)
     asks_graphql = _asks_graphql(task, rest)
     known = graphql(rest[2:]) if asks_graphql else None
     is_unknown = task is None or launcher is None or (asks_graphql and known is None)

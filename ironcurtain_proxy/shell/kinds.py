@@ -2,8 +2,7 @@
 
 To the person who is asked, `gh pr view 12`, `gh run list` and `gh api repos/o/r/pulls/12/files` are
 one thing: GitHub is read, of one repository. What writes, and what reads secrets, variables, other
-repositories or the account, is no such kind. So are `ssh me@host ls` and `ssh me@host "docker ps"`:
-somebody looks at how a machine is.
+repositories or the account, is no such kind.
 """
 
 import re
@@ -13,12 +12,6 @@ from typing import Final
 
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.family import ANY, ONLY_READS, Family
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.vocabulary import words
-from ironcurtain_proxy.shell.effects import Part, effect_of
-from ironcurtain_proxy.shell.grammar import grammar_of, read_options
-from ironcurtain_proxy.shell.parse import parse_command
-from ironcurtain_proxy.shell.reads import reading_program
 
 _REPOSITORY: Final = re.compile(r"(?:-R|--repo)=([\w.-]+/[\w.-]+)")
 _ENDPOINT: Final = re.compile(
@@ -219,75 +212,3 @@ def _sorted(kept: Sequence[str]) -> _Request:
         else:
             others.append(word)
     return _Request(tuple(methods), tuple(fields), tuple(others))
-
-
-_SSH: Final = grammar_of("-i=t -p=n -l=t -q -T -4 -6 (ordered)")
-_LOGIN: Final = re.compile(r"(?:[\w.-]+@)?[\w][\w.-]*")
-_DOCKER: Final = grammar_of(
-    """
-    -f=t -p=t -n=n -t -a -q --file=t --project-name=t --profile=t --tail=t --since=t --until=t
-    --timestamps --no-color --no-log-prefix --follow --all --quiet --services --status=t --format=t
-    --filter=t --no-trunc --no-stream --last=n --latest --size
-    """
-)
-_LOOKS: Final = frozenset({"ps", "logs", "images", "ls", "top", "stats", "version"})
-_STATES: Final = words(
-    "ls stat du df free uptime date hostname uname who w nproc id whoami echo cd pwd"
-)
-_FILTERS: Final = words("grep egrep head tail wc sort uniq cut tr jq awk sed column nl")
-_ANYWHERE: Final = Place(workspace="/", directory="/")
-
-
-def looking(given: Sequence[Word]) -> tuple[str, ...] | None:
-    """Return options and login of an `ssh` that only looks at how another machine is.
-
-    Names and sizes of files, containers and their logs, and the state of the machine are shown; no
-    content of a file, no variable, and nothing is changed. None: it does more, or is not known.
-
-    Args:
-        given: the words behind `ssh`.
-    """
-    found = read_options(_SSH, given)
-    if isinstance(found, str) or len(found.operands) < 2:  # noqa: PLR2004  host and command
-        return None
-    login, *rest = [word.text for word in found.operands]
-    if None in rest or not _LOGIN.fullmatch(login or ""):
-        return None
-    text = parse_command(" ".join([one or "" for one in rest]))
-    parts = effect_of(text, _ANYWHERE).parts
-    if text.unreadable is not None or text.has_background or not all(map(_only_looks, parts)):
-        return None
-    options = [f"{name}={value.text}" if value else name for name, value in found.options]
-    return (*sorted(options), login or "")
-
-
-def _only_looks(part: Part) -> bool:
-    program, rest = part.program or "", part.command.words[1:]
-    if program in {"docker", "docker-compose"}:
-        given = read_options(_DOCKER, rest)
-        named = [] if isinstance(given, str) else [word.text for word in given.operands]
-        named = named[1:] if named[:1] == ["compose"] else named
-        return named[:1] != [] and named[0] in _LOOKS and _shows_alone(part)
-    if part.effect != "reads" or not _shows_alone(part):
-        return False
-    # The grammar makes a part of its own of a redirection behind a list.
-    if program in _STATES or not part.command.words:
-        return True
-    # Behind a pipe: with a file as an operand it would show that file.
-    entry = reading_program(program) if program in _FILTERS else None
-    read = read_options(entry.grammar, rest) if entry is not None else ""
-    if isinstance(read, str) or entry is None:
-        return False
-    is_behind = not any(value and value.prefix[:1] in {"/", "."} for _, value in read.options)
-    least = 0 if entry.operands in {"files", "none", "text"} else 1
-    return is_behind and len(read.operands) <= least
-
-
-def _shows_alone(part: Part) -> bool:
-    """Return whether a part has no variable before it and writes to no file."""
-    shown = all(
-        (one.operator in {">&", "<&"} and (one.target.text or "").isdigit())
-        or one.target.text == "/dev/null"
-        for one in part.command.redirections
-    )
-    return shown and not part.command.assignments

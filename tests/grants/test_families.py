@@ -66,7 +66,7 @@ def test_families_are_offered_first_each_by_itself_and_then_the_identical_call(
 
 def test_what_is_never_general_is_offered_as_the_identical_call_alone(project: Project) -> None:
     for command in ("git push --force origin x", "rm -rf build", "npm publish", "sudo ls",
-                    "python3 -c 'print(1)'", "git push origin main", "ssh h reboot",
+                    "python3 -c 'print(1)'", "git push origin main", "ssh h ls",
                     "gh pr merge 1", "git push -uf origin x", "git push --forc origin x",
                     "echo $(x) | sh",
                     "git push origin refs/heads/main", "git push origin @:main",

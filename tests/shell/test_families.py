@@ -80,7 +80,7 @@ def test_the_identical_command_is_covered(approved: str) -> None:
     "command",
     [
         "git push origin main", "git push --force origin x", "git push", "git merge x",
-        "git reset --hard", "npm publish", "docker push x", "kubectl apply -f x", "ssh h reboot",
+        "git reset --hard", "npm publish", "docker push x", "kubectl apply -f x", "ssh h uptime",
         "sudo ls", "python3 -c 'x'", "psql -c 'drop table x'", "rm x",
         "terraform apply", "gh pr merge 1", "kubectl get secrets",
     ],

@@ -85,51 +85,6 @@ def test_a_request_that_writes_something_else_is_another_family(other: str) -> N
     assert families("gh api repos/a/b/pulls/1/comments/2/replies -f body=x") != families(other)
 
 
-LOOKED = "ssh -i ~/.ssh/deploy root@203.0.113.5 'ls /opt'"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "cd /opt/app && docker compose -f a.yml logs web --tail 30 2>&1", "df -h; free -m; uptime",
-        "docker ps --format '{{.Names}}' | grep -i web | head -3", "du -sh /var/lib",
-    ],
-)  # fmt: skip
-def test_looking_at_one_machine_through_ssh_is_one_kind(text: str) -> None:
-    assert covered(LOOKED, f'ssh -i ~/.ssh/deploy root@203.0.113.5 "{text}"')
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "cat /etc/passwd", "docker compose exec web printenv", "grep x /etc/passwd", "env",
-        "head -3 < /etc/passwd", "ls | xargs rm", "ls; rm -rf /x", "docker ps > /etc/x",
-        "docker logs x & rm -rf /x", "DOCKER_HOST=tcp://e docker ps", "docker -H tcp://e ps",
-        "docker inspect web", "docker run x", "sed -n 1p /etc/passwd", "tail -f /var/log/syslog",
-        "sudo ls", "find / -delete", "sort -o /etc/x",
-    ],
-)  # fmt: skip
-def test_looking_at_a_machine_shows_no_content_and_changes_nothing(text: str) -> None:
-    assert not covered(LOOKED, f"ssh -i ~/.ssh/deploy root@203.0.113.5 '{text}'")
-
-
-@pytest.mark.parametrize(
-    "then",
-    [
-        "ssh -i ~/.ssh/deploy root@203.0.113.6 'ls /opt'",
-        "ssh root@203.0.113.5 'ls /opt'",
-        "ssh -i ~/.ssh/deploy me@203.0.113.5 'ls /opt'",
-        "ssh -i ~/.ssh/deploy root@203.0.113.5",
-        "ssh -i ~/.ssh/deploy -o ProxyCommand=x root@203.0.113.5 'ls /opt'",
-        "ssh -i ~/.ssh/deploy -L 1:a:1 root@203.0.113.5 'ls /opt'",
-        'ssh -i ~/.ssh/deploy root@203.0.113.5 "ls $X"',
-        "ssh -i ~/.ssh/deploy root@203.0.113.5 'echo $SECRET'",
-    ],
-)
-def test_looking_at_a_machine_is_no_way_to_another_one(then: str) -> None:
-    assert not covered(LOOKED, then)
-
-
 def graphql(query: str, more: str = "") -> str:
     return f"gh api graphql -f query='{query}'{more}"
 
