@@ -56,6 +56,9 @@ OWN_TOOLS: Final = words(
 """Tools that touch nothing but the client's own state, or whose calls arrive one by one."""
 _KEPT_ALIVE: Final = frozenset({"clear", "resume"})
 """The reasons of an end of a session after which the client's process goes on."""
+_ASKING_MODES: Final = frozenset({"", "default", "acceptEdits", "plan"})
+"""The modes in which `ask` opens a dialog. In `bypassPermissions` it opens none for what the client
+itself calls sensitive, such as `rm -rf .git`: the call runs (tried with 2.1.332)."""
 
 
 def read_event(event: str, payload: Arguments) -> HookEvent:
@@ -93,7 +96,14 @@ def _of_call(event: str, payload: Arguments, caller: CallingAgent) -> HookEvent:
     identifier = text_of(payload, "tool_use_id")
     if event == "PreToolUse":
         directory = directory_of(payload)
-        return BeforeCall(id=identifier, caller=caller, tool=tool, calls=calls, directory=directory)
+        return BeforeCall(
+            id=identifier,
+            caller=caller,
+            tool=tool,
+            calls=calls,
+            directory=directory,
+            has_dialog=text_of(payload, "permission_mode") in _ASKING_MODES,
+        )
     error = ""
     if event != "PostToolUse":
         error = str(payload.get("error") or payload.get("reason") or "the call failed")[:500]

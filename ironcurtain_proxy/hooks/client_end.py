@@ -69,6 +69,8 @@ class OpenCall:
     """Who allowed it, as the record of the intent has it."""
     why: str = ""
     """The reason in that record."""
+    has_dialog: bool = True
+    """Whether the client asks its user where a hook tells it to."""
     is_asked: bool = False
     """Whether the client is about to ask its user about the call."""
     left: anyio.Event = field(default_factory=anyio.Event)
@@ -196,6 +198,12 @@ class DialogReviewer:
     async def ask(self, escalation: Escalation) -> Ruling:
         """Leave the question to the client's user."""
         return Approved(by=IN_CLIENT, reasoning=escalation.ground.reason)
+
+
+def may_ask() -> bool:
+    """Return whether the client would open its dialog about the call under way if told to."""
+    under_way = CURRENT.get()
+    return under_way is None or under_way.has_dialog
 
 
 def is_asking() -> bool:

@@ -183,6 +183,7 @@ class Door:
                 caller=event.caller,
                 tool=event.tool,
                 given=(tool, arguments),
+                has_dialog=event.has_dialog,
                 is_asked=is_asked,
             )
             one = await self._decide(call, meant, begun, is_waiting)
@@ -204,7 +205,7 @@ class Door:
             return Refuse(f"IronCurtain cannot read the arguments of {call.tool[:100]}.")
         if meant == "none":
             why = f"IronCurtain does not know what the tool {call.tool[:100]} does."
-            return AskInClient(why) if self.asks else Refuse(why)
+            return AskInClient(why) if self.asks and call.has_dialog else Refuse(why)
         if len(self._open) >= _MOST_OPEN:
             return Refuse("IronCurtain: too many calls are under way. Nothing was run.")
         self._open.append(call)

@@ -36,6 +36,8 @@ class BeforeCall(Struct, frozen=True, kw_only=True):
     """The name in the common table, and the arguments: one for each file of a patch."""
     directory: str
     """Absolute."""
+    has_dialog: bool = True
+    """Whether the client asks its user where a hook tells it to."""
 
 
 class OwnQuestion(Struct, frozen=True, kw_only=True):

@@ -30,7 +30,13 @@ from ironcurtain_proxy.config.settings import Settings, home_directory, load_set
 from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL, TOOLS
-from ironcurtain_proxy.hooks.client_end import ClientEnd, DialogReviewer, UnlessLeft, is_asking
+from ironcurtain_proxy.hooks.client_end import (
+    ClientEnd,
+    DialogReviewer,
+    UnlessLeft,
+    is_asking,
+    may_ask,
+)
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import HookClient, HookDialect
@@ -280,7 +286,11 @@ def client_proxy(
         )
         for server, names in TOOLS.items()
     }
-    dialog = Channel(DialogReviewer(), lambda: asks or is_asking(), name="client")
+
+    def can_ask() -> bool:
+        return observes or is_asking() or (asks and may_ask())
+
+    dialog = Channel(DialogReviewer(), can_ask, name="client")
     return assemble(
         settings,
         loaded,

@@ -51,6 +51,18 @@ def test_the_first_hook_starts_a_kernel_that_decides_and_records_until_the_sessi
     ]
 
 
+def test_a_mode_in_which_the_client_asks_nobody_gets_a_denial(home: HookedHome) -> None:
+    for mode, expected in {
+        "default": "ask",
+        "acceptEdits": "ask",
+        "bypassPermissions": "deny",
+        "auto": "deny",
+        "of next year": "deny",
+    }.items():
+        for tool, given in (("Bash", {"command": "curl https://a.b"}), ("Teleport", {})):
+            assert home.decide(tool, dict(given), permission_mode=mode) == expected, (mode, tool)
+
+
 def test_a_sub_agent_is_named_in_the_record(home: HookedHome) -> None:
     more: dict[str, Json] = {"agent_id": "a1", "agent_type": "Explore"}
     assert home.decide("Bash", {"command": "ls"}, **more) == "silence"
