@@ -13,6 +13,7 @@ import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.audit.commands import is_ssn_name, is_telling, is_telling_option
+from ironcurtain_proxy.audit.credential_files import brings_contents, writes_credentials
 from ironcurtain_proxy.audit.numbers import redact_integer
 from ironcurtain_proxy.audit.redaction import MARGIN, is_suspicious, redact_beginning, redact_text
 from ironcurtain_proxy.audit.secrets import MASK
@@ -165,12 +166,14 @@ class _Shaper:
     def mapping(self, mapping: Mapping[str, object], depth: int) -> dict[str, object]:
         shaped: dict[str, object] = {}
         pair = self._redaction and _is_telling_pair(mapping)
+        writes = self._redaction and writes_credentials(mapping)
         for count, (name, value) in enumerate(mapping.items()):
             if not self._take_node():
                 shaped["…"] = f"[cut {len(mapping) - count} keys]"
                 break
             key = self._unused_key(shaped, self.text(str(name)))
-            if self._redaction and (is_telling(str(name)) or (pair and name == "value")):
+            tells = is_telling(str(name)) or (pair and name == "value")
+            if self._redaction and (tells or (writes and brings_contents(str(name)))):
                 shaped[key] = _masked(value)
             else:
                 expected = self._redaction and is_ssn_name(str(name))

@@ -178,7 +178,7 @@ def holds_command(raw: bytes) -> bool:
 def secrets_of_commands(text: str) -> Iterator[tuple[int, int]]:
     """Yield the beginnings and ends of secrets in the commands of a text, from left to right."""
     done = 0
-    rules = _table()
+    table = rules()
     for _, start, _ in _searches().text.find_matches_as_indexes(text):
         if start < done or (text[start - 1 : start].encode() in _PART_OF_NAMES and start > 0):
             continue
@@ -187,9 +187,9 @@ def secrets_of_commands(text: str) -> Iterator[tuple[int, int]]:
         passed: set[str] = set()
         for number, word in enumerate(words):
             program = _base(word.text)
-            if program in rules and program not in passed:
+            if program in table and program not in passed:
                 passed.add(program)
-                for rule in rules[program]:
+                for rule in table[program]:
                     spans |= set(_spans(rule, words[number:], text))
         yield from _apart(sorted(spans))
         done = words[-1].end if words else start
@@ -205,12 +205,12 @@ class _Searches(NamedTuple):
 @cache
 def _searches() -> _Searches:
     """Return the searches for the programs of the table, in text and in bytes."""
-    names = [f"{name} " for name in _table()]
+    names = [f"{name} " for name in rules()]
     raw = [name.encode() for name in names]
     return _Searches(
         AhoCorasick(names, matchkind=MatchKind.LeftmostFirst),
         BytesAhoCorasick(raw, matchkind=MatchKind.LeftmostFirst),
-        [{_needed(rule) for rule in rules} for rules in _table().values()],
+        [{_needed(rule) for rule in those} for those in rules().values()],
     )
 
 
@@ -366,16 +366,16 @@ _LOGIN: Final = re.compile(r"\w{1,30}/[^/@\s]{1,64}(?:@.*)?\Z", re.ASCII)
 
 
 @cache
-def _table() -> dict[str, list[_Rule]]:
+def rules() -> dict[str, list[_Rule]]:
     """Return the rules of each program. Read on first use."""
-    rules: dict[str, list[_Rule]] = {}
+    found: dict[str, list[_Rule]] = {}
     for line in _TABLE.splitlines():
         if line and not line.startswith("#"):
             programs, needed, places = line.split("|")
             rule = _rule(tuple(needed.split()), places.split())
             for program in programs.split():
-                rules.setdefault(program, []).append(rule)
-    return rules
+                found.setdefault(program, []).append(rule)
+    return found
 
 
 def _rule(needed: tuple[str, ...], places: Sequence[str]) -> _Rule:

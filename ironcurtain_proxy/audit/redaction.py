@@ -14,6 +14,11 @@ import orjson
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from ironcurtain_proxy.audit.commands import holds_command, is_ssn_name, is_telling
+from ironcurtain_proxy.audit.credential_files import (
+    brings_contents,
+    holds_written,
+    writes_credentials,
+)
 from ironcurtain_proxy.audit.keys import holds_key
 from ironcurtain_proxy.audit.numbers import holds_number, redact_numbers
 from ironcurtain_proxy.audit.secrets import MASK, kinds_of, redact_secrets, without_unfinished
@@ -82,7 +87,7 @@ def is_suspicious(raw: bytes) -> bool:
         return True
     if b" " in raw and holds_command(raw):
         return True
-    return holds_key(raw)
+    return holds_key(raw) or holds_written(raw)
 
 
 def _words_in(squeezed: bytes) -> frozenset[int]:
@@ -197,6 +202,7 @@ _SHOWN: Final = 60
 _NUMBER: Final = "number of a card or an identity"
 _TOO_DEEP: Final = "value that is nested too deeply to be looked at"
 _NAMED: Final = "value that is named like a secret"
+_WRITTEN: Final = "content of a file of credentials"
 
 
 def secrets_in(sent: Mapping[str, Json]) -> tuple[FoundSecret, ...]:
@@ -204,8 +210,10 @@ def secrets_in(sent: Mapping[str, Json]) -> tuple[FoundSecret, ...]:
     if not is_suspicious(_encoded(sent)):
         return ()
     found: dict[FoundSecret, None] = {}
+    writes = writes_credentials(sent)
     for name, value in sent.items():
-        for kind in _kinds(name, value, _MOST_DEPTH):
+        kinds = _kinds(name, value, _MOST_DEPTH)
+        for kind in [_WRITTEN] if writes and brings_contents(name) else kinds:
             found[FoundSecret(_name(name), kind)] = None
             if len(found) == _MOST_FOUND:
                 return tuple(found)

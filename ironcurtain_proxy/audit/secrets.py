@@ -22,6 +22,7 @@ from ironcurtain_proxy.audit.commands import (
     is_working_directory,
     secrets_of_commands,
 )
+from ironcurtain_proxy.audit.credential_files import written_secrets
 from ironcurtain_proxy.audit.keys import redact_keys
 
 MASK: Final = "[redacted]"
@@ -138,11 +139,12 @@ def _basic(match: re.Match[str]) -> str:
 
 
 def _redact_commands(text: str) -> str:
-    """Mask what programs take as a secret under a name that does not tell."""
+    """Mask what programs take as a secret, or write into a file of credentials."""
     pieces: list[str] = []
     copied = 0
-    for start, end in secrets_of_commands(text):
-        if MASK not in text[start - 1 : end + 1]:
+    spans = [*secrets_of_commands(text), *written_secrets(text)]
+    for start, end in sorted(spans):
+        if start >= copied and MASK not in text[start - 1 : end + 1]:
             pieces += [text[copied:start], MASK]
             copied = end
     return "".join([*pieces, text[copied:]]) if pieces else text
