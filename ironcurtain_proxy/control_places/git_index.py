@@ -1,29 +1,40 @@
-"""The gitlinks of an index: directories that git looks into as repositories of their own.
+"""The entries of git's index: its gitlinks, and the merge of two changes of it.
 
-`git status` in a workspace runs git again in each of them, with the configuration that lies there.
+A gitlink is a directory that git looks into as a repository of its own: `git status` in a workspace
+runs git again in each of them, with the configuration that lies there. Two commands that ran at
+once have changed one file, the index, and mean different entries of it: these are merged by path.
 An index that this module does not understand, or that leaves entries to another file, is refused.
 The format is git's `index-format`: versions 2, 3 and 4.
 """
 
+import hashlib
 import struct
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-_GITLINK: Final = 0o160000
-_KIND: Final = 0o170000
-_DIRECTORY: Final = 0o040000
+_KIND_BYTE: Final = 26
+"""The byte of an entry's mode with its kind."""
+_KIND: Final = 0o170000 >> 8
+_GITLINK: Final = 0o160000 >> 8
+_DIRECTORY: Final = 0o040000 >> 8
 _EXTENDED: Final = 0x4000
 _FIXED: Final = 40
 """The bytes of an entry before its object name: times, device, inode, mode, owner, size."""
 _PLAIN: Final = 2
 _COMPRESSED: Final = 4
 """Versions: without extended flags, and with paths that leave out what the one before has."""
+_MODE: Final = slice(24, 28)
+_STAGE: Final = 0x3000
+_LONGEST_NAME: Final = 0x0FFF
+"""The bits of the flags that hold the length of the path, as far as it fits."""
+_SHA1: Final = 20
 
 
 class UnreadableIndexError(ValueError):
     """Raised for an index that is damaged, or of a form that this module does not read."""
 
 
-def gitlinks(index: bytes, *, hash_length: int = 20) -> frozenset[bytes]:
+def gitlinks(index: bytes, *, hash_length: int = _SHA1) -> frozenset[bytes]:
     """Return the paths of the gitlinks in an index, relative to the top of its worktree.
 
     Args:
@@ -33,49 +44,147 @@ def gitlinks(index: bytes, *, hash_length: int = 20) -> frozenset[bytes]:
     Raises:
         UnreadableIndexError: the index is damaged, of an unknown version, or split.
     """
+    return frozenset(
+        [place.path for place in _places(index, hash_length) if _kind(index, place) == _GITLINK]
+    )
+
+
+def merged(base: bytes, ours: bytes, theirs: bytes, *, hash_length: int = _SHA1) -> bytes | None:
+    """Return the index with the changes of both sides, or None if both changed the same path.
+
+    What git only noted of a file on the disk, such as its times, is no change. Caches that git can
+    make again are left out.
+
+    Raises:
+        UnreadableIndexError: one of them is damaged, of an unknown version, or split.
+    """
+    for one in (base, ours, theirs):
+        if one[-hash_length:] not in {_digest(one[:-hash_length], hash_length), bytes(hash_length)}:
+            raise UnreadableIndexError("the index is damaged")
+    before, mine, other = [_entries(one, hash_length) for one in (base, ours, theirs)]
+    found: list[tuple[_Key, _Entry]] = []
+    for key in sorted({*mine, *other}):
+        was, here, there = before.get(key), mine.get(key), other.get(key)
+        if _is_alike(here, was) or _is_alike(here, there):
+            chosen = there
+        elif _is_alike(there, was):
+            chosen = here
+        else:
+            return None
+        if chosen is not None:
+            found.append((key, chosen))
+    return _written(found, hash_length)
+
+
+class _Entry(NamedTuple):
+    fixed: bytes
+    """What git notes of the file, and its mode."""
+    name: bytes
+    """The object's."""
+    flags: int
+    """Without the length of the path."""
+    extended: int
+
+
+class _PlaceOfEntry(NamedTuple):
+    path: bytes
+    start: int
+    """Where the entry begins."""
+    flags: int
+    extended: int
+
+
+_Key: TypeAlias = tuple[bytes, int]
+"""A path and its stage: an unmerged path has up to three."""
+
+
+def _is_alike(one: _Entry | None, other: _Entry | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.fixed[_MODE] == other.fixed[_MODE] and one[1:] == other[1:]
+
+
+def _entries(index: bytes, hash_length: int) -> Mapping[_Key, _Entry]:
+    found: dict[_Key, _Entry] = {}
+    for path, start, flags, extended in _places(index, hash_length):
+        middle, end = start + _FIXED, start + _FIXED + hash_length
+        entry = _Entry(index[start:middle], index[middle:end], flags & ~_LONGEST_NAME, extended)
+        found[path, flags & _STAGE] = entry
+    return found
+
+
+def _kind(index: bytes, place: _PlaceOfEntry) -> int:
+    return index[place.start + _KIND_BYTE] & _KIND
+
+
+def _places(index: bytes, hash_length: int) -> Iterator[_PlaceOfEntry]:
+    """Yield where the entries stand. This runs over all of them for each change of an index."""
     if not index:
-        return frozenset()
+        return
     try:
         signature, version, count = struct.unpack_from(">4sII", index)
         if signature != b"DIRC" or version not in range(_PLAIN, _COMPRESSED + 1):
             raise UnreadableIndexError("no index of a version that is known")
-        found: set[bytes] = set()
-        place, path = 12, b""
+        start, path = 12, b""
         for _ in range(count):
-            place, path, mode = _entry(index, place, path, version, hash_length)
-            if mode & _KIND == _DIRECTORY:
+            at = start + _FIXED + hash_length + 2
+            flags, extended = index[at - 2] << 8 | index[at - 1], 0
+            if flags & _EXTENDED:
+                if version == _PLAIN:
+                    raise UnreadableIndexError("an entry of version 2 has extended flags")
+                extended, at = index[at] << 8 | index[at + 1], at + 2
+            before = path if version == _COMPRESSED else None
+            path, following = _path(index, start, at, before)
+            if index[start + _KIND_BYTE] & _KIND == _DIRECTORY:
                 # A sparse index keeps a whole directory, and what is linked in it, as one entry.
                 raise UnreadableIndexError("the index keeps whole directories as one entry")
-            if mode & _KIND == _GITLINK:
-                found.add(path)
-        _refuse_split(index, place, hash_length)
-    except (struct.error, ValueError) as error:
+            yield _PlaceOfEntry(path, start, flags, extended)
+            start = following
+        _refuse_split(index, start, hash_length)
+    except (struct.error, ValueError, IndexError) as error:
         raise UnreadableIndexError(str(error) or "the index is damaged") from error
-    return frozenset(found)
 
 
-def _entry(
-    index: bytes, start: int, before: bytes, version: int, hash_length: int
-) -> tuple[int, bytes, int]:
-    """Return where the next entry begins, and the path and mode of this one."""
-    (mode,) = struct.unpack_from(">I", index, start + 24)
-    place = start + _FIXED + hash_length
-    (flags,) = struct.unpack_from(">H", index, place)
-    place += 2
-    if flags & _EXTENDED:
-        if version == _PLAIN:
-            raise UnreadableIndexError("an entry of version 2 has extended flags")
-        place += 2
-    if version == _COMPRESSED:
-        dropped, place = _varint(index, place)
-        end = index.index(0, place)
-        if dropped > len(before):
-            raise UnreadableIndexError("an entry drops more than the path before it has")
-        return end + 1, before[: len(before) - dropped] + index[place:end], mode
-    end = index.index(0, place)
-    # Padded with one to eight zero bytes, so that the entry's length is a multiple of eight.
-    length = end - start
-    return start + (length + 8) // 8 * 8, index[place:end], mode
+def _path(index: bytes, start: int, at: int, before: bytes | None) -> tuple[bytes, int]:
+    """Return the path of an entry, and where the next one begins.
+
+    Args:
+        index: the content of the file.
+        start: where the entry begins.
+        at: where its path begins.
+        before: the path of the entry before, in a version that leaves out what both share.
+    """
+    if before is None:
+        end = index.index(0, at)
+        # Padded with one to eight zero bytes, so that the length is a multiple of eight.
+        return index[at:end], start + _padded(end - start)
+    dropped, at = _varint(index, at)
+    if dropped > len(before):
+        raise UnreadableIndexError("an entry drops more than the path before it has")
+    end = index.index(0, at)
+    return before[: len(before) - dropped] + index[at:end], end + 1
+
+
+def _padded(length: int) -> int:
+    return (length + 8) // 8 * 8
+
+
+def _written(entries: Sequence[tuple[_Key, _Entry]], hash_length: int) -> bytes:
+    """Return an index of version 2, or 3 where an entry has extended flags."""
+    version = 3 if any(entry.flags & _EXTENDED for _, entry in entries) else _PLAIN
+    parts = [struct.pack(">4sII", b"DIRC", version, len(entries))]
+    for (path, _), entry in entries:
+        flags = entry.flags | min(len(path), _LONGEST_NAME)
+        extended = struct.pack(">H", entry.extended) if entry.flags & _EXTENDED else b""
+        text = b"".join([entry.fixed, entry.name, struct.pack(">H", flags), extended, path])
+        parts.append(text.ljust(_padded(len(text)), b"\0"))
+    content = b"".join(parts)
+    return content + _digest(content, hash_length)
+
+
+def _digest(content: bytes, hash_length: int) -> bytes:
+    name = "sha1" if hash_length == _SHA1 else "sha256"
+    return hashlib.new(name, content, usedforsecurity=False).digest()
 
 
 def _varint(index: bytes, place: int) -> tuple[int, int]:

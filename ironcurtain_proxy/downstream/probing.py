@@ -1,7 +1,12 @@
 """The walls of a server's process, probed once for each process."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 from anyio.to_thread import run_sync
 
@@ -10,7 +15,12 @@ from ironcurtain_proxy.downstream.starting import Life, Started
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.sandbox import closing
+from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.walls import walls_of
+
+_SECONDS: Final = 10.0
+"""The most time that closing files in a running sandbox may take."""
 
 
 class Prober:
@@ -51,6 +61,15 @@ class Prober:
             return None
         # Before the look: what appears meanwhile changes it again.
         self._stamp = self._stamp_now()
+        found = self._look(started, confinement)
+        if found is None or not found.shown:
+            return found
+        # A program saved its login meanwhile. It is covered, and looked for again.
+        if not _close(started.process.pid, [str(path) for path in found.shown]):
+            return found
+        return self._look(started, confinement)
+
+    def _look(self, started: Started, confinement: Confinement) -> Walls | None:
         hidden = confinement.credentials
         own = self._spec.cwd if self._options.is_own_directory(self._spec.cwd) else None
         return walls_of(
@@ -62,3 +81,18 @@ class Prober:
             folders=confinement.folders,
             credentials=() if hidden is None else tuple(hidden.existing()),
         )
+
+
+def _close(process: int, paths: Sequence[str]) -> bool:
+    """Cover paths in all sandboxes below a process; whether that was done everywhere."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        ran = subprocess.run(  # noqa: S603  a program of ours
+            [sys.executable, "-I", "-S", closing.__file__, str(process), *paths],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_SECONDS,
+        )
+        return ran.returncode == 0
+    return False

@@ -77,6 +77,10 @@ class Shell:
                 self._take(message)
         self._tasks.cancel_scope.cancel()
 
+    def close(self) -> None:
+        """End every command."""
+        self._runner.close()
+
     def _take(self, message: Mapping[str, Json]) -> None:
         method, number = message.get("method"), message.get("id")
         params = message.get("params")
@@ -225,7 +229,11 @@ async def run(setup: ShellSetup) -> None:
     """Serve on standard input and output."""
     source, sink = await open_wire(os.dup(0), os.dup(1), max_line=MAX_LINE, batch=Batch())
     async with anyio.create_task_group() as tasks:
-        await Shell(setup, sink, tasks).serve(source)
+        shell = Shell(setup, sink, tasks)
+        try:
+            await shell.serve(source)
+        finally:
+            shell.close()
 
 
 def main(arguments: list[str]) -> int:

@@ -4,8 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -13,13 +14,16 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ironcurtain_proxy.own_shell.walls import CommandWalls, Walled
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
+from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.shell_setup import ShellSetup
 from ironcurtain_proxy.transactions.changes import Changes, RefusedChangesError
 from ironcurtain_proxy.transactions.control import Control, LedPlaces
+from ironcurtain_proxy.transactions.forking import Forked, ForkedCommand, Forker, mounting_by
 from ironcurtain_proxy.transactions.transaction import CommandView, discard
 
 MOST_OUTPUT: Final = 128 << 10
@@ -93,7 +97,7 @@ class ShellCommand(Struct, eq=False, kw_only=True):
     """Whether it gets our own standard input, which it must not read."""
     host: str = ""
     """The first host that it tried to reach."""
-    process: subprocess.Popen[bytes] | None = None
+    process: Forked | subprocess.Popen[bytes] | None = None
     why: str = ""
     """Why it was killed; empty: it was not."""
     is_in_view: bool = False
@@ -116,12 +120,19 @@ class Runner:
     def __init__(self, setup: ShellSetup, walls: CommandWalls) -> None:
         self._setup = setup
         self._walls = walls
+        self._forker = Forker(sys.executable)
         self._looking = anyio.Lock()
         self._is_kept = False
         self._led: LedPlaces | None = None
+        self._begun_with: frozenset[str] = frozenset()
+        """The hidden names that were in the workspace before any command."""
         self._lookout = ControlLookout(
             (setup.views.workspace,), RemovedFiles(Path(setup.views.directory))
         )
+
+    def close(self) -> None:
+        """End what starts commands, and every command with it."""
+        self._forker.close()
 
     async def keep_leads(self) -> None:
         """Look at the workspace from time to time until cancelled, so that no command waits."""
@@ -139,6 +150,9 @@ class Runner:
         async with self._looking:
             await anyio.to_thread.run_sync(self._lookout.begin)
             leads = self._lookout.leads
+            if self._led is None:
+                # Later looks see what servers of others make.
+                self._begun_with = frozenset(self._lookout.settled)
             self._led = LedPlaces(leads.paths, leads.in_each)
             return self._led
 
@@ -181,7 +195,9 @@ class Runner:
         led = self._led
         if led is None or not self._is_kept:
             led = await self._look_for_leads()
-        control = Control(self._setup.views.approved, led, self._setup.profile.deny_read)
+        names = SettledNames(Path(self._setup.views.names)).read()
+        led = replace(led, settled=names | self._begun_with)
+        control = Control(self._setup.views.approved, led, self._walls.profile().deny_read)
         changes = await anyio.to_thread.run_sync(view.prepare, control)
         has_any = not changes.is_nothing
         name = view.directory.name if has_any else ""
@@ -198,48 +214,86 @@ class Runner:
     async def _started(
         self, command: ShellCommand, walled: Walled, view: CommandView | None
     ) -> int | None:
-        status_read, status_write = os.pipe()
-        argv = walled.argv
+        status_read, status = os.pipe()
+        heard, speak = os.pipe()
+        output = FileIO(heard)
+        with ExitStack() as theirs:
+            theirs.callback(walled.close)
+            given = {1: speak, 2: speak, status: status, **{one: one for one in walled.descriptors}}
+            feed = None
+            if command.input:
+                given[0], told = os.pipe()
+                feed = FileIO(told, "w")
+            elif command.reads_ours:
+                given[0] = os.dup(0)
+            else:
+                given[0] = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            for one in (given[0], speak, status):
+                theirs.callback(os.close, one)
+            command.is_in_view = view is not None
+            try:
+                command.process = self._start(command, walled, view, given, status)
+            except BaseException:
+                os.close(status_read)
+                raise
+        try:
+            return await self._followed(command, output, feed, status_read)
+        finally:
+            os.close(status_read)
+            if isinstance(command.process, Forked):
+                command.process.close()
+
+    def _start(
+        self,
+        command: ShellCommand,
+        walled: Walled,
+        view: CommandView | None,
+        given: Mapping[int, int],
+        status: int,
+    ) -> Forked | subprocess.Popen[bytes]:
+        words = walled.argv
         if view is not None:
             limits = self._setup.profile.limits
-            argv = view.command(
+            words = view.arguments(
                 walled.argv,
-                sys.executable,
-                status_write,
+                status,
                 namespaces=walled.namespaces,
                 limits=f"{limits.processes},{limits.open_files}",
             )
-        command.is_in_view = in_view = view is not None
-        cwd = walled.launch.directory.path if walled.launch and walled.launch.directory else None
-        try:
-            command.process = subprocess.Popen(  # noqa: S603, ASYNC220  an argument list; a moment
-                argv,
-                stdin=_input_of(command),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                cwd=cwd if in_view else command.directory,
+        if view is None or command.reads_ours:
+            # What reads our input is our own child: so the proxy finds it.
+            return subprocess.Popen(  # noqa: S603  an argument list
+                words if view is None else [*mounting_by(sys.executable), *words],
+                stdin=given[0],
+                stdout=given[1],
+                stderr=given[2],
+                cwd=command.directory,
                 env=dict(walled.environment),
-                pass_fds=(*walled.descriptors, status_write),
+                pass_fds=(*walled.descriptors, status),
                 start_new_session=True,
             )
-        finally:
-            os.close(status_write)
-            walled.close()
-        try:
-            return await self._followed(command, status_read, in_view=in_view)
-        finally:
-            os.close(status_read)
+        launch = walled.launch
+        return self._forker.start(
+            ForkedCommand(
+                words=words,
+                environment=walled.environment,
+                directory=launch.directory.path if launch and launch.directory else "/",
+                descriptors=given,
+            )
+        )
 
-    async def _followed(self, command: ShellCommand, status: int, *, in_view: bool) -> int | None:
+    async def _followed(
+        self, command: ShellCommand, output: FileIO, feed: FileIO | None, status: int
+    ) -> int | None:
         process = command.process
         assert process is not None  # noqa: S101  just started
         try:
             async with anyio.create_task_group() as tasks:
-                if command.input:
-                    tasks.start_soon(_in_thread, _feed, process, command.input)
-                tasks.start_soon(_in_thread, _collect, process, command)
+                if feed is not None:
+                    tasks.start_soon(_in_thread, _feed, feed, command.input)
+                tasks.start_soon(_in_thread, _collect, output, command)
                 code = await anyio.to_thread.run_sync(process.wait, abandon_on_cancel=True)
-                if not in_view:
+                if not command.is_in_view:
                     # Whatever holds the output longer goes on without us.
                     tasks.cancel_scope.cancel()
         except BaseException:
@@ -248,19 +302,13 @@ class Runner:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(_end, process)
             raise
-        if not in_view:
+        if not command.is_in_view:
             return code
         said = os.read(status, _STATUS)
         return int(said) if said.isdigit() else None
 
 
-def _input_of(command: ShellCommand) -> int | None:
-    if command.reads_ours:
-        return None
-    return subprocess.PIPE if command.input else subprocess.DEVNULL
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Forked | subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_GRACE)
     except subprocess.TimeoutExpired:
@@ -272,17 +320,16 @@ async def _in_thread(function: Callable[..., None], *args: object) -> None:
     await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True)
 
 
-def _feed(process: subprocess.Popen[bytes], content: bytes) -> None:
-    assert process.stdin is not None  # noqa: S101  asked for
-    try:
-        process.stdin.write(content)
-        process.stdin.close()
-    except OSError:
-        return  # it does not read all of it
+def _feed(file: FileIO, content: bytes) -> None:
+    rest = memoryview(content)
+    with suppress(OSError), file:  # it need not read all of it
+        while rest:
+            rest = rest[file.write(rest) :]
 
 
-def _collect(process: subprocess.Popen[bytes], command: ShellCommand) -> None:
-    assert process.stdout is not None  # noqa: S101  asked for
-    while part := os.read(process.stdout.fileno(), _PART):
-        command.output.add(part)
-        anyio.from_thread.run_sync(command.speaks.set)
+def _collect(file: FileIO, command: ShellCommand) -> None:
+    # The thread may outlive the command, and so it is the one that closes the file.
+    with file:
+        while part := file.read(_PART):
+            command.output.add(part)
+            anyio.from_thread.run_sync(command.speaks.set)

@@ -5,16 +5,19 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from ironcurtain_proxy.downstream.gate import Gate
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox import closed_network
 from ironcurtain_proxy.sandbox.closure import closure, filter_of_calls
 from ironcurtain_proxy.sandbox.launch import Confinement, Launch, confine
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.shell_setup import ShellSetup
 
 _PORT: Final = 3128
@@ -64,6 +67,9 @@ class CommandWalls:
         self._setup = setup
         self.gate: Gate | None = None
         self._spaces: tuple[int, ...] = ()
+        self._profile = setup.profile
+        self._stamp: tuple[tuple[int, int], ...] = ()
+        """The state of the places with credentials when `_profile` was made."""
         self._filter = Path(setup.views.directory, "filter") if setup.views.directory else None
         if not setup.views.directory or setup.profile.allowed_domains:
             return
@@ -88,8 +94,9 @@ class CommandWalls:
         if self._setup.profile.allowed_domains:
             return self._by_srt(command, directory)
         assert self._filter is not None  # noqa: S101  made with the network
+        profile = self.profile()
         calls = os.open(self._filter, os.O_RDONLY | os.O_CLOEXEC)
-        walls = closure(self._setup.profile, self._setup.private, network=False)
+        walls = closure(profile, self._setup.private, network=False)
         user, network = self._spaces
         return Walled(
             argv=[*walls, "--seccomp", str(calls), "--chdir", directory, "--", *command],
@@ -98,6 +105,16 @@ class CommandWalls:
             descriptors=(network, calls) if os.geteuid() == 0 else (user, network, calls),
             namespaces=f"{'-' if os.geteuid() == 0 else user},{network}",
         )
+
+    def profile(self) -> SandboxProfile:
+        """Return what a command that starts now may touch: no credential that is there by now."""
+        hidden = self._setup.credentials
+        if hidden is not None and self._stamp != (stamp := hidden.stamp()):
+            begun = self._setup.profile
+            later = [one for one in hidden.existing() if begun.may_read(RealPath.from_text(one))]
+            self._profile = replace(begun, deny_read=(*begun.deny_read, *later))
+            self._stamp = stamp
+        return self._profile
 
     def _by_srt(self, command: Sequence[str], directory: str) -> Walled:
         spec = ServerSpec(
@@ -108,7 +125,7 @@ class CommandWalls:
             cwd=directory,
         )
         setup = self._setup
-        launch = confine(spec, Confinement(setup.srt, setup.profile, private=setup.private))
+        launch = confine(spec, Confinement(setup.srt, self.profile(), private=setup.private))
         return Walled(
             argv=launch.argv,
             environment={**os.environ, **launch.environment},

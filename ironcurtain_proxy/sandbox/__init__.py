@@ -9,6 +9,7 @@
 - `probe`: whether this machine can confine a server.
 - `wanted`: what a server was refused, from its own words.
 - `hidden_credentials`: the user's credentials that a sandbox hides, and who may read them.
+- `closing`: the program that covers a file in sandboxes that run already.
 - `private_tmp`: a `/tmp` and folders of a server's own.
 - `twin`: the sandbox of a second instance, for what was approved.
 - `walls`: what a running process of a sandbox can touch.
@@ -18,5 +19,6 @@
 - `standstill`: all processes of a sandbox, stopped between calls.
 - `lookout`, `watchman`, `survey`, `control_files`, `leads`, `inotify`, `putting_back`: what a call
   left at control places is found, judged and put back.
+- `settled_names`: the hidden names of a project that a person has approved.
 - `watch_notes`: what was there at the start, for the start after a killed proxy.
 """

@@ -192,6 +192,7 @@ def _own_shell(spec: ServerSpec, confinement: Confinement, views: Views) -> Laun
         profile=confinement.profile,
         private=confinement.private,
         srt=confinement.command,
+        credentials=confinement.credentials,
     )
     descriptor = sealed_content(encoded(setup))
     return Launch(

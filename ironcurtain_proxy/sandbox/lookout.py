@@ -41,6 +41,7 @@ from ironcurtain_proxy.sandbox.control_files import (
 from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.sandbox.leads import CONFIGURATIONS, Leads
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles, let_in, restore
+from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.survey import Survey
 
 _MOST_CLOSED: Final = 200
@@ -80,6 +81,8 @@ class ControlLookout:
     """Files of agents, editors and shells that calls in progress may change."""
     settled: set[str] = field(default_factory=set)
     """Hidden names that are the user's."""
+    names: Mapping[str, SettledNames] = field(default_factory=dict)
+    """By root, the hidden names that a person has approved, in this session or before."""
     closed_files: dict[str, ClosedIdentity] = field(default_factory=dict)
     """What sandboxes closed, with the identity that it had then."""
     places: dict[Inode, str] = field(default_factory=dict)
@@ -110,6 +113,8 @@ class ControlLookout:
 
     def begin(self) -> None:
         """Accept the present state as the user's own. Called before any server runs."""
+        for approved in self.names.values():
+            self.settled.update(approved.read())
         leads = self._survey.leads
         leads.of_user()
         self._survey.learns = True
@@ -211,6 +216,8 @@ class ControlLookout:
             is_approved = one.path in allowed and one.kind in {"acted-on", "hidden"}
             if is_approved or (is_closed and before is None):
                 self.known[one.key] = now
+                if one.kind == "hidden":
+                    self._settle(one.path)
             elif not self._can_stay(one, before, now, is_end=is_end):
                 refused.append((one, now))
             elif is_end and (before is None or not now.is_same(before)):
@@ -220,6 +227,14 @@ class ControlLookout:
         bad = {one.inode for one, _ in refused}
         self._accepted.update([one.inode for one in found if one.inode not in bad])
         return self._follow(new) | self._undo(refused) | self._end_hidden()
+
+    def _settle(self, path: str) -> None:
+        """Take an approved hidden name for one of the project's."""
+        name = path.rpartition("/")[2].lower()
+        self.settled.add(name)
+        for root, approved in self.names.items():
+            if path.startswith(f"{root}/"):
+                approved.add([name])
 
     def _end_hidden(self) -> bool:
         """Take away the directories that cannot be looked into. Returns whether there were any."""

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.sandbox.hidden_credentials import Credentials
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
@@ -25,6 +26,8 @@ class Views(Struct, frozen=True, kw_only=True):
     workspace: str
     approved: tuple[str, ...] = ()
     """Control places that these commands may change, relative to the workspace."""
+    names: str = ""
+    """The file of the hidden names that a person has approved; see `settled_names`."""
 
 
 class ShellSetup(Struct, frozen=True, kw_only=True):
@@ -35,6 +38,8 @@ class ShellSetup(Struct, frozen=True, kw_only=True):
     private: PrivateTmp | None = None
     srt: tuple[str, ...] = ()
     """Runs srt, for commands that may reach hosts."""
+    credentials: Credentials | None = None
+    """The user's credentials that stay hidden, also what appears while the shell runs."""
 
 
 class ViewReport(Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
+from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.watch_notes import (
     BEAT,
     NAME,
@@ -116,6 +117,7 @@ class Watchman:
             main.keeper,
             _listening(),
             closed_names=places,
+            names=main.names,
             own_places=main.own_places,
         )
         lookout.allowed.update({one: one for one in approved})
@@ -263,6 +265,7 @@ def _watch(
         RemovedFiles(state_dir / "put-back"),
         _listening(),
         is_known=is_known,
+        names={root: SettledNames.of(state_dir, root) for root in roots},
         own_places=(os.path.realpath(state_dir),),
     )
 

@@ -4,7 +4,8 @@ This package knows nothing of MCP, of the policy, or of who asked for the comman
 
 - `availability`: whether a workspace can have views, and where their directories lie.
 - `transaction`: the life of one view, its journal, and what a killed process left.
-- `mounting`: the program that makes the view and becomes the command.
+- `mounting`: the program that makes the view and runs the command. `forking`: the process that is
+  ready to do so, and how it is told.
 - `walking`, `control`: what the command changed, sorted.
 - `applying`, `files`: the steps that bring it into the workspace and take it out again.
 - `changes`: the values that these share.

@@ -72,7 +72,30 @@ class Applier:
                     done.append(step)
                 else:
                     self.conflicts.append(KeptBack(step.path, why))
-        return done
+            overtaken = [step for step in reversed(done) if self._is_overtaken(step, parents)]
+        self.conflicts += [KeptBack(step.path, _CHANGED) for step in overtaken]
+        return [step for step in done if step not in overtaken]
+
+    def _is_overtaken(self, step: Step, parents: "_Parents") -> bool:
+        """Give back what somebody wrote into after it had been taken out; whether that was so.
+
+        Who had a file open writes into that file, wherever it lies by now.
+        """
+        if step.act not in {"swap", "remove"}:
+            return False
+        try:
+            with parents.of(step.path) as (upper, host, name):
+                if self._is_expected(upper, name, step.before):
+                    return False
+                now = files.look(host, name)
+                if step.act == "remove":
+                    files.move(upper, name, host)
+                elif now is not None and _is(now, step.after):
+                    files.exchange(upper, name, host)
+        except OSError as error:
+            if error.errno not in _SOMEBODY_ELSE:
+                raise
+        return True
 
     def _step(self, step: Step, upper: int, host: int, name: bytes) -> str | None:
         match step.act:

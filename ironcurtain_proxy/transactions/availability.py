@@ -19,6 +19,7 @@ from msgspec import Struct
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import RefusedChangesError
 from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.forking import mounting_by
 from ironcurtain_proxy.transactions.transaction import CommandView, discard
 
 _SECONDS: Final = 10.0
@@ -106,7 +107,10 @@ def _why_not_done(view: CommandView, lower: str, python: str) -> str | None:
     read, write = os.pipe()
     try:
         ran = subprocess.run(  # noqa: S603  an argument list of ours
-            view.command(["/bin/sh", "-c", _DEEDS, lower], python, write),
+            [
+                *mounting_by(python),
+                *view.arguments(["/bin/sh", "-c", _DEEDS, lower], write),
+            ],
             check=False,
             capture_output=True,
             timeout=_SECONDS,

@@ -78,6 +78,8 @@ class LedPlaces(Struct, frozen=True):
     """In the workspace, absolute."""
     hooks_in_each: tuple[str, ...] = ()
     """Where the user's own settings say that every repository has its hooks, relative to it."""
+    settled: frozenset[str] = frozenset()
+    """The hidden names that are the project's own, in lower case."""
 
 
 class Control:
@@ -136,7 +138,11 @@ class Control:
             is_directory=entry.is_directory,
             is_link=entry.is_link,
             is_repository=self._repositories.__contains__,
-            is_settled=lambda path: len(path) <= entry.settled or path in self._approved,
+            is_settled=lambda path: (
+                len(path) <= entry.settled
+                or path in self._approved
+                or path[-1].lower() in self._known.settled
+            ),
         )
         if found is None:
             return _why_index(entry) if entry.parts[-1].lower() == "index" else None
@@ -264,6 +270,11 @@ def _is_harmless_configuration(entry: Judged) -> bool:
     return keeps_worktree("/".join([_ANYWHERE, *entry.parts[:-1]]), before, new)
 
 
+def hash_length_of(settings: bytes) -> int:
+    """Return the bytes of an object's name, by the configuration of its repository."""
+    return 32 if _SHA256.search(settings) else 20
+
+
 def _why_index(entry: Judged) -> str | None:
     """Return why an index is kept back; None also for a file that only has the name of one."""
     if entry.is_directory or entry.is_link:
@@ -272,7 +283,7 @@ def _why_index(entry: Judged) -> str | None:
     if new is None or not new.startswith(b"DIRC"):
         return None
     # An index can be made that reads as harmless with the wrong one.
-    length = 32 if _SHA256.search(entry.settings() or b"") else 20
+    length = hash_length_of(entry.settings() or b"")
     try:
         linked = gitlinks(new, hash_length=length)
     except UnreadableIndexError:

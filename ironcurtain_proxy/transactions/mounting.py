@@ -1,6 +1,7 @@
 """The program that makes a view, runs a command in it, and leaves nothing of it running.
 
     python -I -S mounting.py NAMESPACES LIMITS STATUS [TARGET UPPER WORK ...] -- COMMAND ...
+    python -I -S mounting.py serve SOCKET
 
 It leaves the mount namespace of its parent, mounts an overlay over each TARGET, whose lower layer
 is the directory that it covers, and starts COMMAND. When COMMAND ends, or on SIGTERM, it kills all
@@ -12,8 +13,10 @@ NAMESPACES is `-`, or `USER,NET`: descriptors of namespaces that are entered fir
 group but its own stays unknown. LIMITS is `-`, or `PROCESSES,FILES`: how many processes and
 threads, and how many open files of each, the command may have.
 
-This is a program of its own, which runs once for each command. It imports next to nothing, and
-nothing of this package.
+The second form stays, and forks for each command that it is told of (`forking` tells it): to start
+an interpreter takes longer than all that it does here. Its end is the end of all its commands.
+
+This is a program of its own. It imports next to nothing, and nothing of this package.
 """
 
 import ctypes
@@ -38,13 +41,16 @@ _ENDED_FIRST = b"500"
 OPTIONS = "userxattr,index=off,metacopy=off,redirect_dir=nofollow,xino=off"
 """Options that are read back: each entry of the upper directory stands for itself alone."""
 _FAILED = 125
+_HEAD = 8
+"""The bytes of a request's length."""
+_MOST_GIVEN = 16
 _PAUSE = 0.002
 _STDERR = 2
 
 
 def main(arguments: list[str]) -> int:
     """Make the view and run the command. Returns its exit status."""
-    end = arguments.index("--")
+    end, parent = arguments.index("--"), os.getppid()
     layers, command = arguments[3:end], arguments[end + 1 :]
     # A copy that the command does not inherit: it could write there as well.
     status = os.dup(int(arguments[2]))
@@ -65,9 +71,74 @@ def main(arguments: list[str]) -> int:
         return _FAILED
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        return _FAILED  # whom it was for has ended meanwhile
     code = _run(libc, command, arguments[1])
     os.write(status, b"%d" % code)
     return code
+
+
+def serve(number: int) -> int:
+    """Fork for each request until the socket is closed."""
+    import socket  # noqa: PLC0415  a single command does not need it
+
+    with socket.socket(fileno=number) as requests:
+        while True:
+            first, given, _, _ = socket.recv_fds(requests, _HEAD, _MOST_GIVEN)
+            if len(first) < _HEAD:
+                return 0
+            # Those that have ended meanwhile.
+            while _reap():
+                pass
+            length = int.from_bytes(first, "big")
+            content = bytearray()
+            while len(content) < length:
+                part = requests.recv(min(length - len(content), 1 << 20))
+                if not part:
+                    return 0
+                content += part
+            child = os.fork()
+            if child == 0:
+                try:
+                    requests.close()
+                    os._exit(main(_prepare(bytes(content), given)))
+                finally:
+                    os._exit(_FAILED)
+            for one in given:
+                os.close(one)
+            # Nobody else waits for the child: its number is its own until then.
+            ended = os.pidfd_open(child)
+            socket.send_fds(requests, [b"%d" % child], [ended])
+            os.close(ended)
+
+
+def _reap() -> bool:
+    try:
+        return os.waitpid(-1, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return False
+
+
+def _prepare(content: bytes, given: list[int]) -> list[str]:
+    """Become the process that a request describes. Returns the arguments of `main`."""
+    import json  # noqa: PLC0415, TID251  the library of our own is not imported here
+
+    said = json.loads(content.decode("ascii"))
+    os.setsid()
+    # To where none of the wanted numbers is, and then to these: they stand in the arguments.
+    moved = [os.dup(one) for one in given]
+    aside = max([*moved, *said["numbers"]]) + 1
+    apart = [os.dup2(one, aside + place) for place, one in enumerate(moved)]
+    for one in (*given, *moved):
+        os.close(one)
+    for one, number in zip(apart, said["numbers"], strict=True):
+        os.dup2(one, number)
+        os.close(one)
+    os.chdir(os.fsencode(said["directory"]))
+    os.environ.clear()
+    os.environ.update(said["environment"])
+    words: list[str] = said["words"]
+    return words
 
 
 def _enter(libc: ctypes.CDLL, given: str) -> None:
@@ -182,4 +253,4 @@ def _check(result: int) -> None:
 
 if __name__ == "__main__":
     # At once: to free what the kernel frees anyway takes time.
-    os._exit(main(sys.argv[1:]))
+    os._exit(serve(int(sys.argv[2])) if sys.argv[1] == "serve" else main(sys.argv[1:]))

@@ -4,6 +4,7 @@
         upper/ work/       the layers of the overlay; `upper` holds the old contents afterwards
         aside/             what does not come into the workspace
         prepared           the changes, once the command has ended
+        index              git's index as it was before the command, if the command changed it
         journal            the steps of `prepared`, while they are done
 
 The process that runs the command prepares its changes, and the process that answers for the
@@ -11,28 +12,40 @@ workspace commits them, or discards them. A view without a journal has changed n
 journal was being committed when its process was killed: the next start takes it back.
 """
 
+import errno
 import fcntl
 import os
 import secrets
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ironcurtain_proxy.transactions import files, mounting
+from ironcurtain_proxy.control_places.git_index import UnreadableIndexError, merged
+from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.applying import Applier
-from ironcurtain_proxy.transactions.changes import Changes, KeptBack
-from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.changes import Changes, KeptBack, Step
+from ironcurtain_proxy.transactions.control import MOST_READ, Control, hash_length_of
 from ironcurtain_proxy.transactions.walking import Walk
 
 _UPPER, _WORK, _ASIDE = "upper", "work", "aside"
 _PREPARED, _JOURNAL, _NEW, _LOCK = "prepared", "journal", "new", "lock"
+_BASE, _MERGED = "index", "merged"
+_INDEX: Final = b".git/index"
+"""The file of which two changes are merged: that of the workspace's own repository."""
+_BEING_WRITTEN: Final = b"index.lock"
+_PATIENCE: Final = 2.0
+"""Seconds that a commit waits for the user's git to have written the index."""
+_PAUSE: Final = 0.01
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PRIVATE: Final = 0o700
 _VERSION: Final = 1
 
@@ -77,28 +90,29 @@ class CommandView:
             os.close(self._host)
             raise
         self._started_ns = (self.directory / _UPPER).stat().st_ctime_ns
+        self._index: int | None = None
+        with suppress(OSError), files.below(self._host, b".git") as git:
+            # Git replaces the file, and never writes into it.
+            self._index = os.open(b"index", _READ, dir_fd=git)
 
-    def command(
+    def arguments(
         self,
         argv: Sequence[str],
-        python: str,
         status: int,
         *,
         namespaces: str = "-",
         limits: str = "-",
     ) -> list[str]:
-        """Return the command line that runs a command in the view.
+        """Return the arguments of `mounting` that run a command in the view.
 
         Args:
             argv: the command, in walls of its own: it can write wherever the user can.
-            python: the interpreter that makes the view.
             status: the descriptor that gets the exit status once nothing of the command lives.
             namespaces: the descriptors for `mounting`.
             limits: the limits for `mounting`.
         """
         layers = [self.workspace, *[str(self.directory / name) for name in (_UPPER, _WORK)]]
-        program = [python, "-I", "-S", mounting.__file__, namespaces, limits, str(status)]
-        return [*program, *layers, "--", *argv]
+        return [namespaces, limits, str(status), *layers, "--", *argv]
 
     def prepare(self, control: Control) -> Changes:
         """Look at what was changed, and write it down for `commit` if it is anything.
@@ -113,13 +127,17 @@ class CommandView:
         try:
             aside = os.open(self.directory / _ASIDE, files.DIRECTORY)
             try:
-                found = Walk(upper, self._host, aside, self._started_ns, control).changes()
+                merges = () if self._index is None else (_INDEX,)
+                walk = Walk(upper, self._host, aside, self._started_ns, control, merges)
+                found = walk.changes()
             finally:
                 os.close(aside)
         finally:
             os.close(upper)
         if found.is_nothing:
             return found
+        if self._index is not None and any(step.path == _INDEX for step in found.steps):
+            (self.directory / _BASE).write_bytes(_content(self._index))
         host = os.fstat(self._host)
         prepared = Prepared(
             _VERSION,
@@ -135,6 +153,8 @@ class CommandView:
     def close(self) -> None:
         """Let go of the workspace. The directories stay for `commit` or `discard`."""
         os.close(self._host)
+        if self._index is not None:
+            os.close(self._index)
 
 
 def read_prepared(directory: Path) -> Prepared:
@@ -158,8 +178,9 @@ def commit(directory: Path) -> list[KeptBack]:
         msgspec.MsgspecError: what is written there is damaged.
     """
     prepared = read_prepared(directory)
-    changes = prepared.changes
     with _one_at_a_time(directory.parent.parent), _opened(directory, prepared) as (upper, host):
+        prepared, late = _with_merged_index(directory, prepared, upper, host)
+        changes = prepared.changes
         journal = (directory / _PREPARED).rename(directory / _JOURNAL)
         applier = Applier(upper, host, prepared.started_ns)
         try:
@@ -169,7 +190,95 @@ def commit(directory: Path) -> list[KeptBack]:
                 journal.unlink()
             raise
         journal.unlink()
-    return applier.conflicts
+    return [*late, *applier.conflicts]
+
+
+def _with_merged_index(
+    directory: Path, prepared: Prepared, upper: int, host: int
+) -> tuple[Prepared, list[KeptBack]]:
+    """Merge a changed index with what the workspace has by now, path by path.
+
+    Two commands that ran at once, or the user's own git meanwhile, have changed one file and mean
+    different entries of it.
+
+    Returns:
+        What to commit, and the index as a conflict where both sides changed the same path.
+    """
+    steps = prepared.changes.steps
+    step = next((one for one in steps if one.path == _INDEX and one.act == "swap"), None)
+    if step is None or not (directory / _BASE).exists():
+        return prepared, []
+    rest = tuple([one for one in steps if one is not step])
+    with suppress(*_NO_INDEX), files.below(host, b".git") as theirs:
+        now = _written_index(theirs)
+        if files.identity(now) == step.before and now.st_ctime_ns <= prepared.started_ns:
+            return prepared, []
+        with files.below(upper, b".git") as ours:
+            mine = os.stat(b"index", dir_fd=ours, follow_symlinks=False)
+            content = merged(
+                (directory / _BASE).read_bytes(),
+                _file(ours, b"index"),
+                _file(theirs, b"index"),
+                hash_length=hash_length_of(_file(theirs, b"config")),
+            )
+            if content is not None:
+                made = directory / _MERGED
+                made.write_bytes(content)
+                made.chmod(stat.S_IMODE(now.st_mode))
+                # Git looks again at files that are newer than the index.
+                oldest = min(now.st_mtime_ns, mine.st_mtime_ns)
+                os.utime(made, ns=(oldest, oldest))
+                after = files.identity(made.stat())
+                os.rename(made, b"index", dst_dir_fd=ours)
+                step = Step("swap", _INDEX, files.identity(now), after)
+                found = replace(prepared, changes=replace(prepared.changes, steps=(*rest, step)))
+                _write(directory, _PREPARED, found)
+                return found, []
+    found = replace(prepared, changes=replace(prepared.changes, steps=rest))
+    _write(directory, _PREPARED, found)
+    return found, [KeptBack(_INDEX, _SAME_ENTRY)]
+
+
+_NO_INDEX: Final = (UnreadableIndexError, FileNotFoundError, NotADirectoryError, TimeoutError)
+_SAME_ENTRY: Final = (
+    "git's index was changed in the workspace, in the same entries or in a way that is not read"
+)
+
+
+def _written_index(git: int) -> os.stat_result:
+    """Return the status of an index that nobody is writing anew.
+
+    Raises:
+        OSError: there is none, or git does not end.
+    """
+    end = time.monotonic() + _PATIENCE
+    while files.look(git, _BEING_WRITTEN) is not None:
+        if time.monotonic() > end:
+            raise TimeoutError(0, "git is writing the index")
+        time.sleep(_PAUSE)
+    return os.stat(b"index", dir_fd=git, follow_symlinks=False)
+
+
+def _file(directory: int, name: bytes) -> bytes:
+    opened = os.open(name, _READ, dir_fd=directory)
+    try:
+        return _content(opened)
+    finally:
+        os.close(opened)
+
+
+def _content(opened: int) -> bytes:
+    """Return what a regular file holds.
+
+    Raises:
+        OSError: it is another kind of file, or too large.
+    """
+    status = os.fstat(opened)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_READ:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    with os.fdopen(os.dup(opened), "rb") as file:
+        file.seek(0)
+        return file.read()
 
 
 @contextmanager
@@ -227,18 +336,23 @@ class SessionViews:
         os.close(self._lock)
 
 
-def recover(store: Path) -> list[KeptBack]:
+def recover(store: Path, taken_back: Callable[[int], None] = lambda _steps: None) -> list[KeptBack]:
     """Take back what killed processes left half committed, and remove their views. Never fails.
 
+    Args:
+        store: the directory of all sessions.
+        taken_back: is told of each commit that was taken back, with the number of its steps.
+
     Returns:
-        What could not be taken back, because somebody changed it meanwhile.
+        What could not be taken back, because somebody changed it meanwhile, or because a power cut
+        damaged the journal.
     """
     stays: list[KeptBack] = []
     with suppress(OSError):
         for session in sorted(store.iterdir()):
-            with suppress(OSError, msgspec.MsgspecError), _unlocked(session):
+            with suppress(OSError), _unlocked(session):
                 for view in sorted(session.iterdir()):
-                    stays += _reverted(view)
+                    stays += _reverted(view, taken_back)
                 _discard_session(session)
     return stays
 
@@ -253,7 +367,7 @@ def _discard_session(session: Path) -> None:
             discard(view)
 
 
-def _reverted(view: Path) -> list[KeptBack]:
+def _reverted(view: Path, taken_back: Callable[[int], None]) -> list[KeptBack]:
     """Take back what was being committed.
 
     Raises:
@@ -263,12 +377,17 @@ def _reverted(view: Path) -> list[KeptBack]:
         content = (view / _JOURNAL).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return []
-    journal = msgspec.msgpack.decode(content, type=Prepared)
+    try:
+        journal = msgspec.msgpack.decode(content, type=Prepared)
+    except msgspec.MsgspecError:
+        why = f"the journal of a commit is damaged; what it replaced lies in {view}"
+        return [KeptBack(b".", why)]
     with _opened(view, journal) as (upper, host):
         made_ns = (view / _JOURNAL).stat().st_mtime_ns
         stays = Applier(upper, host, journal.started_ns).take_back(journal.changes.steps, made_ns)
     if not stays:
         (view / _JOURNAL).unlink()
+        taken_back(len(journal.changes.steps))
     # The view stays until a person removes it.
     return [KeptBack(one.path, f"{one.why}; what was there before lies in {view}") for one in stays]
 

@@ -20,6 +20,7 @@ that a whole tree can be renamed. A bound that is reached refuses all changes.
 
 import os
 import stat
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
@@ -76,13 +77,14 @@ class _Place(Struct, frozen=True):
 class Walk:
     """One look at one upper directory."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  three directories and three rules
         self,
         upper: int,
         host: int,
         aside: int,
         started_ns: int,
         control: Control,
+        merges: Collection[bytes] = (),
         *,
         most: int = MOST_ENTRIES,
     ) -> None:
@@ -94,8 +96,10 @@ class Walk:
             aside: a directory on the same file system for what does not come into the workspace.
             started_ns: the time of the file system before the command began.
             control: judges the control places.
+            merges: the files of which the commit merges both changes.
             most: the largest number of entries.
         """
+        self._merges = merges
         self._upper = upper
         self._host = host
         self._aside = aside
@@ -317,7 +321,7 @@ class Walk:
             status = self._own_copy(place, name, status)
         if place.is_new or host is None:
             self._made(place, name, status, notes.get("origin"))
-        elif self._is_as_before(place, name, host):
+        elif place.path_of(name) in self._merges or self._is_as_before(place, name, host):
             self._add("swap", place, name, host, status)
             self._report("changed", place, name)
 

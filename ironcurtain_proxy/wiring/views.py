@@ -13,6 +13,7 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.view import NotTaken, ViewChanges
 from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.shell_setup import Views
 from ironcurtain_proxy.transactions.availability import NoViews, store_for, why_no_views
 from ironcurtain_proxy.transactions.changes import KeptBack
@@ -114,7 +115,7 @@ def with_views(
     store = _store(settings, workspace)
     if isinstance(store, NoViews):
         return _without(confined, store.why)
-    for one in recover(store):
+    for one in recover(store, _say_taken_back):
         _LOGGER.warning(
             "%r was left as a killed proxy had changed it: %s", os.fsdecode(one.path), one.why
         )
@@ -125,7 +126,11 @@ def with_views(
     if (why := why_no_views(session.directory)) is not None:
         session.close()
         return _without(confined, why)
-    views = Views(directory=str(session.directory), workspace=workspace)
+    views = Views(
+        directory=str(session.directory),
+        workspace=workspace,
+        names=str(SettledNames.of(settings.state_dir, workspace).file),
+    )
     found = dict(confined)
     for name, confinement in confined.items():
         profile = confinement.profile
@@ -134,6 +139,14 @@ def with_views(
         is_own = any(spec.name == name for spec in own)
         found[name] = replace(confinement, profile=profile, views=views if is_own else None)
     return found, ShellViews(session, frozenset([spec.name for spec in own]))
+
+
+def _say_taken_back(steps: int) -> None:
+    _LOGGER.warning(
+        "a proxy was killed while it brought a command's changes into the workspace: all of them "
+        "(%d steps) were taken back",
+        steps,
+    )
 
 
 def _without(

@@ -131,14 +131,23 @@ def test_a_package_manager_is_lent_its_credential_to_publish_and_for_a_registry_
     agent.result(call)
 
 
-def test_a_credential_that_appears_later_ends_containment(session: Asking) -> None:
-    installation, agent, person = session
-    file = installation.home / ".netrc"
+def test_a_credential_that_appears_later_is_closed_from_then_on_and_work_goes_on(
+    session: Asking,
+) -> None:
+    installation, agent, _ = session
     assert "x" in done(shell(agent, "echo x > made.txt; cat made.txt"))
-    # As programs save: beside it, then renamed over it, which takes its cover away.
-    file.with_name(".netrc.new").write_text(CANARY)
-    file.with_name(".netrc.new").rename(file)
-    call = agent.start_call("shell", {"command": "echo y > made.txt; cat made.txt"})
-    assert ".netrc" in str(person.until_asked()[0])
-    person.answer({"decision": "denied"})
-    agent.result(call)
+    for number in range(2):
+        # As programs save: beside it, then renamed over it, which takes a file's cover away.
+        for name in (".netrc", ".pypirc", ".cargo/credentials.toml", ".config/tea/config.yml"):
+            file = installation.home / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            beside = file.with_name("beside.new")
+            beside.write_text(CANARY)
+            beside.rename(file)
+        (installation.workspace / "late.sh").write_text(
+            f"cd {installation.home}; cat .netrc .pypirc .cargo/credentials.toml .config/tea/*"
+        )
+        answer = done(shell(agent, f"sh late.sh; echo {number}"))
+        assert CANARY not in answer
+        assert str(number) in answer
+        assert last(installation)["decidedBy"] == "containment"

@@ -293,3 +293,28 @@ def test_what_an_approval_showed_is_all_that_a_command_reaches_and_changes(
     assert "allowlist" in (here / "other").read_text()
     assert "host localhost" in str(last(installation)["opened"])
     assert sorted(one.name for one in here.iterdir()) == ["fetch.sh", "got", "other"]
+
+
+def test_a_credential_that_appears_while_a_job_runs_is_closed_to_the_job_and_to_commands(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    file = installation.home / ".pgpass"
+    (installation.workspace / "late.sh").write_text(f"cat {file}")
+    waits = "until [ -e $TMPDIR/go ]; do sleep 0.05; done; sh late.sh; echo ended"
+    begun = done(run(agent, f"echo begun; {waits}", background=True))
+    assert "job" in begun
+    number = int(begun.rpartition("[job ")[2].split()[0])
+    for word in ("one", "two"):
+        beside = file.with_name("beside.new")
+        beside.write_text("the canary sings")
+        # As programs save: what lies over the old file goes with it.
+        beside.rename(file)
+        answer = done(run(agent, f"sh late.sh; echo {word}"))
+        assert word in answer
+        assert "canary" not in answer
+        assert last(installation)["decidedBy"] == "containment"
+    done(run(agent, "touch $TMPDIR/go"))
+    said = texts(agent.call("job_status", {"job": number, "waitSeconds": 60}))
+    assert "ended" in str(said)
+    assert "canary" not in str(said)

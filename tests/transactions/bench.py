@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ironcurtain_proxy.transactions.changes import Changes, KeptBack
 from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.forking import mounting_by
 from ironcurtain_proxy.transactions.transaction import CommandView, SessionViews, commit, discard
 
 Picture = dict[bytes, tuple[object, ...]]
@@ -38,7 +39,8 @@ class Workbench:
     def view(self, script: str) -> CommandView:
         """Run a shell script in a view; the view is not looked at yet."""
         view = CommandView(self.session.directory, str(self.ws))
-        command = view.command(["/bin/bash", "-c", script], sys.executable, 2)
+        words = view.arguments(["/bin/bash", "-c", script], 2)
+        command = [*mounting_by(sys.executable), *words]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
         return view
 
@@ -66,6 +68,16 @@ class Workbench:
             view.close()
             discard(view.directory)
         return found
+
+    def bring_in(self, view: CommandView) -> list[KeptBack]:
+        """Bring in what a command in a view changed. Return what did not come in."""
+        try:
+            found = view.prepare(Control())
+            late = [] if found.is_nothing else commit(view.directory)
+        finally:
+            view.close()
+            discard(view.directory)
+        return [*found.conflicts, *late]
 
     def picture(self) -> Picture:
         """Everything in the workspace, byte for byte."""

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.control import Control, LedPlaces
 from ironcurtain_proxy.transactions.transaction import commit, discard
 from tests.transactions.bench import Workbench, said, steps
 
@@ -284,3 +284,19 @@ def test_an_index_is_read_with_the_names_of_its_repository(w: Workbench) -> None
     (w.ws / ".git/index").unlink()
     found = w.run(f"cp {index} .git/index")
     assert said(found.kept_back) == [".git/index"]
+
+
+def test_a_view_takes_the_names_of_its_project(w: Workbench) -> None:
+    def run(settled: frozenset[str]) -> list[str]:
+        view = w.view("mkdir -p .frobnicate sub/.Frobnicate .vscode; echo x | tee .frobnicate/a "
+                      "sub/.Frobnicate/b .vscode/tasks.json .other")  # fmt: skip
+        found = view.prepare(Control(led=LedPlaces(settled=settled)))
+        if not found.is_nothing:
+            commit(view.directory)
+        view.close()
+        discard(view.directory)
+        return sorted(said(found.kept_back))
+
+    asked = run(frozenset())
+    assert asked == [".frobnicate", ".other", ".vscode/tasks.json", "sub/.Frobnicate"]
+    assert run(frozenset({".frobnicate", ".vscode"})) == [".other", ".vscode/tasks.json"]

@@ -1,0 +1,143 @@
+"""Two changes of git's index at once are merged path by path."""
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.control_places.git_index import UnreadableIndexError, gitlinks, merged
+from tests.control_places.test_git_index import git, repository
+from tests.transactions.bench import Workbench, said
+
+
+def staged(top: Path) -> list[str]:
+    """What git lists as staged, with its own check of the index."""
+    git(top, "fsck", "--no-dangling")
+    return git(top, "diff", "--cached", "--name-status").splitlines()
+
+
+def at_work(w: Workbench, *options: str) -> Path:
+    w.ws.rmdir()
+    top = repository(w.ws, *options)
+    for name in ("one", "two", "sub/three"):
+        w.write(name, name)
+    return top
+
+
+@pytest.mark.parametrize("form", ["sha1", "sha256"])
+def test_commands_that_stage_different_files_at_once_are_no_conflict(
+    w: Workbench, form: str
+) -> None:
+    top = at_work(w, f"--object-format={form}")
+    other = w.view("git add sub/three")
+    found = w.run("git add one", meanwhile=lambda: git(top, "add", "two"))
+    assert (found.conflicts, w.late) == ((), [])
+    assert w.bring_in(other) == []
+    assert staged(top) == ["A\tone", "A\tsub/three", "A\ttwo"]
+    assert git(top, "status", "--porcelain").splitlines() == staged_lines(top)
+
+
+def staged_lines(top: Path) -> list[str]:
+    return [line.replace("\t", "  ") for line in staged(top)]
+
+
+def test_the_user_s_git_may_look_at_the_files_meanwhile(w: Workbench) -> None:
+    top = at_work(w)
+
+    def look() -> None:
+        (top / "a").touch()
+        git(top, "status")
+
+    found = w.run("git add one && git -c user.name=a -c user.email=b commit -qm one", last=look)
+    assert (found.conflicts, w.late) == ((), [])
+    assert staged(top) == []
+    assert git(top, "log", "--format=%s").splitlines() == ["one", "a"]
+
+
+@pytest.mark.parametrize("when", ["meanwhile", "last"])
+def test_the_same_entry_changed_by_both_stays_the_user_s_and_is_said(
+    w: Workbench, when: str
+) -> None:
+    top = at_work(w)
+
+    def users() -> None:
+        (top / "one").write_text("the user's")
+        git(top, "add", "one")
+
+    at = {when: users}
+    w.run(
+        "echo other > one; git add one; echo x > two",
+        meanwhile=at.get("meanwhile"),
+        last=at.get("last"),
+    )
+    assert said(w.late).count(".git/index") == 1
+    assert git(top, "show", ":one") == "the user's"
+    assert (top / "two").read_text() == "x\n"
+
+
+def test_an_index_that_the_user_s_git_is_writing_is_left_to_it(
+    w: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ironcurtain_proxy.transactions.transaction._PATIENCE", 0.0)
+    top = at_work(w)
+    (top / ".git/index.lock").write_text("")
+    found = w.run("rm .git/index.lock; git add one")
+    assert ".git/index" in said((*found.conflicts, *w.late))
+    (top / ".git/index.lock").unlink(missing_ok=True)
+    assert staged(top) == []
+
+
+def index_of(top: Path) -> bytes:
+    return (top / ".git/index").read_bytes()
+
+
+@pytest.mark.parametrize("version", ["2", "3", "4"])
+@pytest.mark.parametrize(("form", "length"), [("sha1", 20), ("sha256", 32)])
+def test_a_merge_is_what_git_makes_of_both_changes_one_after_the_other(
+    tmp_path: Path, version: str, form: str, length: int
+) -> None:
+    top = repository(tmp_path / "top", f"--object-format={form}")
+    source = random.Random(f"{version}{form}")  # noqa: S311  test data
+    names = [f"d{n % 5}/{'x' * (n % 11)}{n}" for n in range(60)]
+    for name in names:
+        (top / name).parent.mkdir(exist_ok=True)
+        (top / name).write_text(name)
+    git(top, "add", "-A")
+    if version == "3":
+        (top / "later").write_text("x")
+        git(top, "add", "--intent-to-add", "later")
+    git(top, "update-index", "--index-version", version)
+    base = index_of(top)
+    source.shuffle(names)
+
+    def change(some: list[str], word: str) -> bytes:
+        for number, name in enumerate(some):
+            (top / name).write_text(f"{word} {name}")
+            act = ("add", "rm --cached -qf", "update-index --chmod=+x")[number % 3].split()
+            git(top, *act, name)
+        (top / word).write_text(word)
+        git(top, "add", word)
+        return index_of(top)
+
+    ours = change(names[:9], "ours")
+    (top / ".git/index").write_bytes(base)
+    theirs = change(names[9:18], "theirs")
+    change(names[:9], "ours")
+    expected = git(top, "ls-files", "--stage")
+    found = merged(base, ours, theirs, hash_length=length)
+    assert found is not None
+    (top / ".git/index").write_bytes(found)
+    assert git(top, "ls-files", "--stage") == expected
+    git(top, "fsck", "--no-dangling")
+    assert merged(ours, base, theirs, hash_length=length) is not None
+
+
+def test_a_torn_index_merges_with_nothing(tmp_path: Path) -> None:
+    top = repository(tmp_path / "top")
+    whole = index_of(top)
+    for end in range(1, len(whole) - 20, 7):
+        with pytest.raises(UnreadableIndexError):
+            merged(whole, whole[:end], whole)
+    assert gitlinks(whole) == frozenset()
+    assert subprocess.run(["git", "-C", str(top), "status"], check=False).returncode == 0

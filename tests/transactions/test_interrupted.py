@@ -1,0 +1,245 @@
+"""A commit that is killed before any system call, and a recovery that is, lose nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from ironcurtain_proxy.transactions import files
+from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.transaction import (
+    CommandView,
+    SessionViews,
+    commit,
+    discard,
+    recover,
+)
+from tests.control_places.test_git_index import git, repository
+from tests.transactions.bench import Picture, Workbench, said
+
+DEEDS = """
+    echo call > a; rm b; rm -r tree; mkdir new; echo x > new/x; chmod 700 d; echo y > d/y
+    rm -r again; mkdir again; echo z > again/z; rm kind; mkdir kind; ln -sf nowhere link
+    mv long/way/down up; git add staged
+"""
+CHANGE = frozenset({"rename", "unlink", "rmdir", "chmod", "fchmod", "mkdir", "write", "utime"})
+"""The calls of `posix` that change something; our own renames go by another way."""
+OTHERS = 7
+"""Two commands: only the first is being committed."""
+
+
+def furnish(w: Workbench) -> None:
+    w.ws.rmdir()
+    repository(w.ws)
+    for name in ("b", "tree/deep/f", "d/f", "again/f", "kind", "long/way/down/f", "staged", "two"):
+        w.write(name)
+    (w.ws / "link").symlink_to("a")
+
+
+def at_each_call(action: Callable[[], object], number: int) -> bool:
+    """Do something in another process, which is killed before its nth change. False: it ended."""
+    child = os.fork()
+    if child == 0:
+        left, real = [number], files._rename
+
+        def count() -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def renamed(*args: object) -> None:
+            count()
+            real(*args)  # type: ignore[arg-type]  # as they came
+
+        def called(_frame: FrameType, event: str, function: object) -> None:
+            if event == "c_call" and getattr(function, "__name__", "") in CHANGE:
+                count()
+
+        files._rename = renamed  # type: ignore[assignment]  # counts, and does it
+        sys.setprofile(called)
+        try:
+            action()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+
+
+def state(w: Workbench) -> tuple[Picture, str]:
+    """The workspace but for what git notes for itself, and what git says of it."""
+    files_ = {path: what for path, what in w.picture().items() if not path.startswith(b".git/")}
+    return files_, git(w.ws, "ls-files", "--stage")
+
+
+def abandon(w: Workbench) -> None:
+    """Let go of the lock, as the kernel does when a process is killed."""
+    os.close(w.session._lock)
+
+
+@pytest.fixture
+def furnished(w: Workbench) -> Iterator[Workbench]:
+    furnish(w)
+    yield w
+    for view in list(w.store.glob("*/*/journal")):
+        view.unlink()
+
+
+def view_of(w: Workbench) -> CommandView:
+    view = w.view(DEEDS)
+    view.prepare(Control())
+    # The user's own, after the command: the commit merges the index.
+    git(w.ws, "add", "two")
+    return view
+
+
+def test_a_commit_that_is_killed_before_any_change_is_whole_or_taken_back(
+    furnished: Workbench,
+) -> None:
+    w, number, taken = furnished, 0, list[int]()
+    git(w.ws, "add", "two")
+    before = state(w)
+    after = None
+    while after is None:
+        view = view_of(w)
+        killed = at_each_call(lambda view=view: commit(view.directory), number)  # type: ignore[misc]
+        if not killed:
+            after = state(w)
+        view.close()
+        abandon(w)
+        assert recover(w.store, taken.append) == [], number
+        assert not any(w.store.iterdir()), number
+        if killed:
+            assert state(w) == before, number
+        w.session = SessionViews(w.store)
+        number += 1
+    assert number > len(DEEDS.split(";"))
+    assert len(taken) > OTHERS
+    assert after != before
+    assert state(w) == after, "what came in stays"
+
+
+def test_a_recovery_that_is_killed_before_any_change_is_gone_on_with(
+    furnished: Workbench,
+) -> None:
+    w = furnished
+    git(w.ws, "add", "two")
+    before = state(w)
+    view = view_of(w)
+    # In the middle, and killed again each time, at a later change.
+    assert at_each_call(lambda: commit(view.directory), 12)
+    assert state(w) != before
+    view.close()
+    abandon(w)
+    number = 0
+    while at_each_call(lambda: recover(w.store), number):
+        number += 1
+    assert number > OTHERS
+    assert state(w) == before
+    assert list(w.store.iterdir()) == []
+    w.session = SessionViews(w.store)
+
+
+def test_a_journal_that_a_power_cut_tore_is_said_and_what_was_replaced_is_kept(
+    furnished: Workbench,
+) -> None:
+    w = furnished
+    view = view_of(w)
+    assert at_each_call(lambda: commit(view.directory), 12)
+    view.close()
+    abandon(w)
+    journal = view.directory / "journal"
+    whole, half = journal.read_bytes(), state(w)
+    for length in (0, 1, len(whole) // 2, len(whole) - 1):
+        journal.write_bytes(whole[:length])
+        (kept,) = recover(w.store)
+        assert str(view.directory) in kept.why
+        assert state(w) == half
+    journal.write_bytes(whole)
+    assert recover(w.store) == []
+    w.session = SessionViews(w.store)
+
+
+@pytest.mark.parametrize("name", ["a", "b", "d/f"])
+def test_what_the_user_writes_into_an_open_file_during_the_commit_is_the_user_s(
+    furnished: Workbench, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    w, real = furnished, files._rename
+    view = w.view("echo call > a; rm b; echo call > d/f; echo z > z")
+    view.prepare(Control())
+    written = [False]
+    with (w.ws / name).open("a") as editor:
+
+        def meanwhile(*args: object) -> None:
+            real(*args)  # type: ignore[arg-type]  # as they came
+            if not (w.ws / name).exists() or (w.ws / name).read_text() == "call\n":
+                editor.write("by the user")
+                editor.flush()
+                written[0] = True
+
+        monkeypatch.setattr(files, "_rename", meanwhile)
+        late = commit(view.directory)
+    assert written == [True]
+    assert said(late) == [name]
+    assert (w.ws / name).read_text().endswith("by the user")
+    assert (w.ws / "z").read_text() == "z\n"
+    view.close()
+    discard(view.directory)
+
+
+def test_a_directory_that_becomes_a_link_during_the_commit_leads_nowhere(
+    furnished: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w, real = furnished, files._rename
+    outside = w.base / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("old")
+    view = w.view("echo call > a; echo call > d/f; echo call > d/new")
+    view.prepare(Control())
+    before = (w.ws / "a").read_text()
+
+    def meanwhile(*args: object) -> None:
+        real(*args)  # type: ignore[arg-type]  # as they came
+        if not (w.ws / "d").is_symlink():
+            (w.ws / "d").rename(w.base / "away")
+            (w.ws / "d").symlink_to(outside)
+
+    monkeypatch.setattr(files, "_rename", meanwhile)
+    late = commit(view.directory)
+    assert {*said(late)} == {"d/f", "d/new"}
+    assert sorted(one.name for one in outside.iterdir()) == ["f"]
+    assert (outside / "f").read_text() == "old"
+    assert (w.ws / "a").read_text() != before
+    view.close()
+    discard(view.directory)
+
+
+@pytest.mark.parametrize("fill", [0, 1])
+def test_a_full_disk_at_the_commit_leaves_the_workspace_as_it_was(
+    tmp_path: Path, fill: int
+) -> None:
+    base = tmp_path / "small"
+    base.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(base)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("only root makes a small file system")
+    try:
+        w = Workbench(base)
+        furnish(w)
+        view = view_of(w)
+        before = state(w)
+        free = os.statvfs(base).f_bavail * os.statvfs(base).f_frsize - fill * 4096
+        (base / "fill").write_bytes(b"x" * free)
+        with pytest.raises(OSError, match="space"):
+            commit(view.directory)
+        assert state(w) == before
+        (base / "fill").unlink()
+        assert commit(view.directory) == []
+        view.close()
+        discard(view.directory)
+        assert git(w.ws, "diff", "--cached", "--name-only").split() == ["staged", "two"]
+    finally:
+        subprocess.run(["umount", "-l", str(base)], check=True)
