@@ -15,6 +15,7 @@ journal was being committed when its process was killed: the next start takes it
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -179,6 +180,7 @@ def commit(directory: Path) -> list[KeptBack]:
     """
     prepared = read_prepared(directory)
     with _one_at_a_time(directory.parent.parent), _opened(directory, prepared) as (upper, host):
+        prepared = _with_shared_objects(directory, prepared, upper, host)
         prepared, late = _with_merged_index(directory, prepared, upper, host)
         changes = prepared.changes
         journal = (directory / _PREPARED).rename(directory / _JOURNAL)
@@ -191,6 +193,39 @@ def commit(directory: Path) -> list[KeptBack]:
             raise
         journal.unlink()
     return [*late, *applier.conflicts]
+
+
+def _with_shared_objects(directory: Path, prepared: Prepared, upper: int, host: int) -> Prepared:
+    """Let new objects of git come into a directory that somebody else has made meanwhile.
+
+    Their names are their content: nothing of this kind is a conflict.
+    """
+    steps: list[Step] = []
+    for step in prepared.changes.steps:
+        is_of_objects = step.act == "make" and _OBJECTS.search(step.path) is not None
+        steps += _each_object(step, upper, host) if is_of_objects else [step]
+    if (*steps,) == prepared.changes.steps:
+        return prepared
+    found = replace(prepared, changes=replace(prepared.changes, steps=tuple(steps)))
+    _write(directory, _PREPARED, found)
+    return found
+
+
+def _each_object(step: Step, upper: int, host: int) -> list[Step]:
+    """Return the steps that bring in what a directory of objects lacks, or the step itself."""
+    found: list[Step] = []
+    try:
+        with files.below(host, step.path) as theirs, files.below(upper, step.path) as ours:
+            for name in sorted(map(os.fsencode, os.listdir(ours))):  # noqa: PTH208  of a descriptor
+                if files.look(theirs, name) is None:
+                    made = files.identity(os.stat(name, dir_fd=ours, follow_symlinks=False))
+                    found.append(Step("make", step.path + b"/" + name, None, made))
+    except OSError:
+        return [step]  # there is none
+    return found
+
+
+_OBJECTS: Final = re.compile(rb"(?:^|/)\.git/objects/[0-9a-f]{2}\Z")
 
 
 def _with_merged_index(

@@ -88,6 +88,29 @@ def test_an_index_that_the_user_s_git_is_writing_is_left_to_it(
     assert staged(top) == []
 
 
+def test_objects_of_both_come_into_a_directory_that_neither_began_with(w: Workbench) -> None:
+    top = at_work(w)
+    # Two contents whose objects lie in one directory, which is not there yet.
+    by_directory: dict[str, str] = {}
+    pair: list[str] = []
+    for number in range(2000):
+        text = f"text {number}"
+        (top / "probe").write_text(text)
+        name = git(top, "hash-object", "probe")[:2]
+        if (
+            not (top / ".git/objects" / name).exists()
+            and by_directory.setdefault(name, text) != text
+        ):
+            pair = [by_directory[name], text]
+            break
+    w.write("one", pair[0])
+    w.write("two", pair[1])
+    w.run("git add one", last=lambda: git(top, "add", "two"))
+    assert w.late == []
+    assert [git(top, "show", f":{name}") for name in ("one", "two")] == pair
+    assert staged(top) == ["A\tone", "A\ttwo"]
+
+
 def index_of(top: Path) -> bytes:
     return (top / ".git/index").read_bytes()
 

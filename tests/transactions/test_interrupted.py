@@ -217,10 +217,7 @@ def test_a_directory_that_becomes_a_link_during_the_commit_leads_nowhere(
     discard(view.directory)
 
 
-@pytest.mark.parametrize("fill", [0, 1])
-def test_a_full_disk_at_the_commit_leaves_the_workspace_as_it_was(
-    tmp_path: Path, fill: int
-) -> None:
+def test_a_full_disk_at_the_commit_leaves_the_workspace_as_it_was(tmp_path: Path) -> None:
     base = tmp_path / "small"
     base.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(base)]
@@ -231,7 +228,7 @@ def test_a_full_disk_at_the_commit_leaves_the_workspace_as_it_was(
         furnish(w)
         view = view_of(w)
         before = state(w)
-        free = os.statvfs(base).f_bavail * os.statvfs(base).f_frsize - fill * 4096
+        free = os.statvfs(base).f_bavail * os.statvfs(base).f_frsize
         (base / "fill").write_bytes(b"x" * free)
         with pytest.raises(OSError, match="space"):
             commit(view.directory)
