@@ -149,7 +149,8 @@ _COURTESY: Final = re.compile(
 _VERBS: Final = (
     r"(?:git |commit|push|pull|fetch|read|open|show|display|view|print|cat|write|save|create|edit"
     r"|modify|delete|remove|erase|rm|download|visit|get|make|summari[sz]e|explain|describe|tell"
-    r"|raise|submit|file|mark|install|add|run|npm|pnpm|yarn|pip3?|uv|poetry|cargo)\b"
+    r"|raise|submit|file|mark|install|add|run|npm|pnpm|yarn|pip3?|uv|poetry|cargo"
+    r"|check|verify|watch|complete|finish)\b"
 )
 _NEXT: Final = re.compile(
     rf"(?:,? (?:and|\+|&)(?: then)?|,(?: then)?| then) (?=(?:please |also |now )?{_VERBS})",
@@ -233,6 +234,7 @@ _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
             ("install", r"install (?:the |all )?(?:dependencies|deps|packages)"),
             ("other", r"(?:summari[sz]e|explain|describe) (?:it|them)(?: to me)?"),
             ("other", r"tell me (?:the|its)(?: [a-z]+){1,3}"),
+            ("other", r"(?:check|verify|watch|complete|finish) (?:the|those|these)(?: [a-z]+){1,3}"),
 )  # fmt: skip
 """The forms of a request, in order: the first that fits the whole clause counts."""
 
@@ -273,7 +275,7 @@ def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> StatedRequ
             return None
     if verb == "install":
         targets = tuple([one for one in re.split(r",? and |, ", parts.get("packages", "")) if one])
-    if match[0].lower().startswith("tell") and _OPERATION.search(match[0]):
+    if verb == "other" and _OPERATION.search(match[0]):
         return None
     return StatedRequest(
         verb=verb,
