@@ -6,6 +6,7 @@ The life of a call:
 - `mediation`: a call from its arrival to its reply; begin to read here.
 - `facts`: an untrusted call becomes facts. `shell` reads and judges shell
   commands, `sql` the statements for a database.
+- `origins`: who named the targets of a call.
 - `decision`: the policy's answer. `approval`: what asks besides the policy.
 - `grants`: approvals that are remembered.
 - `review`: open questions and who answers them. `mailbox`: questions and answers as files.

@@ -27,6 +27,7 @@ from ironcurtain_proxy.model.escalation import (
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, Method, Operation, RequestId
+from ironcurtain_proxy.model.origin import Target
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.reply import Reply
@@ -464,6 +465,18 @@ class NothingPinned:
         return None
 
 
+class Origins(Protocol):
+    """The origins of the targets of one session's calls."""
+
+    def note(
+        self, server: str, tool: str, request: AccessRequest | None, answer: ToolResult
+    ) -> None:
+        """Note an answer that the agent gets. Must be quick."""
+
+    async def targets(self, request: AccessRequest) -> tuple[Target, ...]:
+        """Return the targets of a call with their origins."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """All ports of mediation, joined by `wiring`."""
@@ -486,6 +499,8 @@ class World:
     pins: Pins = field(default_factory=NothingPinned)
     client: ClientTarget | None = None
     """The agent's client, which servers' questions are put to; None: there is none to ask."""
+    origins: Origins | None = None
+    """Where targets come from; None: nothing asks for it."""
 
     def fingerprint(self, case: Case) -> str:
         """Return the digest that identifies calls equal to a judged one, and keep it in the case.

@@ -5,6 +5,7 @@ directories are compared survives.
 """
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import combinations, cycle, islice
 from typing import TypeVar
 
@@ -16,9 +17,19 @@ from ironcurtain_proxy.model.conditions import (
     ExceptingNames,
     ListCondition,
     NameCondition,
+    NamedByCondition,
     PathCondition,
 )
 from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.origin import (
+    NAMED_BY,
+    ByNobody,
+    ByUser,
+    InResult,
+    Own,
+    Target,
+    TargetOrigin,
+)
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Floor, Policy, ProtectedName, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import (
@@ -107,11 +118,17 @@ REPOSITORIES = st.sampled_from(
 )
 
 
+IN_RESULT = InResult("s", "t", "", datetime(2026, 1, 1, tzinfo=UTC))
+ORIGINS: st.SearchStrategy[TargetOrigin] = st.sampled_from((ByUser(), Own(), IN_RESULT, ByNobody()))
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> AccessRequest:
     """A call to one of a few tools."""
     count = draw(st.sampled_from((0, 1, 1, 1, 2, 2, 3)))
     arguments = tuple(draw(_facts(f"arg{i}")) for i in range(count))
+    origins = draw(st.lists(ORIGINS, max_size=2))
+    named = [(fact, value) for fact in arguments for value in fact.values]
     return AccessRequest(
         server=draw(st.sampled_from(SERVERS)),
         tool=draw(st.sampled_from(TOOLS)),
@@ -119,6 +136,10 @@ def requests(draw: st.DrawFn) -> AccessRequest:
         has_arguments=any(fact.values for fact in arguments),
         arguments=arguments,
         repository=draw(REPOSITORIES),
+        targets=tuple(
+            Target(fact.name, value.text, fact.roles, origin)
+            for (fact, value), origin in zip(named, origins, strict=False)
+        ),
     )
 
 
@@ -143,7 +164,7 @@ def _all_sets(items: tuple[Set, ...], least: int, most: int) -> list[frozenset[S
     return [frozenset(one) for sets in sizes for one in islice(cycle(sets), longest)]
 
 
-KINDS = ("plain", "plain", "plain", "paths", "paths", "domains", "lists", "names", "sql")
+KINDS = ("plain", "plain", "plain", "paths", "paths", "domains", "lists", "names", "sql", "namedBy")
 EFFECTS: st.SearchStrategy[Effect] = st.sampled_from(("allow", "allow", "escalate", "deny"))
 PLACES = st.sampled_from([RealPath.from_text(text) for text in DIRECTORIES])
 SOME_PATH_ROLES, SOME_URL_ROLES = _sets(PATH_ROLES, 1, 3), _sets(URL_ROLES, 1, 2)
@@ -154,6 +175,9 @@ MAYBE_SERVERS, MAYBE_TOOLS = _maybe(SERVERS, 2), _maybe(TOOLS, 2)
 ALLOWED_DOMAINS = _sets(PATTERNS, 0, 3)
 MATCHING, UNLESS = _sets(FILE_NAMES, 0, 2), _sets(FILE_NAMES, 0, 1)
 SOME_FILE_NAMES, SOME_PATTERNS = _sets(FILE_NAMES, 1, 2), _sets(PATTERNS, 0, 2)
+TARGETS: tuple[ArgumentRole, ...] = ("read-path", "fetch-url", "email-address", "github-owner")
+SOME_TARGET_ROLES = _sets(TARGETS, 1, 2)
+NAMED = _sets(NAMED_BY, 0, 3)
 LISTS = st.lists(
     st.builds(
         ListCondition,
@@ -201,6 +225,9 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
         else None,
         sql=draw(st.sampled_from(("reads", "writes", "destroys"))) if kind == "sql" else None,
         lists=draw(LISTS) if kind == "lists" else (),
+        namedBy=NamedByCondition(roles=draw(SOME_TARGET_ROLES), by=draw(NAMED))
+        if kind == "namedBy"
+        else None,
         everywhere=draw(st.sampled_from((False, False, True))),
     )
 

@@ -122,6 +122,8 @@ def why_not_held(about: ContainmentInput) -> str | None:
     if about.facts.secrets or about.facts.client_asks:
         why = "the agent's client asks its user"
         return "what is sent holds a secret" if about.facts.secrets else why
+    if any(one.origin == "target" for one in about.judged.reasons):
+        return "nobody whom you trust named its target"
     if about.tried:
         return f"the same call has tried to reach {about.tried}"
     return why_open(about.walls, about.workspace) or _why_shown(about)

@@ -29,8 +29,10 @@ from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Gr
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judgement
+from ironcurtain_proxy.model.origin import NamedBy
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.request import AccessRequest, Facts
+from ironcurtain_proxy.model.sentence import and_more, short_name
 
 
 def with_questions(judged: Judgement, facts: Facts) -> Judgement:
@@ -49,6 +51,31 @@ def _with_secrets(judged: Judgement, facts: Facts) -> Judgement:
     said = ", ".join([f'"{one.argument}" ({one.kind})' for one in facts.secrets])
     ground = Ground("secret-in-arguments", f"What is sent holds a secret: {said}")
     reason = OriginReason(origin="secrets", ground=ground)
+    decision = Escalate(ground) if isinstance(judged.decision, Allow) else judged.decision
+    return structs.replace(judged, decision=decision, reasons=(*judged.reasons, reason))
+
+
+TARGET_RULE: Final = "target-named-by"
+"""The rule of a question about who named a target."""
+
+
+def with_targets(
+    judged: Judgement, request: AccessRequest, ask_when: frozenset[NamedBy]
+) -> Judgement:
+    """Return the judgement with the question about targets that were named so. A denial stays."""
+    if not ask_when or isinstance(judged.decision, Deny):
+        return judged
+    found = [
+        one
+        for one in request.targets
+        if one.named_by in ask_when and one.reaches_out(request.effect)
+    ]
+    if not found:
+        return judged
+    # Who named it is not said here: another result may name it, too, while a person is asked.
+    said = and_more(list(dict.fromkeys([short_name(one.text) for one in found])))
+    ground = Ground(TARGET_RULE, f"Neither you nor your own records named: {said}")
+    reason = OriginReason(origin="target", ground=ground)
     decision = Escalate(ground) if isinstance(judged.decision, Allow) else judged.decision
     return structs.replace(judged, decision=decision, reasons=(*judged.reasons, reason))
 
@@ -81,6 +108,8 @@ class Overlay:
 
     rules: OverlayRules | None = None
     """The rules of the overlay; None: the policy alone decides."""
+    ask_when_named_by: frozenset[NamedBy] = frozenset()
+    """Calls that reach targets which were named so need a person, whatever else settles them."""
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     """The declarations, by the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)

@@ -234,7 +234,8 @@ _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
             ("install", r"install (?:the |all )?(?:dependencies|deps|packages)"),
             ("other", r"(?:summari[sz]e|explain|describe) (?:it|them)(?: to me)?"),
             ("other", r"tell me (?:the|its)(?: [a-z]+){1,3}"),
-            ("other", r"(?:check|verify|watch|complete|finish) (?:the|those|these)(?: [a-z]+){1,3}"),
+            ("other", (r"(?:check|verify|watch|complete|finish) (?:the|those|these)"
+                      r"(?: [a-z]+){1,3}")),
 )  # fmt: skip
 """The forms of a request, in order: the first that fits the whole clause counts."""
 

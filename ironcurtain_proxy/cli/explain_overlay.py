@@ -122,6 +122,8 @@ def spared_by(reason: OriginReason, asked: NamedCall) -> Sequence[str]:
             ]
         case "secrets":
             return [f'"askAboutSecrets": false in arguments of the entry of {asked.server}']
+        case "target":
+            return ['"askWhenNamedBy" in targets without what named it: for good']
         case "capability":
             names = ", ".join([f'"{name}": "allow"' for name in reason.capabilities])
             if not names:

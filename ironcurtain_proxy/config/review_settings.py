@@ -11,6 +11,7 @@ from ironcurtain_proxy.config.reading.declared import declared, setting
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.forms import NameText, Seconds, says
 from ironcurtain_proxy.config.reading.layers import Layers
+from ironcurtain_proxy.model.origin import NamedBy
 
 EscalationMode: TypeAlias = Literal["wait", "auto", "held"]
 """`wait`: the call waits for its answer. `held`: the call is returned after a while and may be
@@ -82,6 +83,28 @@ class EscalationSettings:
     wait_until_answered: bool = setting("waitUntilAnswered", default=False)
     """Whether a question has no deadline."""
     notices: NoticeSettings = field(default_factory=NoticeSettings)
+
+
+_OwnRecord: TypeAlias = Annotated[
+    str,
+    says(
+        r"[^/\s\x00]+/[^/\s\x00:]+(:[^\s\x00:]+)?",
+        "must be SERVER/TOOL, or SERVER/TOOL:MEMBER of its results",
+        1,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSettings:
+    """The settings of who named what a call reaches."""
+
+    ask_when_named_by: tuple[NamedBy, ...] = setting("askWhenNamedBy", ())
+    """Ask a person about calls that reach a target which was named so, whatever the policy, a grant
+    or a model says."""
+    own: tuple[_OwnRecord, ...] = setting("own", ())
+    """Tools whose results are the user's own records, such as an address book: `SERVER/TOOL`, or
+    `SERVER/TOOL:MEMBER` for one member of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from ironcurtain_proxy.config.review_settings import (
     AutoApproveSettings,
     EscalationSettings,
     NoticeSettings,
+    TargetSettings,
     read_auto_approve,
     read_escalation,
     read_provider_keys,
@@ -207,6 +208,7 @@ class Settings:
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
+    targets: TargetSettings = field(default_factory=TargetSettings)
     provider_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """API keys of models from the file, by provider."""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
@@ -265,6 +267,7 @@ SECTIONS: Final[tuple[tuple[str, type], ...]] = (
     ("escalation.", EscalationSettings),
     ("escalation.", NoticeSettings),
     ("autoApprove.", AutoApproveSettings),
+    ("targets.", TargetSettings),
     ("grants.", GrantSettings),
 )
 """The classes whose fields declare settings, each with the section that its keys stand in."""
@@ -344,6 +347,7 @@ def gather_settings(
         breaker=BreakerSettings(**declared(BreakerSettings, layers.read, "circuitBreaker.")),
         escalation=read_escalation(layers),
         auto_approve=read_auto_approve(layers, environment.secrets, session_dir),
+        targets=TargetSettings(**declared(TargetSettings, layers.read, "targets.")),
         provider_keys=read_provider_keys(layers),
         telemetry=TelemetrySettings(**declared(TelemetrySettings, layers.read, "telemetry.")),
         containment=ContainmentSettings(**declared(ContainmentSettings, layers.read, _CONTAINMENT)),

@@ -15,7 +15,7 @@ a deadline: git, many paths, and any path while a file system is mounted that ca
 A thread that hangs is abandoned and the call refused. This module does not know the policy.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, Protocol, TypeAlias
@@ -49,6 +49,7 @@ from ironcurtain_proxy.model.crossing import meta_of
 from ironcurtain_proxy.model.grounds import HELD_ADVICE, HELD_RULE
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, TOOL_CALL, Operation
+from ironcurtain_proxy.model.origin import Target
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -72,6 +73,15 @@ SecretSearch: TypeAlias = Callable[[Mapping[str, Json]], tuple[FoundSecret, ...]
 SecretFinder: TypeAlias = Callable[[str], SecretSearch | None]
 """Gives the search for secrets of a server, by the operator's name; None: secrets are not sought.
 """
+
+
+OriginFinder: TypeAlias = Callable[[AccessRequest], Awaitable[tuple[Target, ...]]]
+"""Gives the targets of a call with their origins."""
+
+
+async def no_origins(_request: AccessRequest) -> tuple[Target, ...]:
+    """Nothing asks for origins."""
+    return ()
 
 
 def none_sought(_server: str) -> None:
@@ -150,6 +160,8 @@ class Resolver:
         """Whether a listed tool declares a `ui://` resource as its view."""
         self.secrets: SecretFinder = none_sought
         """Finds secrets in what would be sent, where the operator wants to be asked about them."""
+        self.origins: OriginFinder = no_origins
+        """Finds where targets come from, where the policy or the operator asks for it."""
         self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
 
     async def gather(self, call: Operation) -> Gathered:
@@ -157,6 +169,8 @@ class Resolver:
         gathered = await self._facts_of(call)
         if isinstance(gathered, Unresolvable) or call.method in QUESTION_METHODS:
             return gathered
+        if self.origins is not no_origins and (targets := await self.origins(gathered.request)):
+            gathered = replace(gathered, request=replace(gathered.request, targets=targets))
         seek = self.secrets(call.server)
         return gathered if seek is None else await self._with_secrets(gathered, call, seek)
 

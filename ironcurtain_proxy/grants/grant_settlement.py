@@ -23,7 +23,7 @@ from ironcurtain_proxy.grants.matching import names_opening
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.grants.whole_calls import is_never_remembered
 from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
-from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
+from ironcurtain_proxy.model.escalation import FOR_PEOPLE, Approved, Escalation, OriginReason
 from ironcurtain_proxy.model.grant import (
     CallPattern,
     CapabilityPattern,
@@ -71,8 +71,8 @@ def _settled_so_far(
     reasons: tuple[OriginReason, ...], call: EscalatedCall, book: GrantBook, now: datetime
 ) -> SettledByGrants:
     """Return what grants settle, whatever the call needs beyond its sandbox."""
-    if any(reason.origin == "secrets" for reason in reasons):
-        # INVARIANT: nobody who approved such calls before saw this secret.
+    if any(reason.origin in FOR_PEOPLE for reason in reasons):
+        # INVARIANT: nobody who approved such calls before saw this secret, or this target.
         return SettledByGrants(reasons, ())
     if call.command is not None:
         covered = book.find_command(call, now)
@@ -112,7 +112,7 @@ def _settled(
             }
             settled = [name for name, one in found.items() if one is not None]
             return _less(reason, settled), [one for one in found.values() if one is not None]
-        case "secrets":
+        case "secrets" | "target":
             grant = None
         case _:
             assert_never(reason.origin)

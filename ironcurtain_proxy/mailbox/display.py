@@ -21,6 +21,7 @@ from ironcurtain_proxy.model.question import fold, folded, is_invisible
 _ASKING: Final = MappingProxyType(
     {
         "secrets": "secrets",
+        "target": "targets",
         "policy": "policy",
         "capability": "profile",
         "tool-policy": "approval mode",

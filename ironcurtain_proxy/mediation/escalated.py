@@ -15,7 +15,12 @@ from ironcurtain_proxy.decision.prior_consent import goes_by_name
 from ironcurtain_proxy.grants.claims import Approvals, Claim
 from ironcurtain_proxy.grants.grant_settlement import NewGrantTerms, reasons_left
 from ironcurtain_proxy.grants.patterns import EscalatedCall
-from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_about
+from ironcurtain_proxy.mediation.question import (
+    Frame,
+    QuestionInput,
+    question_about,
+    said_of_targets,
+)
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Escalate
@@ -130,6 +135,13 @@ class EscalatedCalls(Struct, frozen=True, kw_only=True):
             ),
             self.frame,
         )
+
+    async def named(self, facts: Facts) -> tuple[tuple[str, str], ...]:
+        """Return the line of a question that says who named the targets of its call."""
+        targets = facts.request.targets
+        if not targets and self.world.origins is not None:
+            targets = await self.world.origins.targets(facts.request)
+        return said_of_targets(targets, self.world.clock.now())
 
     async def ask(
         self, case: Case, question: Escalation, on_progress: ProgressListener | None

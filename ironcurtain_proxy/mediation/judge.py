@@ -11,7 +11,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone, with_questions
+from ironcurtain_proxy.approval.judging import (
+    NamedTool,
+    Overlay,
+    by_policy_alone,
+    with_questions,
+    with_targets,
+)
 from ironcurtain_proxy.decision.authorizer import authorize, unasked
 from ironcurtain_proxy.decision.containment import quorums_of
 from ironcurtain_proxy.decision.prior_consent import prior_consent_of
@@ -67,6 +73,8 @@ def judge(
     judged = _judged(gathered, policy, overlay, tool)
     if isinstance(gathered, Facts) and (gathered.secrets or gathered.client_asks):
         judged = with_questions(judged, gathered)
+    if overlay.ask_when_named_by and isinstance(gathered, Facts):
+        judged = with_targets(judged, gathered.request, overlay.ask_when_named_by)
     if policy.has_quorums and isinstance(gathered, Facts):
         judged = replace(judged, quorums=quorums_of(gathered.request, policy))
     if method != "completion/complete" or not isinstance(judged.decision, Escalate):

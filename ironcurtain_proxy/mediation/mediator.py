@@ -193,6 +193,7 @@ class Mediator(Struct, frozen=True, kw_only=True):
         claim = self.escalated.claim(case, facts, opening)
         while left := claim.reasons if case.judged.quorums else self.escalated.left(claim):
             explanation = self.containing.explanation(case, facts, opening, host)
+            explanation = (*explanation, *await self.escalated.named(facts))
             question = self.escalated.question(case, facts, claim, left, directories, explanation)
             ruling = await self._ask(case, question, on_progress)
             if isinstance(ruling, Superseded):

@@ -19,7 +19,7 @@ from ironcurtain_proxy.model.decision import Escalate, Ground
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable
 from ironcurtain_proxy.model.grounds import asking_answer, held_part
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Operation
+from ironcurtain_proxy.model.operation import QUESTION_METHODS, Operation
 from ironcurtain_proxy.model.question import is_hidden
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
 from ironcurtain_proxy.model.server import ResultRules, ToolResult
@@ -201,4 +201,7 @@ class Outcomes(Struct, frozen=True, kw_only=True):
         allowed = case.allowed
         if self.results.rules:
             result = await self.results.treated(case.call.server, result, summary.size or 0)
+        if self.world.origins is not None and case.call.method not in QUESTION_METHODS:
+            asked = authorized.request
+            self.world.origins.note(case.call.server, case.call.tool, asked, result)
         return Answered(result=result, recorded=recorded, put_back=case.put_back, allowed=allowed)

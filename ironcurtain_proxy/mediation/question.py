@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final
+from typing import Final, assert_never
 
 from msgspec import Struct
 
@@ -20,9 +20,24 @@ from ironcurtain_proxy.mediation.judge import BLOCKED
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.crossing import bound_meta
-from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason
+from ironcurtain_proxy.model.escalation import (
+    FOR_PEOPLE,
+    NAMED_BY_LINE,
+    Escalation,
+    EscalationId,
+    OriginReason,
+)
 from ironcurtain_proxy.model.opening import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
+from ironcurtain_proxy.model.origin import (
+    NAMED_BY,
+    ByNobody,
+    ByUser,
+    InResult,
+    Own,
+    Target,
+    TargetOrigin,
+)
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.question import as_json
@@ -110,6 +125,40 @@ def _of_host(
             yield (-1, f"Reaches {said}")
         else:
             yield (3, f"Reaches {short_host(host)}, from which the sandbox kept the same call.")
+
+
+def said_of_targets(targets: Sequence[Target], now: datetime) -> tuple[tuple[str, str], ...]:
+    """Return one line on who named the targets of a call, the least known first; none: no line.
+
+    Args:
+        targets: of the call.
+        now: aware, UTC.
+    """
+    told = [one for one in targets if not isinstance(one.origin, Own)]
+    told.sort(key=lambda one: -NAMED_BY.index(one.named_by))
+    lines = dict.fromkeys(
+        [f"{short_name(one.text)}: {_of_origin(one.origin, now)}" for one in told]
+    )
+    return ((NAMED_BY_LINE, and_more([*lines])),) if lines else ()
+
+
+def _of_origin(origin: TargetOrigin, now: datetime) -> str:
+    match origin:
+        case ByUser():
+            return "you, in a message"
+        case Own():
+            return "your own records"
+        case InResult():
+            result = f"the result of {short_name(origin.server)}/{short_name(origin.tool)}"
+            about = f" for {short_host(origin.about)}" if origin.about else ""
+            where = "only in" if origin.is_only else "first in"
+            minutes = max(int((now - origin.at).total_seconds() // 60), 0)
+            ago = {0: "less than a minute", 1: "a minute"}.get(minutes, f"{minutes} minutes")
+            return f"{where} {result}{about}, read {ago} ago"
+        case ByNobody():
+            return "nobody in this session, as far as is remembered"
+        case _:
+            assert_never(origin)
 
 
 # --- calls of tools ------------------------------------------------------------------------------
@@ -313,7 +362,7 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
         protected=protected,
         ending=frame.ending,
     )
-    secret = any(reason.origin == "secrets" for reason in posed.reasons)
+    for_people = any(reason.origin in FOR_PEOPLE for reason in posed.reasons)
     patterns = () if posed.directories is None else candidates(posed.asked, places)
     return Escalation(
         id=posed.id,
@@ -347,9 +396,9 @@ def question_about(posed: QuestionInput, frame: Frame) -> Escalation:
             whole_call_candidates(posed.asked),
             whole_tool_candidate(posed.asked),
         )
-        if not is_never_remembered(posed.asked) and not secret
+        if not is_never_remembered(posed.asked) and not for_people
         else (),
-        for_people=secret,
+        for_people=for_people,
         fingerprint=posed.fingerprint,
         policy_version=frame.policy.version,
         created=posed.now,

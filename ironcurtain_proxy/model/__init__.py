@@ -11,6 +11,7 @@
 - A server: `server`; its tools' `input_schema`; over HTTP `remote`, and the `addresses` that it may
   have.
 - What a server is held to: `pinning`.
+- `origin`: who named the target of a call.
 - The rest: `audit`, `timeline`, `view`, `walls`, `opening`; `steering`, names of files that steer
   clients.
 - `caller`: who makes a request, where the request itself says so.

@@ -35,6 +35,7 @@ from ironcurtain_proxy.model.condition_reading import (
 )
 from ironcurtain_proxy.model.hosts import host_matches
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.origin import NAMED_BY, TEXT_ROLES, NamedBy
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -122,6 +123,14 @@ class UrisWritten(_Written, frozen=True, kw_only=True):
     """Schemes in lower case: everything that their server has."""
     patterns: tuple[str, ...] = ()
     """Whole URIs, in which `*` stands for any text."""
+
+
+class NamedByWritten(_Written, frozen=True, kw_only=True):
+    """Who named the targets of these roles."""
+
+    roles: tuple[ArgumentRole, ...]
+    by: tuple[NamedBy, ...]
+    """Of several targets, the one that the least speaks for counts."""
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -516,8 +525,51 @@ class UriCondition(Condition, frozen=True, kw_only=True):
         )
 
 
+class NamedByCondition(_OfRoles, frozen=True, kw_only=True):
+    """The target of these roles that the least speaks for was named by one of these.
+
+    So a value that the user named does not vouch for another one beside it: a rule that allows
+    needs all of them named, and a rule that asks needs one that is not.
+    """
+
+    key: ClassVar[str] = "namedBy"
+    written: ClassVar[object] = NamedByWritten
+
+    by: frozenset[NamedBy]
+    """Empty matches nothing."""
+
+    def holds(self, request: AccessRequest, role: ArgumentRole | None) -> bool:
+        roles = frozenset((role,)) if role in self.roles else self.roles
+        words = [one.named_by for one in request.targets if not roles.isdisjoint(one.roles)]
+        if not words and values_of(request, roles - TEXT_ROLES):
+            # Where nobody looked, nobody is known to have named it.
+            words = ["nobody"]
+        return max(words, key=NAMED_BY.index, default=None) in self.by
+
+    def why_not(self) -> str:
+        return "somebody else named a target, or nobody did"
+
+    def as_json(self) -> Json:
+        return {"roles": _sorted(self.roles), "by": _sorted(self.by)}
+
+    def words(self) -> str:
+        return f"named by {', '.join(sorted(self.by))}"
+
+    def collections(self) -> Iterator[tuple[str, Collection[str]]]:
+        yield "roles", self.roles
+        yield "by", self.by
+
+    @classmethod
+    def read(cls, spot: "ConditionSpot", _reader: "ConditionReader") -> "NamedByCondition":
+        """Read the condition."""
+        members = spot.object(NamedByWritten.keys())
+        by = members.required("by").each(lambda one: one.word(NAMED_BY))
+        return cls(roles=read_roles(members.required("roles")), by=frozenset(by))
+
+
 VALUE_CONDITIONS: Final = (
     PathCondition, NameCondition, DomainCondition, ListCondition, SqlCondition, UriCondition,
+    NamedByCondition,
 )  # fmt: skip
 """The kinds that a rule of `compiled-policy.json` may have, in the order in which they are asked.
 `ExceptingNames` is of the short form alone."""

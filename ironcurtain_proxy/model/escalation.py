@@ -25,8 +25,16 @@ EscalationId = NewType("EscalationId", str)
 FOREVER: Final = timedelta(days=36_500)
 """The time for an answer where a question waits until it is answered."""
 
-Origin: TypeAlias = Literal["policy", "capability", "tool-policy", "secrets"]
+Origin: TypeAlias = Literal["policy", "capability", "tool-policy", "secrets", "target"]
 """The kind of check that asked for a review."""
+
+
+NAMED_BY_LINE: Final = "Named by"
+"""The context that says who named the targets of a call, and how long ago. It is shown and no
+more: an answer holds although another result names a target meanwhile."""
+
+FOR_PEOPLE: Final[frozenset[Origin]] = frozenset({"secrets", "target"})
+"""The origins that no grant, no model and no containment settles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +93,7 @@ class Escalation:
     """Why "approve all" leaves the call out; empty if it is known to be harmless."""
     for_people: bool = False
     """Whether only a person may answer, neither a model nor the engine: the question covers several
-    calls, or a secret would leave."""
+    calls, a secret would leave, or the operator asks who named a target."""
     signing: SignatureNeed | None = None
     """The signatures that an approval needs; `None` means that any reviewer may answer."""
     caller: Caller | None = None

@@ -14,6 +14,7 @@ from ironcurtain_proxy.model.conditions import (
     ExceptingNames,
     ListCondition,
     NameCondition,
+    NamedByCondition,
     PathCondition,
     SqlCondition,
     UriCondition,
@@ -71,6 +72,7 @@ class Rule:
     """The methods of operations; None: see `speaks_of`."""
     prompts: frozenset[str] | None = None
     uris: UriCondition | None = None
+    namedBy: NamedByCondition | None = None  # noqa: N815  conditions are set by their keys
     description: str = ""
     principle: str = ""
     contained: bool = True
@@ -97,11 +99,13 @@ class Rule:
         """Compute once what every call asks."""
         sql = None if self.sql is None else SqlCondition(bound=self.sql)
         named = (self.paths, self.names, self.excepting, self.domains, *self.lists, sql, self.uris)
-        conditions = tuple([one for one in named if one is not None])
+        conditions = tuple([one for one in (*named, self.namedBy) if one is not None])
         about = [] if self.roles is None else [self.roles]
         about += [
             frozenset().union(*[one.about for one in conditions if one.key == key])
             for key in {one.key for one in conditions}
+            # A recipient is asked about with the resources of its call, or never.
+            if self.effect == "allow" or key != NamedByCondition.key
         ]
         values = {
             "conditions": conditions,
@@ -297,11 +301,15 @@ class Policy:
     """The rules, indexed by tool and role."""
     has_quorums: bool = field(init=False, repr=False, compare=False)
     """Whether a rule of any layer demands signatures."""
+    asks_who_named: bool = field(init=False, repr=False, compare=False)
+    """Whether a rule asks who named the targets of a call."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "book", RuleBook(self.rules))
         every = (*self.rules, *[rule for floor in self.floors for rule in floor.rules])
         object.__setattr__(self, "has_quorums", any(rule.quorum is not None for rule in every))
+        asks = any(rule.namedBy is not None for rule in every)
+        object.__setattr__(self, "asks_who_named", asks)
 
     def questions_of(self, server: str) -> frozenset[AskKind]:
         """The questions that a server may put to the user, or that rules let it put."""

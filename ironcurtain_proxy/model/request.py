@@ -15,6 +15,7 @@ from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
+from ironcurtain_proxy.model.origin import Target
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import NOWHERE, Place
 from ironcurtain_proxy.model.sql import SQL_EFFECTS, SqlEffect
@@ -113,7 +114,7 @@ class ServerQuestion(Struct, frozen=True, kw_only=True):
 class AccessRequest(Struct, frozen=True, kw_only=True):
     """The request to the policy: one operation, and the resources that its arguments name."""
 
-    passing: ClassVar[frozenset[str]] = frozenset()
+    passing: ClassVar[frozenset[str]] = frozenset({"targets"})
     """The fields that change by themselves, such as a day of the week; see `lasting`."""
 
     server: str
@@ -135,6 +136,9 @@ class AccessRequest(Struct, frozen=True, kw_only=True):
     method: Method = TOOL_CALL
     question: ServerQuestion | None = None
     """The server's question to the user, if the operation is one."""
+    targets: tuple[Target, ...] = ()
+    """The values with their origins, where the policy asks for them. A result that comes while the
+    call waits may name more."""
 
 
 def sql_of(request: AccessRequest) -> SqlValue | None:

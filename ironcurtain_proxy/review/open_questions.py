@@ -27,6 +27,7 @@ from ironcurtain_proxy.approval.settlements import (
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.decider import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import (
+    NAMED_BY_LINE,
     AlreadyUsed,
     Approved,
     Declined,
@@ -355,7 +356,7 @@ def _key(escalation: Escalation) -> _QuestionKey:
         escalation.request,
         tuple([reason for reason in escalation.reasons if not reason.capabilities]),
         escalation.candidates,
-        escalation.context,
+        tuple([one for one in escalation.context if one[0] != NAMED_BY_LINE]),
         escalation.command,
         escalation.place,
         escalation.opening,

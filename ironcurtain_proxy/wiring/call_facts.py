@@ -17,12 +17,20 @@ from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.mounts import MountTable
 from ironcurtain_proxy.facts.operations import OperationSource
 from ironcurtain_proxy.facts.paths import PathReader
-from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
+from ironcurtain_proxy.facts.resolver import OriginFinder, Resolver, ToolSource
 from ironcurtain_proxy.facts.spelling import Speller
+from ironcurtain_proxy.mailbox.user_message import MessageSource
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.family import DiskLookups
+from ironcurtain_proxy.model.origin import Target
 from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.policy import PolicyInForce
 from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.origins.book import OriginBook
+from ironcurtain_proxy.origins.keys import Spelling
+from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.wiring.confinement import machine_of
@@ -114,4 +122,40 @@ def resolver_for(
         MountTable(),
     )
     resolver.secrets = lambda server: secrets_in if server in sought else None
+    unheard = origin_book(settings, lambda: None, SystemClock())
+    resolver.origins = origins_for(settings, PolicyInForce(policy=loaded.policy), unheard)
     return resolver
+
+
+def origin_book(settings: Settings, words: MessageSource, clock: Clock) -> OriginBook:
+    """Return the book of who named what in one session.
+
+    Args:
+        settings: what the operator said.
+        words: the user's last message.
+        clock: the time.
+    """
+    records = [one.partition(":") for one in settings.targets.own]
+    own: dict[tuple[str, str], frozenset[str]] = {}
+    for tool, _, member in records:
+        server, _, name = tool.partition("/")
+        before = own.get((server, name))
+        # Without a member the whole result is the user's own, whatever another entry says.
+        whole = not member or before == frozenset()
+        own[server, name] = frozenset() if whole else frozenset({member}).union(before or ())
+    spelling = Spelling(home=str(settings.home), workspace=settings.workspace)
+    return OriginBook(spelling, own, words, clock.now)
+
+
+def origins_for(settings: Settings, in_force: PolicyInForce, book: OriginBook) -> OriginFinder:
+    """Return what finds who named targets; it looks only where a rule or the operator asks."""
+    always = bool(settings.targets.ask_when_named_by)
+
+    async def find(request: AccessRequest) -> tuple[Target, ...]:
+        candidate = in_force.candidate
+        asks = always or in_force.policy.asks_who_named
+        if asks or (candidate is not None and candidate.asks_who_named):
+            return await book.targets(request)
+        return ()
+
+    return find

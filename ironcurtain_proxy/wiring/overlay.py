@@ -32,6 +32,7 @@ def overlay_for(settings: Settings, confined: Collection[str]) -> Overlay:
         rules=rules,
         declarations=said.capabilities.declarations,
         by_argument=said.capabilities.by_argument,
+        ask_when_named_by=frozenset(settings.targets.ask_when_named_by),
     )
 
 

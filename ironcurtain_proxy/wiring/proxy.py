@@ -49,7 +49,7 @@ from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after, watched
 from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
-from ironcurtain_proxy.wiring.call_facts import resolver_for
+from ironcurtain_proxy.wiring.call_facts import origin_book, origins_for, resolver_for
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
@@ -62,6 +62,7 @@ from ironcurtain_proxy.wiring.reviewers import (
     assemble_reviewers,
     grant_ending,
     grant_ttl,
+    heard,
     patience,
     signed_answers,
 )
@@ -274,8 +275,9 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
     confined = confinements(sandbox, specs, settings, loaded.policy)
     confined, views = _with_views(confined, specs, settings)
     watchman, confined = looked_after(confined, settings.state_dir)
-    options = replace(downstream_options(settings, environ, confined), watchman=watchman)
-    servers = DownstreamServers(specs, options)
+    servers = DownstreamServers(
+        specs, replace(downstream_options(settings, environ, confined), watchman=watchman)
+    )
     servers.hooks.batch = batch
     overlay = overlay_for(settings, confined)
     pins = pins_of(settings, loaded.bundle)
@@ -290,9 +292,9 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
     telemetry = telemetry_of(settings)
     timeline = _timeline(settings, clock)
     approvals = Approvals(GrantBook(servers.twins.close, loaded.revoked_grants), BudgetBook())
-    ways = replace(ways or AddedChannels(), timeline=timeline)
+    origins = origin_book(settings, heard(ways, settings, clock, environ), clock)
     signed = signed_answers(loaded, settings.home, clock, environ)
-    ways = replace(ways, signed=signed)
+    ways = replace(ways or AddedChannels(), timeline=timeline, signed=signed)
     reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded, ways)
     command = command_argument(overlay, catalogue.names)
     facts = resolver_for(settings, loaded, catalogue.lookup, environ, command, confined)
@@ -321,6 +323,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
             timeline=timeline,
             views=views,
             pins=pins,
+            origins=origins,
         ),
         SessionSettings(
             session=settings.session,
@@ -342,6 +345,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
         breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),
         signed=signed,
     )
+    facts.origins = origins_for(settings, session.in_force, origins)
     reviewers.questions.on_refused_later = partial(refuse_later, session.journal)
     return Proxy(
         reloading=Reloading(

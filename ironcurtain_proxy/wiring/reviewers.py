@@ -242,6 +242,16 @@ class Reviewers(Struct, frozen=True, kw_only=True):
                     await self.auto_approver.aclose()
 
 
+def heard(
+    ways: AddedChannels | None, settings: Settings, clock: Clock, environ: Mapping[str, str]
+) -> MessageSource:
+    """Return the source of the user's last message: what a program added, or a file."""
+    if ways is not None and ways.message is not None:
+        return ways.message
+    is_pty = is_pty_session(environ)
+    return ContextFile(directory=settings.mailbox_dir, clock=clock, is_pty=is_pty)
+
+
 def assemble_reviewers(
     settings: Settings,
     approvals: Approvals,
@@ -291,9 +301,7 @@ def assemble_reviewers(
         clock,
         command,
     )
-    source = ways.message or ContextFile(
-        directory=settings.mailbox_dir, clock=clock, is_pty=is_pty_session(environ)
-    )
+    source = heard(ways, settings, clock, environ)
     auto_approver = None if missing else _auto_approver(settings, source, clock)
     shadow = settings.auto_approve.shadow
     notices = _notices(settings)

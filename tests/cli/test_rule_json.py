@@ -23,6 +23,7 @@ CONDITIONS: dict[str, Json] = {
     "operations": ["resources/read"],
     "prompt": ["greet"],
     "uris": {"schemes": ["memo"], "patterns": ["demo://*"]},
+    "namedBy": {"roles": ["email-address"], "by": ["own", "user"]},
 }
 
 

@@ -45,7 +45,7 @@ ROLE: Final[ArgumentRole] = "write-path"
 class Dated(AccessRequest, frozen=True, kw_only=True):
     """A request with a fact that changes at midnight."""
 
-    passing: ClassVar[frozenset[str]] = frozenset({"weekday"})
+    passing: ClassVar[frozenset[str]] = AccessRequest.passing | {"weekday"}
     weekday: str = ""
 
 

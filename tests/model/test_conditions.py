@@ -66,6 +66,7 @@ WRITTEN: dict[str, tuple[Json, str]] = {
     ),
     "sql": ("writes", "SQL that at most writes"),
     "uris": ({"schemes": ["memo"], "patterns": ["demo://*"]}, "resources memo:*, demo://*"),
+    "namedBy": ({"roles": ["email-address"], "by": ["own", "user"]}, "named by own, user"),
 }
 
 

@@ -10,6 +10,7 @@ import re
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.conditions import ListCondition, NameCondition
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
+from ironcurtain_proxy.model.origin import NamedBy
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, UrlValue, Value
 from tests.reference.hosts import domains, leads_to
@@ -285,6 +286,8 @@ def speaks_of(rule: Rule, role: ArgumentRole) -> bool:
         return False
     if rule.sql is not None and role != "sql":
         return False
+    if rule.namedBy is not None and rule.effect == "allow" and role not in rule.namedBy.roles:
+        return False
     return not rule.lists or any(role in condition.roles for condition in rule.lists)
 
 
@@ -300,6 +303,10 @@ def conditions_hold(rule: Rule, request: AccessRequest, role: ArgumentRole) -> b
             return False
     if rule.sql is not None and not sql_does_at_most(rule.sql, request):
         return False
+    if rule.namedBy is not None:
+        asked = {role} if role in rule.namedBy.roles else rule.namedBy.roles
+        if not named_by_one(rule.namedBy.by, request, frozenset(asked)):
+            return False
     return all(
         on_list(c, request, frozenset({role}) if role in c.roles else c.roles) for c in rule.lists
     )
@@ -326,7 +333,22 @@ def unscoped_rule_matches(rule: Rule, request: AccessRequest) -> bool:
         values = values_with(urls, request)
         if not values or not all(leads_to(v, rule.domains.allowed) for v in values):
             return False
+    if rule.namedBy is not None and not named_by_one(rule.namedBy.by, request, rule.namedBy.roles):
+        return False
     return all(on_list(c, request, c.roles) for c in rule.lists)
+
+
+def named_by_one(
+    allowed: frozenset[NamedBy], request: AccessRequest, roles: frozenset[ArgumentRole]
+) -> bool:
+    """The target that the least speaks for decides."""
+    found = {one.named_by for one in request.targets if set(one.roles) & roles}
+    if not found and values_with(roles - {"message", "email-body"}, request):
+        found = {"nobody"}
+    worst_first: list[NamedBy] = ["nobody", "result", "own", "user"]
+    return any(word in found for word in worst_first) and (
+        next(word for word in worst_first if word in found) in allowed
+    )
 
 
 def sql_does_at_most(bound: str, request: AccessRequest) -> bool:

@@ -85,6 +85,21 @@ async def test_a_held_call_joins_its_question_and_runs_once_when_it_was_approved
         assert await desk.ask(question(4)) == Held(question(4).id)
 
 
+async def test_a_held_call_stays_approved_though_another_result_names_its_target() -> None:
+    person = Person()
+    async with at_work(person, hold_after=0.01) as (desk, clock):
+        clock.tick = 0.02
+        one, later = [
+            replace(question(number), context=(("Named by", said),))
+            for number, said in ((1, "only in a/b, read a minute ago"), (2, "first in a/b"))
+        ]
+        await desk.ask(one)
+        person.answer(one, YES)
+        while desk.state_of(one.id) != "approved":
+            await anyio.lowlevel.checkpoint()
+        assert await desk.ask(later) == replace(YES, question=one.id)
+
+
 async def test_an_approval_that_nobody_comes_back_for_lapses() -> None:
     person = Person()
     async with at_work(person, hold_after=0.01) as (desk, clock):

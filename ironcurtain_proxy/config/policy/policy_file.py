@@ -128,6 +128,7 @@ class ConditionsForm(Form, frozen=True, kw_only=True):
     lists: Any = UNSET
     sql: Any = UNSET
     uris: Any = UNSET
+    namedBy: Any = UNSET  # noqa: N815  read by its key
 
 
 class RuleForm(CheckedForm, frozen=True, kw_only=True):
