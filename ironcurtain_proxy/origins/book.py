@@ -46,7 +46,6 @@ from ironcurtain_proxy.origins.keys import (
     exact_keys,
     folded,
     key_of,
-    names_in,
     pieces_of,
     says,
 )
@@ -175,9 +174,12 @@ class OriginBook:
                     del self._own[next(iter(self._own))]
 
     def _own_keys(self, text: str) -> Iterator[str]:
-        yield from exact_keys(text, self._spelling)
-        for name in names_in(text):
+        # A record is a whole value: a stranger who may name a channel writes sentences into it.
+        for line in text.splitlines():
+            name = line.strip().lstrip("-*\u2022").strip()
             yield key_of("name", name)
+            if not any(map(str.isspace, name)):
+                yield from exact_keys(name, self._spelling)
 
     def _digest(self, key: str) -> Digest:
         raw = key.encode("utf-8", "surrogatepass")
