@@ -108,6 +108,17 @@ def why_asked(about: ContainmentInput) -> str | None:
     return _why_not_local(about.facts, about.workspace)
 
 
+def _why_for_people(about: ContainmentInput) -> str | None:
+    """Return why a person is asked about a call, whatever the sandbox holds, or None."""
+    if about.facts.secrets:
+        return "what is sent holds a secret"
+    if about.facts.client_asks:
+        return "the agent's client asks its user"
+    if any(one.origin == "target" for one in about.judged.reasons):
+        return "nobody whom you trust named its target"
+    return None
+
+
 def why_not_held(about: ContainmentInput) -> str | None:
     """The reason why the sandbox does not hold the effects of a call; None: it holds them.
 
@@ -119,11 +130,8 @@ def why_not_held(about: ContainmentInput) -> str | None:
         return f"the rule {about.for_reviewers.name} keeps such calls for reviewers"
     if about.workspace is None:
         return "there is no workspace"
-    if about.facts.secrets or about.facts.client_asks:
-        why = "the agent's client asks its user"
-        return "what is sent holds a secret" if about.facts.secrets else why
-    if any(one.origin == "target" for one in about.judged.reasons):
-        return "nobody whom you trust named its target"
+    if why := _why_for_people(about):
+        return why
     if about.tried:
         return f"the same call has tried to reach {about.tried}"
     return why_open(about.walls, about.workspace) or _why_shown(about)
