@@ -29,7 +29,7 @@ from ironcurtain_proxy.shell.beyond import (
 )
 from ironcurtain_proxy.shell.capabilities import deletes, touches_secrets, without_messages
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
-from ironcurtain_proxy.shell.outward import sub_commands, why_privileged
+from ironcurtain_proxy.shell.outward import may_fetch, sub_commands, why_privileged
 from ironcurtain_proxy.shell.secrets import names_a_secret
 from ironcurtain_proxy.shell.targets import UNKNOWN_HOST, targets_of
 
@@ -165,6 +165,10 @@ def _of_part(part: Part, effect: CommandEffect) -> Iterator[_Said]:
         yield from _deleting(part)
     if part.effect == "reads":
         yield _Said(80, f"Only reads: {_called(command)}.")
+    elif part.effect == "local" and may_fetch(command):
+        yield _Said(
+            40, f"Downloads a package, unless it is installed, and runs it: {_called(command)}."
+        )
     elif part.effect in {"local", "unknown"}:
         yield _Said(60, f"Runs {_called(command)}, which may do more than read.")
 

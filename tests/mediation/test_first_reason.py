@@ -74,7 +74,7 @@ def of_command(text: str) -> tuple[str, ...]:
         ("git clone https://github.com/a/b", "Fetches from github.com: git clone"),
         ("npm publish", "Sends to registry.npmjs.org: npm publish makes a package public"),
         ("pip install requests", "Installs packages from pypi.org, whose scripts may run"),
-        ("npx cowsay", "Downloads a package and runs it: npx cowsay."),
+        ("npx cowsay", "Downloads a package, unless it is installed, and runs it: npx cowsay."),
         ("gh pr create -t x", "Acts on GitHub with your account: gh pr create."),
         ("gh pr list", "Asks GitHub with your account: gh pr list."),
         ("kubectl delete pod x", "Acts on the cluster with your account: kubectl delete pod"),
