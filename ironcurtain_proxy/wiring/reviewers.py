@@ -288,6 +288,8 @@ def assemble_reviewers(
             await grants.revoke(identifier)
         mailbox.publish_grants(settings.session, grants.listing())
 
+    # What a channel's wrapper takes back, such as a client whose user answered, is not asked again.
+    outlive = holds(settings) and ways.around is None
     mailbox = Mailbox(
         MailboxSettings(
             directory=settings.mailbox_dir,
@@ -295,7 +297,7 @@ def assemble_reviewers(
             sessions_dir=settings.sessions_dir,
             require_digest=settings.escalation.require_digest,
             signed=ways.signed,
-            outlive=holds(settings),
+            outlive=outlive,
             principal=environ.get(PRINCIPAL_VARIABLE, ""),
         ),
         clock,
@@ -311,7 +313,7 @@ def assemble_reviewers(
     aftermath = None if engine is None else engine.reviewer
     hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
     questions = OpenQuestions(aftermath or panel, clock, hold_after=hold_after, aftermath=aftermath)
-    if holds(settings):
+    if outlive:
         questions.keeper = mailbox
     return Reviewers(
         questions=questions,

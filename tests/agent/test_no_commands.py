@@ -22,6 +22,7 @@ TELLING_THE_AGENT = (
 """Folders whose reasons and replies reach an agent."""
 FOR_THE_OPERATOR = {
     "decision/explanation.py": "what `explain` prints",
+    "audit/shipping.py": "what `audit ship` prints",
     "audit/recovery.py": "a notice at the start, on standard error",
     "mailbox/mailboxes.py": "an answer to the reviewer's own command",
     "downstream/remote/stored_login.py": "a line on standard error",

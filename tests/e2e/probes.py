@@ -311,7 +311,10 @@ SERVER: Final[dict[str, Asked]] = {
         documented="`list_changed`",
     ),
     "tools/list_changed although nothing did": notification(
-        "notifications/tools/list_changed", {}, documented="`list_changed`"
+        "notifications/tools/list_changed",
+        {},
+        arrives="notifications/tools/list_changed",
+        documented="`list_changed`",
     ),
     "tasks/status of a server": notification(
         "notifications/tasks/status", {"taskId": "1"}, documented="`tasks/status`"

@@ -168,7 +168,8 @@ def test_the_client_s_own_question_is_answered_as_the_call_was(home: HookedHome)
     home.fire("PreToolUse", silent)
     del silent["tool_use_id"]
     assert orjson.loads(home.fire("PermissionRequest", silent).stdout) == {}
-    assert orjson.loads(home.fire("PermissionRequest", home.call("Edit", {})).stdout) == {}
+    unreadable = orjson.loads(home.fire("PermissionRequest", home.call("Edit", {})).stdout)
+    assert unreadable["hookSpecificOutput"]["decision"]["behavior"] == "deny"
 
 
 def test_the_user_s_words_are_there_until_the_session_ends_but_not_while_a_command_runs(
