@@ -10,9 +10,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from ironcurtain_proxy.errors import KernelError
-from ironcurtain_proxy.model.audit import AuditRecord, PutBack, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
@@ -24,19 +22,22 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Superseded,
 )
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.opening import SandboxOpening
-from ironcurtain_proxy.model.operation import QUESTION_METHODS, Method, Operation, RequestId
+from ironcurtain_proxy.model.grant import SandboxOpening
+from ironcurtain_proxy.model.operation import QUESTION_METHODS, Caller, Method, Operation, RequestId
 from ironcurtain_proxy.model.origin import Target
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.pinning import Section
-from ironcurtain_proxy.model.reply import Reply
+from ironcurtain_proxy.model.reply import AuditRecord, PutBack, Reply, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.server import Section, ToolResult, Walls
 from ironcurtain_proxy.model.signing import SignedAnswer
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
-from ironcurtain_proxy.model.view import NotTaken, ViewChanges
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.timeline import (
+    Change,
+    NotHeld,
+    NotTaken,
+    PathNotHeld,
+    PointId,
+    ViewChanges,
+)
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
 """Called with the raw `params` of each progress notification of one call."""

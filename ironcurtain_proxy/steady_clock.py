@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.model.boot_moment import BootMoment
+from ironcurtain_proxy.model.values import BootMoment
 from ironcurtain_proxy.ports import Clock
 
 TOLERANCE: Final = timedelta(seconds=1)

@@ -8,7 +8,7 @@ import json  # noqa: TID251  orjson keeps the last of two equal keys without a w
 
 import orjson
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 
 def strict_json(raw: bytes) -> Json:

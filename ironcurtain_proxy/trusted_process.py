@@ -20,12 +20,11 @@ import orjson
 from ironcurtain_proxy.agent.replies import result_of
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.downstream.working_directory import tidy
+from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import AgentError, ConfigurationError, KernelError
 from ironcurtain_proxy.facts.catalogue import SEPARATOR, CataloguedTool
 from ironcurtain_proxy.mailbox.user_message import UserMessage
-from ironcurtain_proxy.model.decider import in_record
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.decision import in_record
 from ironcurtain_proxy.model.reply import (
     Allowed,
     Answered,
@@ -36,6 +35,7 @@ from ironcurtain_proxy.model.reply import (
     Withheld,
 )
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.own_process.operator_log import say
 from ironcurtain_proxy.ports import ProgressListener

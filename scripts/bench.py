@@ -15,14 +15,14 @@ from pathlib import Path
 import orjson
 
 from ironcurtain_proxy.decision.authorizer import authorize
+from ironcurtain_proxy.facts.arguments import Speller
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.paths import PathReader
-from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.model.annotation import ArgumentRole, RoleSpec, ToolAnnotation
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import ListCondition, PathCondition, Policy, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, TextValue
+from ironcurtain_proxy.model.values import RealPath
 
 WORKSPACE = RealPath.from_text("/srv/workspace")
 

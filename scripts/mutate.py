@@ -41,20 +41,18 @@ _GRANTS: Final = ("grants/test_book", "grants/test_granted", "grants/test_grant_
     "grants/test_grant_settlement", "grants/test_grant_properties", "grants/test_family_settlement",
     "grants/test_whole_calls")  # fmt: skip
 MODULES: Final[dict[str, tuple[str, ...]]] = {
-    "decision.authorizer": _RULES, "decision.breaker": ("decision/test_breaker",),
+    "decision.authorizer": (*_RULES, "decision/test_prior_consent", "decision/test_containment"),
+    "decision.breaker": ("decision/test_breaker",),
     "decision.explanation": (
         "decision/test_explanation", "decision/test_explained_steps", "decision/test_names",
         "decision/test_operations", "decision/test_unknown_tools", "decision/test_uris",
     ), "decision.invariants": (*_RULES, "decision/test_questions"),
-    "decision.prior_consent": (
-        "decision/test_prior_consent", "decision/test_containment", "decision/test_names",
-    ),
     "decision.rules": _RULES,
     "mediation.mediator": _CALLS, "mediation.judge": _CALLS, "mediation.outcome": _CALLS,
     "mediation.escalated": _CALLS,
-    "grants.patterns": _GRANTS, "grants.matching": _GRANTS, "grants.grant_settlement": _GRANTS,
+    "grants.patterns": _GRANTS, "grants.grant_settlement": _GRANTS,
     "facts.paths": ("facts/test_paths", "facts/test_namesakes"),
-    "facts.remotes": ("facts/test_remotes", "facts/test_bare_repositories"),
+    "facts.pushes": ("facts/test_remotes", "facts/test_bare_repositories"),
 }  # fmt: skip
 """Each module with the few quick tests that hold it."""
 

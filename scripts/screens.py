@@ -32,13 +32,13 @@ from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, this_process
 from ironcurtain_proxy.mailbox.messages import Owner, request_bytes, request_name
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason
 from ironcurtain_proxy.model.grant import GrantPattern
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import RequestId
+from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.values import Json
 
 PICTURES: Final = Path(__file__).parent.parent / "docs" / "pictures"
 NOON: Final = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -7,14 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.budget import BudgetBook
-from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
+from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.decision import OWN_TOOL
 from ironcurtain_proxy.model.escalation import (
     Escalation,
     EscalationId,
@@ -23,15 +22,13 @@ from ironcurtain_proxy.model.escalation import (
     Superseded,
     Unreachable,
 )
-from ironcurtain_proxy.model.grounds import OWN_TOOL
-from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation, RequestId
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
-from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.server import ToolResult, Walls
+from ironcurtain_proxy.model.values import Arguments, RealPath
 from ironcurtain_proxy.ports import (
     Containment,
     Lookout,

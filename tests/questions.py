@@ -7,9 +7,8 @@ from datetime import timedelta
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId
 from ironcurtain_proxy.model.grant import GrantPattern, WithinDirectory
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.values import Json, RealPath
 from tests.fakes import FakeClock
 
 ETC = GrantPattern(

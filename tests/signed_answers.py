@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.signing import (
     CallRisk,
     Quorum,
@@ -18,6 +17,7 @@ from ironcurtain_proxy.model.signing import (
     SignatureNeed,
     SignedAnswer,
 )
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.signing.keys import KeyFile, is_signed
 

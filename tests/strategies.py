@@ -30,7 +30,6 @@ from ironcurtain_proxy.model.origin import (
     Target,
     TargetOrigin,
 )
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Floor, Policy, ProtectedName, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -41,7 +40,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.model.sql import SQL_EFFECTS
+from ironcurtain_proxy.model.values import SQL_EFFECTS, RealPath
 
 SERVERS = ("filesystem", "filesystem", "git", "web")
 TOOLS = ("read", "move", "push", "list_allowed_directories")

@@ -12,7 +12,7 @@ import pytest
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.inbox import EscalationInbox, NotOfferedError
 from ironcurtain_proxy.mailbox.mailboxes import LOCK_NAME, ListenerLock, is_listened_to
-from ironcurtain_proxy.model.decider import HUMAN, Program
+from ironcurtain_proxy.model.decision import HUMAN, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.mailbox.mailbox_fixture import APPROVED, a_box, an_id, escalation, until, within
 

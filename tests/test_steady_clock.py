@@ -10,8 +10,8 @@ import pytest
 from ironcurtain_proxy.mailbox.mailboxes import MailboxReader, utc_now
 from ironcurtain_proxy.mailbox.messages import response_name
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
-from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
+from ironcurtain_proxy.model.values import BootMoment, boot_moment
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.steady_clock import boot_id, in_this_boot, seconds_left, seconds_since_boot
 from tests.fakes import FakeClock

@@ -8,7 +8,7 @@ import pytest
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import AgentError, ConfigurationError, KernelError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.trusted_process import ToolCallRequest, TrustedProcess
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import Message

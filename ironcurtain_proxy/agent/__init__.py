@@ -2,16 +2,12 @@
 
 - `server`: the methods that are served. `era`: how a client begins, and the marks of answers, in
   both eras of the protocol.
-- `transport`, `messages`: the connection, and the messages read from it.
-- `requests`, `capacity`: requests in progress, the tasks that answer them, and the
-  limit on their bytes.
+- `transport`: the connection. `requests`: the messages read from it, the tasks that answer them,
+  and the limit on their bytes.
 - `rounds`: calls that go on between two requests, with questions. `sealing`: what clients carry
-  from one to the next, and calls that outlive their proxy. `subscriptions`: what clients
-  listen to.
-- `introductions`: servers' instructions, quoted under their names.
-- `own_tools`, `guidance`: the proxy's own tools, and the instructions on approvals.
-- `asking`: servers' questions, sent to the client.
-- `operations`: requests besides tool calls.
-- `replies`: the texts of replies.
-- `elicitation`: questions to a reviewer through the agent's client.
+  meanwhile.
+- `operations`: requests besides tool calls, and what clients listen to.
+- `asking`: servers' questions and questions to a reviewer, sent to the client; the instructions
+  that it gets when it connects.
+- `replies`: the texts of replies, and the proxy's own tools.
 """

@@ -11,19 +11,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ironcurtain_proxy.jsonrpc.codec import encode
-from ironcurtain_proxy.model.asking import COMPLETE, URL_ELICITATION_REQUIRED
-from ironcurtain_proxy.model.caller import (
+from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
     INFO_KEY,
     LEVEL_KEY,
     VERSION_KEY,
     Caller,
 )
-from ironcurtain_proxy.model.caller import VERSIONS as MODERN_VERSIONS
+from ironcurtain_proxy.model.operation import VERSIONS as MODERN_VERSIONS
+from ironcurtain_proxy.model.reply import COMPLETE, URL_ELICITATION_REQUIRED
 from ironcurtain_proxy.version import VERSION
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.model.json import Json
+    from ironcurtain_proxy.model.values import Json
 
 _Answer: TypeAlias = Mapping[str, object]
 """`{"result": …}` or `{"error": …}`."""

@@ -1,17 +1,41 @@
-"""The agent's requests besides tool calls: their methods, and their answers.
+"""Requests besides tool calls, and what clients listen to.
+
+The agent's requests besides tool calls: their methods, and their answers.
 
 A denial has the error code of a missing resource or prompt, so that it does not reveal which exist.
+
+What clients without a handshake listen to: `subscriptions/listen`.
+
+Such a client is told of nothing that it did not ask for. The request lasts as long as the client
+listens. Its first message names what it will be told of: changes of lists, and the resources that
+the policy lets it read. Each message names the request.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_PARAMS
+import anyio
+from msgspec import Struct, field
+
+from ironcurtain_proxy.agent.era import SUBSCRIPTION_KEY
 from ironcurtain_proxy.agent.replies import refusal_blocks
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, INVALID_PARAMS
 from ironcurtain_proxy.model.operation import ListKind, Method
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
+from ironcurtain_proxy.model.values import Json
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.agent.requests import ServerAnswer
+    from ironcurtain_proxy.agent.transport import AgentTransport
+    from ironcurtain_proxy.jsonrpc.codec import MessageId
+    from ironcurtain_proxy.model.operation import Caller, Method
+    from ironcurtain_proxy.model.values import Json
+    from ironcurtain_proxy.ports import OperationHandler
+
+
+# --- operations
+
 
 LISTS: Final[Mapping[str, ListKind]] = MappingProxyType(
     {
@@ -59,3 +83,101 @@ def answer_to(method: str, reply: Reply, named: str) -> Mapping[str, object]:
 def _error(code: int, message: str, data: Json) -> Mapping[str, object]:
     error: dict[str, object] = {"code": code, "message": message}
     return {"error": error if data is None else {**error, "data": data}}
+
+
+# --- subscriptions
+
+
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_UPDATED: Final = "notifications/resources/updated"
+_RESOURCES: Final = "resourceSubscriptions"
+_LISTS: Final[Mapping[str, str]] = {
+    "notifications/tools/list_changed": "toolsListChanged",
+    "notifications/prompts/list_changed": "promptsListChanged",
+    "notifications/resources/list_changed": "resourcesListChanged",
+}
+
+_MOST: Final = 64
+"""The most requests that listen at once."""
+_END: Final = 2.0
+"""Seconds for servers to hear that nobody listens any more."""
+
+
+class _Listening(Struct, eq=False):
+    lists: frozenset[str]
+    uris: tuple[str, ...]
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Subscriptions:
+    """The requests of one connection that listen."""
+
+    def __init__(self, transport: "AgentTransport", operate: "OperationHandler") -> None:
+        """Begin without listeners.
+
+        Args:
+            transport: reaches the client.
+            operate: subscribes to resources.
+        """
+        self._transport = transport
+        self._operate = operate
+        self._open: dict[MessageId, _Listening] = {}
+
+    async def listen(
+        self, caller: "Caller", request_id: "MessageId", params: "Mapping[str, Json]"
+    ) -> "ServerAnswer":
+        """Tell a client of what it asks for, until it withdraws the request or the proxy ends."""
+        wanted = params.get("notifications")
+        if not isinstance(wanted, dict):
+            needs = "subscriptions/listen needs notifications (object)"
+            return {"error": {"code": INVALID_PARAMS, "message": needs}}
+        if len(self._open) >= _MOST:
+            return {"error": {"code": INTERNAL_ERROR, "message": "too many requests listen"}}
+        lists = frozenset(key for key in _LISTS.values() if wanted.get(key) is True)
+        uris: list[str] = []
+        try:
+            asked = wanted.get(_RESOURCES)
+            texts = (
+                [uri for uri in asked if isinstance(uri, str)] if isinstance(asked, list) else []
+            )
+            for uri in dict.fromkeys(texts):
+                # One by one: each that was taken is given back, also if the next is cancelled.
+                uris += [uri] * await self._is_done("resources/subscribe", uri, caller)
+            one = _Listening(lists, tuple(uris))
+            told: dict[str, Json] = dict.fromkeys(sorted(lists), True)
+            if uris:
+                told[_RESOURCES] = [*uris]
+            self._transport.post(_message(_ACKNOWLEDGED, {"notifications": told}, request_id))
+            self._open[request_id] = one
+            await one.ended.wait()
+        finally:
+            self._open.pop(request_id, None)
+            with anyio.move_on_after(_END, shield=True):
+                for uri in uris:
+                    if not any(uri in other.uris for other in self._open.values()):
+                        await self._is_done("resources/unsubscribe", uri, caller)
+        return {"result": {"_meta": {SUBSCRIPTION_KEY: request_id}}}
+
+    async def notice(self, method: str, params: "Mapping[str, Json] | None") -> None:
+        """Tell those of a notification that listen to it."""
+        for request_id, one in [*self._open.items()]:
+            is_news = method == _UPDATED and params is not None and params.get("uri") in one.uris
+            if is_news or _LISTS.get(method) in one.lists:
+                await self._transport.send(_message(method, params or {}, request_id))
+
+    def end(self) -> None:
+        """End all requests with their result: the connection ends, or other resources are shown."""
+        for one in self._open.values():
+            one.ended.set()
+
+    async def _is_done(self, method: "Method", uri: str, caller: "Caller") -> bool:
+        reply = await self._operate(method, {"uri": uri}, None, caller=caller)
+        return isinstance(reply, Answered) and reply.result.error is None
+
+
+def _message(
+    method: str, params: "Mapping[str, Json]", request_id: "MessageId"
+) -> "Mapping[str, object]":
+    meta = params.get("_meta")
+    named = {**(meta if isinstance(meta, dict) else {}), SUBSCRIPTION_KEY: request_id}
+    return {"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": named}}

@@ -1,4 +1,17 @@
-"""The agent's requests in progress: answered concurrently, cancelled or abandoned."""
+"""The agent's requests: read, bounded, answered.
+
+Lines of the agent, read as messages, answers or errors.
+
+This module checks the JSON-RPC envelope only.
+
+The capacity for calls in progress, in bytes.
+
+A call is in memory several times: as received, as sent, as recorded. The size of one message is
+limited elsewhere; this limits the sum. Small calls have a separate capacity, so that large calls
+that wait for a reviewer do not block them.
+
+The agent's requests in progress: answered concurrently, cancelled or abandoned.
+"""
 
 import asyncio  # noqa: TID251  the tasks of lanes
 import logging
@@ -9,9 +22,197 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 from msgspec import Struct
 
-from ironcurtain_proxy.agent.capacity import RequestCapacity
-from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_REQUEST
+from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.batch import PromptFuture
+from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id, recover_id
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.jsonrpc.codec import MessageId
+    from ironcurtain_proxy.model.values import Json
+
+
+# --- messages
+
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+_REJECTED: Final = -1
+"""The code of a question that a user rejects."""
+_LONGEST: Final = 1000
+"""Characters of an error of the client that its server reads."""
+
+
+class Message(Struct, frozen=True):
+    """A request, or a notification."""
+
+    method: str
+    params: "Mapping[str, Json]"
+    """The parameters; empty if there are none."""
+    id: MessageId | None
+    """The id of a request; None: the message is a notification."""
+    size: int
+    """Bytes of its line."""
+
+
+class RefusedQuestionError(AgentError):
+    """The agent's client answered a question with an error."""
+
+    def __init__(self, error: "Json") -> None:
+        """Keep the client's code and words."""
+        super().__init__("the agent answered with an error")
+        said = error if isinstance(error, dict) else {}
+        code, message = said.get("code"), said.get("message")
+        self.code = code if type(code) is int else _REJECTED
+        self.words = message[:_LONGEST] if isinstance(message, str) else ""
+
+
+class EncodedResult(Struct, frozen=True):
+    """A result that is JSON already."""
+
+    text: bytes
+
+
+class GivenAnswer(Struct, frozen=True):
+    """The agent's answer to a request of ours."""
+
+    message: "Mapping[str, Json]"
+
+
+class ErrorReply(Struct, frozen=True):
+    """The error that is sent back for an invalid message."""
+
+    code: int
+    text: str
+    id: MessageId | None
+
+
+ParsedMessage: TypeAlias = Message | GivenAnswer | ErrorReply
+
+
+def read(line: bytes | Oversize) -> ParsedMessage:
+    """Read one line. The agent gets an error for a fault, because it would wait for ever."""
+    if isinstance(line, Oversize):
+        found = recover_id(line.head, line.tail)
+        return ErrorReply(
+            INVALID_REQUEST, f"message of {line.size} bytes is larger than allowed", found
+        )
+    message = decode(line)
+    if isinstance(message, Malformed):
+        code = INVALID_REQUEST if message.is_json else PARSE_ERROR
+        return ErrorReply(code, f"invalid message: {message.reason}", message.id)
+    return _shape(message, len(line))
+
+
+def _shape(message: "dict[str, Json]", size: int) -> ParsedMessage:
+    method, params = message.get("method"), message.get("params")
+    given_id = message.get("id")
+    if (
+        type(method) is str
+        and type(params) is dict
+        and type(given_id) is int
+        and message.get("jsonrpc") == "2.0"
+    ):
+        # The usual message, without further checks.
+        return Message(method, params, given_id, size)
+    request_id = message_id(given_id)
+    if message.get("jsonrpc") != "2.0":
+        wrong = 'no "jsonrpc": "2.0"'
+    elif "id" in message and request_id is None:
+        wrong = "id must be a string or a number"
+    elif "method" not in message and ("result" in message or "error" in message):
+        return GivenAnswer(message)
+    elif isinstance(method, str) and (params is None or isinstance(params, dict)):
+        return Message(method, params or {}, request_id, size)
+    else:
+        wrong = "method must be a string and params an object"
+    return ErrorReply(INVALID_REQUEST, f"invalid request: {wrong}", request_id)
+
+
+# --- capacity
+
+
+SMALL: Final = 64 * 1024
+"""Bytes of a message that counts as small."""
+
+_LEAST: Final = 4096
+"""The least bytes that a call counts: its tasks and objects need memory, too."""
+
+_SMALL_SUM: Final = 64 << 20
+_LARGE_SUM: Final = 96 << 20
+_PATIENCE: Final = 5.0
+"""Seconds to wait for capacity. Nothing is read from the agent meanwhile."""
+
+
+class RequestCapacity:
+    """The bytes of calls in progress, counted separately for small and large calls."""
+
+    def __init__(
+        self, largest: int = _LARGE_SUM, *, on_large: Callable[[], None] = lambda: None
+    ) -> None:
+        """Begin empty.
+
+        Args:
+            largest: bytes of all large calls together. One alone always fits.
+            on_large: called when a large call is over.
+        """
+        self._on_large = on_large
+        self._sums = {True: _SMALL_SUM, False: largest}
+        self._used = {True: 0, False: 0}
+        self._turned_away = 0
+        self._given_back: anyio.Event | None = None
+        """Made by whoever waits for it."""
+
+    def take(self, size: int) -> bool:
+        """Reserve capacity for a call. False: there is none, and the call must be refused."""
+        size = max(size, _LEAST)
+        is_small = size <= SMALL
+        used = self._used[is_small]
+        if used and used + size > self._sums[is_small]:
+            self._turned_away += size
+            return False
+        self._used[is_small] = used + size
+        return True
+
+    def give_back(self, size: int, *, taken: bool) -> None:
+        """Release the capacity of a call."""
+        size = max(size, _LEAST)
+        if taken:
+            self._used[size <= SMALL] -= size
+        else:
+            self._turned_away -= size
+        if self._given_back is not None:
+            self._given_back.set()
+            self._given_back = None
+        if size > SMALL:
+            self._on_large()
+
+    async def wait(self, size: int) -> None:
+        """Wait, up to a deadline, for capacity for a large call.
+
+        Refused calls count until they are recorded: they are in memory until then.
+        """
+        with anyio.move_on_after(_PATIENCE):
+            while size > SMALL and not self._fits(size):
+                await self._until_given_back()
+        while self._turned_away > SMALL and self._turned_away + size > self._sums[False]:
+            await self._until_given_back()
+
+    def _fits(self, size: int) -> bool:
+        is_small = size <= SMALL
+        used = self._used[is_small]
+        return not used or used + size <= self._sums[is_small]
+
+    async def _until_given_back(self) -> None:
+        self._given_back = self._given_back or anyio.Event()
+        await self._given_back.wait()
+
+
+# --- requests
+
 
 Work: TypeAlias = Callable[["Lane"], Awaitable[None]]
 """Work for a lane. It raises nothing but a cancellation."""
@@ -81,10 +282,6 @@ class Lanes:
         while self._idle:
             self._idle.pop().take(None)
 
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.jsonrpc.codec import MessageId
-    from ironcurtain_proxy.model.json import Json
 
 _log = logging.getLogger(__name__)
 

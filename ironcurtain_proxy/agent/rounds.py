@@ -21,16 +21,16 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.agent.era import LEVELS
-from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_PARAMS
+from ironcurtain_proxy.agent.requests import INTERNAL_ERROR, INVALID_PARAMS
 from ironcurtain_proxy.agent.sealing import Sealing, State, digest_of
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.model.caller import Caller
+from ironcurtain_proxy.model.operation import Caller
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.requests import ServerAnswer
     from ironcurtain_proxy.agent.transport import AgentTransport
     from ironcurtain_proxy.jsonrpc.codec import MessageId
-    from ironcurtain_proxy.model.json import Json
+    from ironcurtain_proxy.model.values import Json
 
 _log: Final = logging.getLogger(__name__)
 

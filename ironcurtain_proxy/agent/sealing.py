@@ -40,7 +40,7 @@ from ironcurtain_proxy.private_files import (
 )
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.model.json import Json
+    from ironcurtain_proxy.model.values import Json
 
 _log: Final = logging.getLogger(__name__)
 

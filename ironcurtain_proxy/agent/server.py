@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 
-from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
+from ironcurtain_proxy.agent.asking import Introduction
 from ironcurtain_proxy.agent.era import (
     HEADER_MISMATCH,
     LEVELS,
@@ -30,32 +30,34 @@ from ironcurtain_proxy.agent.era import (
     stamped_text,
     with_extensions,
 )
-from ironcurtain_proxy.agent.introductions import Introduction
-from ironcurtain_proxy.agent.messages import (
+from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, Subscriptions, answer_to
+from ironcurtain_proxy.agent.replies import is_as_given, result_of
+from ironcurtain_proxy.agent.requests import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    SMALL,
+    Answerer,
     EncodedResult,
     Message,
+    RequestCapacity,
+    Requests,
+    ServerAnswer,
+    Service,
 )
-from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, answer_to
-from ironcurtain_proxy.agent.replies import is_as_given, result_of
-from ironcurtain_proxy.agent.requests import Answerer, Requests, ServerAnswer, Service
 from ironcurtain_proxy.agent.rounds import Rounds
 from ironcurtain_proxy.agent.sealing import Sealing
-from ironcurtain_proxy.agent.subscriptions import Subscriptions
 from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mismatch
-from ironcurtain_proxy.jsonrpc.wire import OF_REQUEST, STREAM_ENDED
-from ironcurtain_proxy.model.asked import fault_of
-from ironcurtain_proxy.model.caller import HEADERS_KEY, Caller, client_name
+from ironcurtain_proxy.jsonrpc.pipes import OF_REQUEST, STREAM_ENDED
+from ironcurtain_proxy.model.crossing import fault_of
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.operation import ListKind, Method
+from ironcurtain_proxy.model.operation import HEADERS_KEY, Caller, ListKind, Method, client_name
 from ironcurtain_proxy.model.reply import Answered, Reply
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.transport import AgentTransport
-    from ironcurtain_proxy.model.json import Json
+    from ironcurtain_proxy.model.values import Json
     from ironcurtain_proxy.ports import CallHandler, OperationHandler, ProgressListener
 
 _log = logging.getLogger(__name__)

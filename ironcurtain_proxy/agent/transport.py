@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from ironcurtain_proxy.agent.messages import (
+from ironcurtain_proxy.agent.requests import (
     INTERNAL_ERROR,
     EncodedResult,
     ErrorReply,
@@ -27,7 +27,7 @@ from ironcurtain_proxy.jsonrpc.pipes import LineReader
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.requests import Requests, ServerAnswer
-    from ironcurtain_proxy.model.json import Json
+    from ironcurtain_proxy.model.values import Json
 
 _OUR_IDS: Final = "ironcurtain-proxy/"
 """The prefix of the ids of the proxy's own requests. An answer with another id is ignored."""

@@ -12,15 +12,15 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.capability import (
+from ironcurtain_proxy.model.annotation import (
     CAPABILITIES,
+    ArgumentRole,
     Capability,
     Isolation,
     ToolDeclaration,
     spoken_of,
 )
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 Level: TypeAlias = Literal["allow", "approve", "deny"]
 """A profile's answer for one capability. `approve`: a reviewer is asked."""

@@ -13,9 +13,8 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, ToolEffect
+from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Escalate, Ground
-from ironcurtain_proxy.model.judgement import Judgement
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -25,9 +24,8 @@ from ironcurtain_proxy.model.request import (
     may_be_a_place,
     sql_of,
 )
-from ironcurtain_proxy.model.sql import SqlEffect
-from ironcurtain_proxy.model.vocabulary import words
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.values import RealPath, SqlEffect, words
 
 CallEffect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
 """The effect of a call outside its sandbox, in the words of `shell.effects`."""
@@ -354,8 +352,8 @@ def written_outside(facts: Facts) -> tuple[RealPath, ...]:
     """The paths that a call's shell command names and its sandbox does not let it write."""
     if facts.command is None:
         return ()
-    from ironcurtain_proxy.shell.beyond import paths_beyond  # noqa: PLC0415  as above
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
+    from ironcurtain_proxy.shell.outward import paths_beyond  # noqa: PLC0415  as above
 
     parts = effect_of(facts.command, facts.place).parts
     found = [path for part in parts for path in paths_beyond(part.command, part.place)]

@@ -18,21 +18,20 @@ from ironcurtain_proxy.approval.overlay import (
     Subject,
     judge,
 )
-from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.argument_capability import (
+from ironcurtain_proxy.model.annotation import (
     ArgumentCapabilities,
+    ArgumentRole,
+    Capability,
+    ToolDeclaration,
     capabilities_by_argument,
+    spoken_of,
 )
-from ironcurtain_proxy.model.capability import Capability, ToolDeclaration, spoken_of
-from ironcurtain_proxy.model.command import ParsedCommand
+from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, PriorConsent
-from ironcurtain_proxy.model.escalation import OriginReason
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judgement
+from ironcurtain_proxy.model.escalation import OriginReason, and_more, short_name
 from ironcurtain_proxy.model.origin import NamedBy
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.request import AccessRequest, Facts
-from ironcurtain_proxy.model.sentence import and_more, short_name
+from ironcurtain_proxy.model.request import AccessRequest, Facts, ParsedCommand, Place
+from ironcurtain_proxy.model.values import Json
 
 
 def with_questions(judged: Judgement, facts: Facts) -> Judgement:

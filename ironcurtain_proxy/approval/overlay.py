@@ -19,8 +19,9 @@ from ironcurtain_proxy.approval.capabilities import (
     refined,
     verdict,
 )
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.capability import (
+from ironcurtain_proxy.model.annotation import (
+    ROLE_TRAITS,
+    ArgumentRole,
     Capability,
     Isolation,
     SafetyLevel,
@@ -37,9 +38,8 @@ from ironcurtain_proxy.model.decision import (
     PriorConsent,
 )
 from ironcurtain_proxy.model.escalation import OriginReason
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest, sql_of
-from ironcurtain_proxy.model.sql import SqlEffect
+from ironcurtain_proxy.model.values import Json, SqlEffect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

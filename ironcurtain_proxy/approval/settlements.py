@@ -11,9 +11,8 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.errors import KernelError
-from ironcurtain_proxy.model.audit import OwnField
 from ironcurtain_proxy.model.case import Settlement
-from ironcurtain_proxy.model.decider import (
+from ironcurtain_proxy.model.decision import (
     CONTAINMENT,
     KERNEL,
     ClientDialog,
@@ -21,6 +20,7 @@ from ironcurtain_proxy.model.decider import (
     Decider,
     Engine,
     Grants,
+    Ground,
     LlmApprover,
     Nobody,
     Person,
@@ -29,11 +29,10 @@ from ironcurtain_proxy.model.decider import (
     Signers,
     in_record,
 )
-from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Ruling, Unreachable
 from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.reply import RefusedBy
+from ironcurtain_proxy.model.reply import OwnField, RefusedBy
+from ironcurtain_proxy.model.values import Json
 
 EscalationState: TypeAlias = Literal["open", "approved", "used", "lapsed", "refused", "withdrawn"]
 """The state of a question."""

@@ -14,10 +14,15 @@ from msgspec import Struct
 
 from ironcurtain_proxy.audit.commands import is_ssn_name, is_telling, is_telling_option
 from ironcurtain_proxy.audit.credential_files import brings_contents, writes_credentials
-from ironcurtain_proxy.audit.numbers import redact_integer
-from ironcurtain_proxy.audit.redaction import MARGIN, is_suspicious, redact_beginning, redact_text
+from ironcurtain_proxy.audit.redaction import (
+    MARGIN,
+    is_suspicious,
+    redact_beginning,
+    redact_integer,
+    redact_text,
+)
 from ironcurtain_proxy.audit.secrets import MASK
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.values import Arguments
 
 VALUE_LIMIT: Final = 8192
 """Bytes of one value; a longer value is cut, and its digest is recorded."""

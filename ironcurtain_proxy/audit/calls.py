@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from ironcurtain_proxy.audit.display import LogEntry, details, ended_at, entry_of
+from ironcurtain_proxy.audit.display import LogEntry, Selection, details, ended_at, entry_of
 from ironcurtain_proxy.audit.files import (
     Line,
     last_lines,
@@ -21,7 +21,6 @@ from ironcurtain_proxy.audit.files import (
     rotated_paths,
 )
 from ironcurtain_proxy.audit.known_logs import Member, newest_first, read_number
-from ironcurtain_proxy.audit.selection import Selection
 
 
 class RecordedCall(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Final
 from ahocorasick_rs import BytesAhoCorasick
 
 from ironcurtain_proxy.credentials.table import is_credential, names, places
-from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.model.values import words
 
 _CONTENTS: Final = words(
     """

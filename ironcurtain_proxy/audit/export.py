@@ -12,11 +12,10 @@ import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.audit.calls import RecordedCall
-from ironcurtain_proxy.audit.display import LogEntry, arrived_at, printable
-from ironcurtain_proxy.audit.selection import REFUSALS
+from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, printable
 from ironcurtain_proxy.model.conventions import method_and_target
-from ironcurtain_proxy.model.decider import Grants, of_record
-from ironcurtain_proxy.model.vocabulary import word_list
+from ironcurtain_proxy.model.decision import Grants, of_record
+from ironcurtain_proxy.model.values import word_list
 from ironcurtain_proxy.version import VERSION
 
 # --- CSV, a row each ------------------------------------------------------------------------------

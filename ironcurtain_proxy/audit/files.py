@@ -22,7 +22,7 @@ from typing import BinaryIO, Final
 import orjson
 from msgspec import Struct
 
-from ironcurtain_proxy.audit.chain import Link, digest_of
+from ironcurtain_proxy.audit.records import Link, digest_of
 
 MAX_LINE: Final = 1 << 20
 """Bytes; no record is longer (see `bounding`)."""

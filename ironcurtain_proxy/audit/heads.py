@@ -17,8 +17,8 @@ from typing import Annotated, Final, TypeVar
 from msgspec import Meta, Struct, ValidationError
 from msgspec.json import decode, encode
 
-from ironcurtain_proxy.audit.chain import Link, digest_of
 from ironcurtain_proxy.audit.files import parsed, placed_of, read_lines
+from ironcurtain_proxy.audit.records import Link, digest_of
 from ironcurtain_proxy.errors import ConfigurationError
 
 HEADS_SUFFIX: Final = ".heads.jsonl"

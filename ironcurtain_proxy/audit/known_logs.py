@@ -25,7 +25,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.audit.chain import GENESIS, Link
 from ironcurtain_proxy.audit.files import (
     head_of,
     head_path,
@@ -34,6 +33,7 @@ from ironcurtain_proxy.audit.files import (
     read_head,
     rotated_paths,
 )
+from ironcurtain_proxy.audit.records import GENESIS, Link
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 

@@ -27,8 +27,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.audit.chain import seal
-from ironcurtain_proxy.audit.records import SECONDS, Denials, RecordEncoder, is_denial, summarize
+from ironcurtain_proxy.audit.records import (
+    SECONDS,
+    Denials,
+    RecordEncoder,
+    is_denial,
+    seal,
+    summarize,
+)
 from ironcurtain_proxy.audit.recovery import OpenedLog, open_log
 from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
 from ironcurtain_proxy.audit.writer import (
@@ -42,7 +48,7 @@ from ironcurtain_proxy.audit.writer import (
 )
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.jsonrpc.batch import Batch, PromptFuture
-from ironcurtain_proxy.model.audit import AuditRecord
+from ironcurtain_proxy.model.reply import AuditRecord
 
 _log: Final = logging.getLogger(__name__)
 

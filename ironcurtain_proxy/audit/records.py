@@ -1,11 +1,19 @@
-"""Records as JSON objects.
+"""The lines of the log: made, bounded, chained.
+
+Records as JSON objects.
 
 The original's keys come first, in its order, so that programs that read its logs read ours. Our
 own keys follow. `chain` adds the position.
+
+The chain through the lines of a log.
+
+Every line ends in `"seq"`, its number, and `"prev"`, the SHA-256 of the line before it: of all its
+bytes but the newline. Whoever edits, removes, inserts or reorders lines must forge all that follow,
+and then the head file and every anchor kept elsewhere disagree.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, TypeAlias
@@ -24,12 +32,14 @@ from ironcurtain_proxy.audit.bounding import (
     shape_text,
     shape_value,
 )
-from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
-from ironcurtain_proxy.model.decider import KERNEL, in_record
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.decision import KERNEL, in_record
 from ironcurtain_proxy.model.operation import RequestId
+from ironcurtain_proxy.model.reply import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.model.values import Json, words
+
+# --- records
+
 
 # --- denied calls ---------------------------------------------------------------------------------
 # The limit on denied calls that get a record each.
@@ -453,3 +463,48 @@ def _error_text(answer: Mapping[str, Json]) -> str:
 
 
 _UNKNOWN_ERROR: Final = "Unknown tool error"
+
+
+# --- chain
+
+
+class Link(Struct, frozen=True):
+    """The position of one line in the chain."""
+
+    seq: int
+    """1 for the first line ever; goes on over rotated files."""
+    digest: str
+    """SHA-256 of the line without its newline, hexadecimal, lower case."""
+
+
+GENESIS: Final = Link(0, "0" * 64)
+"""The link before the first line."""
+
+
+def digest_of(line: bytes) -> str:
+    """Return the digest that the next line names.
+
+    Args:
+        line: without its newline.
+    """
+    return sha256(line).hexdigest()
+
+
+def seal(bodies: Sequence[bytes], after: Link) -> tuple[bytes, Link]:
+    """Add the positions in the chain to records that follow each other.
+
+    Args:
+        bodies: each a record as a compact JSON object, not empty, without `seq` and `prev`.
+        after: the line before the first of them.
+
+    Returns:
+        The lines, each with its newline, and the place of the last of them.
+    """
+    seq, digest = after.seq, after.digest
+    lines: list[bytes] = []
+    for body in bodies:
+        seq += 1
+        line = b'%b,"seq":%d,"prev":"%b"}\n' % (body[:-1], seq, digest.encode())
+        digest = sha256(line[:-1]).hexdigest()
+        lines.append(line)
+    return b"".join(lines), Link(seq, digest)

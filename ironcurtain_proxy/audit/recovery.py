@@ -26,7 +26,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.audit.chain import GENESIS, Link
 from ironcurtain_proxy.audit.files import (
     MAX_LINE,
     head_path,
@@ -36,6 +35,7 @@ from ironcurtain_proxy.audit.files import (
     read_head_file,
     rotated_paths,
 )
+from ironcurtain_proxy.audit.records import GENESIS, Link
 from ironcurtain_proxy.audit.syncing import write_head
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.private_files import locked_file, make_private_directory, sync_directory

@@ -20,10 +20,10 @@ from msgspec import Struct, ValidationError
 from msgspec.json import decode, encode
 
 from ironcurtain_proxy.audit.calls import RecordedCall
-from ironcurtain_proxy.audit.chain import GENESIS, Link, digest_of
 from ironcurtain_proxy.audit.display import entry_of
 from ironcurtain_proxy.audit.export import EventChain, as_ocsf, as_otlp
 from ironcurtain_proxy.audit.files import MAX_LINE, parsed, placed_of, rotated_paths
+from ironcurtain_proxy.audit.records import GENESIS, Link, digest_of
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.private_files import write_whole
 

@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from ironcurtain_proxy.audit.chain import Link
 from ironcurtain_proxy.audit.files import head_path, head_text
+from ironcurtain_proxy.audit.records import Link
 
 GROUP_SECONDS: Final = 0.05
 """Seconds for which lines are collected; with `fsync`, a line waits at most 100 ms."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.audit.chain import GENESIS, Link, digest_of
 from ironcurtain_proxy.audit.files import (
     Head,
     Line,
@@ -20,6 +19,7 @@ from ironcurtain_proxy.audit.files import (
     read_head_file,
     read_lines,
 )
+from ironcurtain_proxy.audit.records import GENESIS, Link, digest_of
 
 _ATTEMPTS: Final = 40
 _PAUSE: Final = 0.05

@@ -20,8 +20,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.audit.chain import Link
 from ironcurtain_proxy.audit.files import next_rotated_path
+from ironcurtain_proxy.audit.records import Link
 from ironcurtain_proxy.audit.recovery import OpenedLog, open_new
 from ironcurtain_proxy.audit.syncing import Syncer, is_passing
 

@@ -27,19 +27,18 @@ from ironcurtain_proxy.llm.litellm_model import Model
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
     PathValue,
+    Place,
     TextValue,
     UrlValue,
     Value,
 )
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 
 # --- recorded requests and the right answers ------------------------------------------------------
 # Labelled scenarios: a message, a call, and whether the message asks for it.

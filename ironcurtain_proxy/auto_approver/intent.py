@@ -12,7 +12,7 @@ from itertools import permutations
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 AutoApproveDecision: TypeAlias = Literal["approve", "escalate"]
 """`approve`: the user's message clearly asks for this. `escalate`: anything else; someone is asked.

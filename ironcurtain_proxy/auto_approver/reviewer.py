@@ -40,9 +40,9 @@ from ironcurtain_proxy.llm.litellm_model import (
     warm_within,
 )
 from ironcurtain_proxy.mailbox.user_message import MessageSource, UserMessage
-from ironcurtain_proxy.model.decider import AUTO_APPROVER
+from ironcurtain_proxy.model.decision import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock
 
 # --- limits ---------------------------------------------------------------------------------------

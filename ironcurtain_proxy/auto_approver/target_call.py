@@ -12,9 +12,8 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES, ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, UrlValue
+from ironcurtain_proxy.model.values import Json, RealPath
 
 GitOperation: TypeAlias = Literal["commit", "push", "pull", "fetch"]
 FileOperation: TypeAlias = Literal["read", "write", "edit", "delete"]

@@ -36,11 +36,9 @@ from ironcurtain_proxy.auto_approver.target_call import (
     targets_of,
 )
 from ironcurtain_proxy.auto_approver.target_message import StatedRequest, Verb, requests_of
-from ironcurtain_proxy.model.command import ParsedCommand, Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import ParsedCommand, Place, Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.values import Arguments, RealPath
 from ironcurtain_proxy.shell.effects import Part, effect_of
 from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
 from ironcurtain_proxy.shell.places import is_inside, is_protected_name, path_of

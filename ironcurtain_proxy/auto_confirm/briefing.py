@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from unicodedata import normalize
 
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.model.escalation import Escalation, Unreachable
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import OPENS
-from ironcurtain_proxy.model.question import MAX_DEPTH, visible
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
+from ironcurtain_proxy.model.escalation import MAX_DEPTH, Escalation, Unreachable, visible
+from ironcurtain_proxy.model.grant import OPENS
+from ironcurtain_proxy.model.values import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final, get_args
 import anyio
 
 from ironcurtain_proxy.auto_confirm.briefing import cut
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Knowledge
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import (
@@ -28,7 +28,7 @@ from ironcurtain_proxy.auto_confirm.store.patterns import Learned
 from ironcurtain_proxy.auto_confirm.store.rows import EscalationTask, InteractionRow, PatternRow
 from ironcurtain_proxy.auto_confirm.upkeep import InThread, LazyStore
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.model.decider import in_record
+from ironcurtain_proxy.model.decision import in_record
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.ports import Clock
 

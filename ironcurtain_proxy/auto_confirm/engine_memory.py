@@ -26,7 +26,7 @@ from typing import Final, TypeVar
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Knowledge
 from ironcurtain_proxy.auto_confirm.engine_knowledge import CachedKnowledge, row_of, task_of
 from ironcurtain_proxy.auto_confirm.owed import (
@@ -37,19 +37,27 @@ from ironcurtain_proxy.auto_confirm.owed import (
 )
 from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Findings, LedgerError
 from ironcurtain_proxy.auto_confirm.reviewer_chain import SILENCE
-from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     TIMEOUT,
     WITHDRAWN_BY,
+    AlreadyDecidedError,
     Ending,
     EscalationTask,
     FinalStatus,
     PermissionDecision,
+    StoreLostError,
 )
 from ironcurtain_proxy.auto_confirm.upkeep import QUIET, LazyStore, Upkeep, this_owner
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.model.decider import Decider, Engine, LlmApprover, Person, Program, in_record
+from ironcurtain_proxy.model.decision import (
+    Decider,
+    Engine,
+    LlmApprover,
+    Person,
+    Program,
+    in_record,
+)
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,

@@ -16,13 +16,13 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from ironcurtain_proxy.auto_confirm.engine.decision import (
+from ironcurtain_proxy.auto_confirm.engine.evaluation import (
     UNDECIDED,
     EngineDecision,
+    evaluate,
     is_policy_critical,
     on_timeout,
 )
-from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
 from ironcurtain_proxy.auto_confirm.engine.history import compared, may_hold
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
@@ -35,8 +35,7 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
 from ironcurtain_proxy.auto_confirm.engine.patterns import TEMPORARY, FilesFound, SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.errors import IronCurtainError, KernelError
-from ironcurtain_proxy.model.audit import OwnField
-from ironcurtain_proxy.model.decider import TIMEOUT, Engine
+from ironcurtain_proxy.model.decision import TIMEOUT, Engine
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -45,13 +44,12 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.reply import OwnField
 from ironcurtain_proxy.model.request import AccessRequest, PathValue
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.channel_order import FirstReviewer
-from ironcurtain_proxy.shell.branches import branches_of_command
-from ironcurtain_proxy.shell.operations import operation_of
+from ironcurtain_proxy.shell.operations import branches_of_command, operation_of
 
 # --- what a call's paths are ----------------------------------------------------------------------
 # What the paths of a call are on the disk, and what the session itself made below /tmp.

@@ -17,11 +17,11 @@ from ironcurtain_proxy.auto_confirm.briefing import (
     PassedOn,
     is_same_party,
 )
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
 from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notify
-from ironcurtain_proxy.model.decider import (
+from ironcurtain_proxy.model.decision import (
     TIMEOUT,
     ClientDialog,
     Contained,

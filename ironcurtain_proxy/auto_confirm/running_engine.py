@@ -21,8 +21,8 @@ from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
 from ironcurtain_proxy.mailbox.reviewer import Mailbox
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, PathValue
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Timeline
 
 # --- calls that the timeline can take back --------------------------------------------------------

@@ -17,8 +17,8 @@ from typing import Final, Protocol, TypeVar
 import anyio
 
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.interactions import BATCH
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.mailbox.mailboxes import is_alive, this_process
 from ironcurtain_proxy.mailbox.messages import Owner

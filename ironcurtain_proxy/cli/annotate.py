@@ -24,18 +24,18 @@ from ironcurtain_proxy.config.annotating.proposal import Proposed
 from ironcurtain_proxy.config.packs.pack import read_pack
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, find_policy_files
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.presets.writing import planned, write
+from ironcurtain_proxy.config.presets.preset import planned, write
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
 from ironcurtain_proxy.config.servers.recognition import recognised_pack
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
-from ironcurtain_proxy.pins.scan import scan
+from ironcurtain_proxy.pins.pinned import scan
 
 # --- a proposal as text, and its change by a person -----------------------------------------------
 # The output of `annotate`. Control characters in a server's texts are made visible.

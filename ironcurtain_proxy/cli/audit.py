@@ -17,12 +17,18 @@ from ironcurtain_proxy.audit.calls import (
     last_records,
     recorded_calls,
 )
-from ironcurtain_proxy.audit.display import CallTable, details, entry_of, printable
+from ironcurtain_proxy.audit.display import CallTable, Selection, details, entry_of, printable
 from ironcurtain_proxy.audit.export import as_csv, as_ocsf, as_otlp
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.known_logs import Member, all_logs, family
-from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.cli.arguments import add_json, add_log, add_subcommand, whole
+from ironcurtain_proxy.cli.arguments import (
+    add_json,
+    add_log,
+    add_selection,
+    add_subcommand,
+    selection_of,
+    whole,
+)
 from ironcurtain_proxy.cli.audit_ship import (
     SHIP_EXAMPLES,
     add_root,
@@ -42,7 +48,6 @@ from ironcurtain_proxy.cli.audit_whole import (
 )
 from ironcurtain_proxy.cli.output import complain, say, terminal_width
 from ironcurtain_proxy.cli.reviewing import state_directory
-from ironcurtain_proxy.cli.selecting import add_selection, selection_of
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.private_files import write_pieces

@@ -11,10 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.audit.display import printable
+from ironcurtain_proxy.audit.display import Statistics, printable
 from ironcurtain_proxy.audit.files import parsed, read_lines
 from ironcurtain_proxy.audit.known_logs import Member, forget_log, missing_logs, noted_lines
-from ironcurtain_proxy.audit.selection import Statistics
 from ironcurtain_proxy.audit.verify import LogVerdict, verify
 from ironcurtain_proxy.cli.output import counted, say, say_json
 from ironcurtain_proxy.errors import ConfigurationError

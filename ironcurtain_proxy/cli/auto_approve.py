@@ -28,19 +28,17 @@ from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.cli.audit_whole import no_log, parsed_lines
 from ironcurtain_proxy.cli.output import counted, say, say_json, shortened
 from ironcurtain_proxy.cli.reviewing import state_directory
-from ironcurtain_proxy.config.annotating.shell_tools import COMMAND_ARGUMENTS
-from ironcurtain_proxy.config.annotating.words import words_of
+from ironcurtain_proxy.config.annotating.proposal import COMMAND_ARGUMENTS, words_of
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.model.decider import HUMAN, in_record
-from ironcurtain_proxy.model.family import Family
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.decision import HUMAN, in_record
+from ironcurtain_proxy.model.request import Family, Place
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.shell.families import families_of
 from ironcurtain_proxy.shell.family_table import task_texts
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 
 DESCRIPTION: Final = """\
 Measure the auto-approver before you switch it on. The auto-approver lets a model approve escalated

@@ -14,11 +14,11 @@ from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.decide import Kernel
 from ironcurtain_proxy.cli.output import counted, encodable, say
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, gather_engine
-from ironcurtain_proxy.config.policy.lint import lint_rules
-from ironcurtain_proxy.config.policy.lint_annotations import (
+from ironcurtain_proxy.config.policy.lint import (
     LiveTools,
     lint_annotations,
     lint_live,
+    lint_rules,
     lint_servers,
 )
 from ironcurtain_proxy.config.policy.policy_files import SHIPPED
@@ -30,9 +30,9 @@ from ironcurtain_proxy.facts.catalogue import SEPARATOR
 from ironcurtain_proxy.facts.schema import compile_schema
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.decision import Deny
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.limits import shown_limits
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.sandbox.profile import shown_limits
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.wiring.containment_report import ContainmentReport

@@ -14,18 +14,16 @@ from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engin
 from ironcurtain_proxy.config.servers.roots import Root, initial_roots
 from ironcurtain_proxy.decision.authorizer import authorize, unasked
 from ironcurtain_proxy.decision.rules import gravest_first
+from ironcurtain_proxy.facts.arguments import Speller
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.operations import OperationSource, named_by
+from ironcurtain_proxy.facts.live_catalogue import as_unknown, guessed, widened
+from ironcurtain_proxy.facts.operations import OperationSource, facts_of_question, named_by
 from ironcurtain_proxy.facts.paths import PathReader
 from ironcurtain_proxy.facts.schema import SchemaChecker
-from ironcurtain_proxy.facts.server_questions import facts_of_question
-from ironcurtain_proxy.facts.spelling import Speller
-from ironcurtain_proxy.facts.unknown_tools import as_unknown, guessed, widened
 from ironcurtain_proxy.model.annotation import ToolAnnotation
-from ironcurtain_proxy.model.asked import on_the_wire, operation_of
+from ironcurtain_proxy.model.crossing import on_the_wire, operation_of
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, effect_of
-from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import (
     QUESTION_METHODS,
     TOOL_CALL,
@@ -34,6 +32,7 @@ from ironcurtain_proxy.model.operation import (
     RequestId,
 )
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.values import Arguments, Json
 
 # --- the policy as `serve` has it -----------------------------------------------------------------
 # The kernel on files: facts and policy, no servers, no session.

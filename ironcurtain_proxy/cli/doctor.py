@@ -48,10 +48,9 @@ from ironcurtain_proxy.mailbox.answering import read_token
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import utc_now
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
-from ironcurtain_proxy.sandbox.limits import shown_limits
+from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled, installation_of, look_up
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
-from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
+from ironcurtain_proxy.sandbox.profile import shown_limits
 from ironcurtain_proxy.shell.launchers import container_image
 from ironcurtain_proxy.wiring.confinement import machine_of
 from ironcurtain_proxy.wiring.containment_report import containment_report

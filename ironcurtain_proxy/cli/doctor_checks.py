@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.cli.pins import pins_warnings
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.policy.bundled import bundle_lines
@@ -274,7 +274,7 @@ def store(settings: Settings) -> Iterator[CheckResult]:
     if any(lack.extra in STORE_EXTRAS for lack in lacks(settings)):
         return  # said by `packages`
     # SQLAlchemy is slow to import.
-    from ironcurtain_proxy.auto_confirm.store.schema import inspect_store  # noqa: PLC0415
+    from ironcurtain_proxy.auto_confirm.store.tables import inspect_store  # noqa: PLC0415
 
     try:
         is_there = inspect_store(config.store_url, settings.state_dir)

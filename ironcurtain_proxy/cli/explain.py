@@ -31,13 +31,13 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.decision.explanation import Explanation, Trial, explain, shown
 from ironcurtain_proxy.decision.rules import gravest_first
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.asked import on_the_wire, operation_of
+from ironcurtain_proxy.model.crossing import on_the_wire, operation_of
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, effect_of
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.request import Facts, Gathered
+from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 from ironcurtain_proxy.wiring.rehearsal import rehearsal_for

@@ -10,10 +10,10 @@ from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.mediation.rehearsal import RehearsedCall
+from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.judgement import Judgement
+from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 

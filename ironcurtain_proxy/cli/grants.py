@@ -15,17 +15,17 @@ from typing import Final
 from ironcurtain_proxy.cli.arguments import add_json, add_lines, add_subcommand, whole
 from ironcurtain_proxy.cli.output import answer_lines, complain, counted, say, say_json
 from ironcurtain_proxy.cli.reviewing import add_directories, state_directory
-from ironcurtain_proxy.config.policy.difference import Basis
+from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.facts.catalogue import server_digest
 from ironcurtain_proxy.facts.commands import CommandContext, observed
-from ironcurtain_proxy.facts.fingerprint import server_digest
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
-from ironcurtain_proxy.grants.file import KEPT_NAME, GrantsFile, GrantsFileError
 from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.grants.kept import KEPT_NAME, GrantsFile, GrantsFileError
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.grants_command import (
@@ -41,15 +41,12 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     sessions_directory,
     utc_now,
 )
-from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.request import AccessRequest, ParsedCommand, Place
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.shell.families import sought
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.wiring.reviewers import basis_in
 
 # --- grants that do not count any more ------------------------------------------------------------

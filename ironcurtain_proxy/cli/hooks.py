@@ -11,7 +11,7 @@ from ironcurtain_proxy.cli.init import proposed_workspace
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, require_terminal
 from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.config.presets.preset import PRESETS
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.events import HookClient

@@ -37,7 +37,7 @@ from ironcurtain_proxy.config.clients.undo_record import (
     undo,
 )
 from ironcurtain_proxy.config.presets.preset import PRESETS, preset
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
 from ironcurtain_proxy.config.settings import Settings

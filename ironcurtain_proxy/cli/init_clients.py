@@ -63,7 +63,7 @@ from ironcurtain_proxy.cli.init_wants import (
 )
 from ironcurtain_proxy.cli.output import counted
 from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients, find
-from ironcurtain_proxy.config.clients.own_command import own_command
+from ironcurtain_proxy.config.clients.known import own_command
 from ironcurtain_proxy.config.clients.plan import (
     FileChange,
     MovingServer,
@@ -83,16 +83,15 @@ from ironcurtain_proxy.config.clients.undo_record import (
     write_undo_record,
 )
 from ironcurtain_proxy.config.extras import missing
-from ironcurtain_proxy.config.migration.rewriting import why_not_exchanged
+from ironcurtain_proxy.config.migration.migration import why_not_exchanged
 from ironcurtain_proxy.config.presets.preset import PresetName, preset
-from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.client_file import read_client_file
-from ironcurtain_proxy.config.servers.server_choice import SERVERS_NAME
+from ironcurtain_proxy.config.servers.servers_file import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.sandbox.wanted import opened_for
 

@@ -21,20 +21,17 @@ from ironcurtain_proxy.cli.output import counted, encodable
 from ironcurtain_proxy.config.annotating.proposal import ReadServer
 from ironcurtain_proxy.config.clients.undo_record import digest
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME
-from ironcurtain_proxy.config.presets.compose import compose
-from ironcurtain_proxy.config.presets.preset import Preset
-from ironcurtain_proxy.config.presets.writing import PlannedFile, planned, write
+from ironcurtain_proxy.config.presets.preset import PlannedFile, Preset, compose, planned, write
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.reading import MAX_BYTES
-from ironcurtain_proxy.config.servers.server_choice import SERVERS_NAME
+from ironcurtain_proxy.config.servers.servers_file import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
-from ironcurtain_proxy.sandbox.installed import NotInstalled
-from ironcurtain_proxy.sandbox.replaced_launchers import Machine, fetch_of, look_up
+from ironcurtain_proxy.sandbox.installed import Machine, NotInstalled, fetch_of, look_up
 
 
 @dataclass

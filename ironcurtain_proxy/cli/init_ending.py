@@ -24,7 +24,7 @@ from ironcurtain_proxy.config.clients.finding import ClientFile, FoundClients
 from ironcurtain_proxy.config.clients.plan import MovingServer
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.annotating.proposal import ReadServer

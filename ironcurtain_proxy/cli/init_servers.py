@@ -21,23 +21,22 @@ from msgspec import Struct
 
 from ironcurtain_proxy.cli.init_dialogue import Dialogue, clean
 from ironcurtain_proxy.cli.output import counted
-from ironcurtain_proxy.config.annotating.annotate import annotate, packed
-from ironcurtain_proxy.config.annotating.known import roles_in
+from ironcurtain_proxy.config.annotating.annotate import annotate, packed, roles_in
 from ironcurtain_proxy.config.annotating.proposal import ReadServer, ReadTool
 from ironcurtain_proxy.config.clients.plan import MovingServer, collides
 from ironcurtain_proxy.config.packs.pack import read_pack
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets.preset import Preset
-from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, SERVERS_VARIABLE
+from ironcurtain_proxy.config.reading.layers import CONFIG_VARIABLE, SERVERS_VARIABLE
 from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
 from ironcurtain_proxy.config.servers.servers_file import OWN_SHELL, WORKSPACE
 from ironcurtain_proxy.config.settings import Settings, load_settings
-from ironcurtain_proxy.downstream.working_directory import settle
+from ironcurtain_proxy.downstream.starting import settle
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_shell.tools import TOOLS
 from ironcurtain_proxy.shell.launchers import launched
 

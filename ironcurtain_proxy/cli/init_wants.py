@@ -29,10 +29,9 @@ from ironcurtain_proxy.config.clients.text_format import table_at
 from ironcurtain_proxy.config.packs.pack import PackNeeds, needs_of
 from ironcurtain_proxy.config.servers.recognition import recognised_pack
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.installed import NotInstalled
-from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, is_confined, look_up
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.sandbox.installed import NotInstalled, installation_of, is_confined, look_up
 from ironcurtain_proxy.sandbox.wanted import folder_for, opened_for, refused_writes
 from ironcurtain_proxy.shell.launchers import container_image
 

@@ -19,8 +19,7 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.options import LOGINS
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.model.remote import RemoteEndpoint
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.server import RemoteEndpoint, ServerSpec
 from ironcurtain_proxy.wiring.remote import refuse_closed_hosts
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def logged_in(found: RemoteServer, *, opens_browser: bool, port: int | None = No
         )
     # The SDK takes half a second to import.
     from ironcurtain_proxy.downstream.remote.browser_login import log_in  # noqa: PLC0415
-    from ironcurtain_proxy.downstream.remote.secrets import secret_of  # noqa: PLC0415
+    from ironcurtain_proxy.downstream.remote.logins import secret_of  # noqa: PLC0415
 
     secret = None if own is None else secret_of(own, found.spec.credentials, found.name)
     named = own.callback_port if own is not None else None

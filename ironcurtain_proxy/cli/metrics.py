@@ -6,9 +6,8 @@ import sys
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.cli.arguments import add_config, add_json
+from ironcurtain_proxy.cli.arguments import add_config, add_json, span
 from ironcurtain_proxy.cli.output import say, say_json
-from ironcurtain_proxy.cli.selecting import span
 from ironcurtain_proxy.config.extras import require, store_extra
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.own_process.clocks import SystemClock

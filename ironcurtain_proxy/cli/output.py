@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import orjson
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 
 def say(line: str) -> None:

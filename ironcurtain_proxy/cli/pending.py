@@ -6,7 +6,7 @@ from typing import Final
 from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.output import say, say_json, terminal_width
 from ironcurtain_proxy.cli.reviewing import add_directories, existing_mailboxes_of, state_directory
-from ironcurtain_proxy.mailbox.changes import changes_of
+from ironcurtain_proxy.mailbox.answering import changes_of
 from ironcurtain_proxy.mailbox.display import banner
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, keep_numbers, utc_now
 from ironcurtain_proxy.mailbox.messages import timestamp

@@ -13,11 +13,9 @@ from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.pinning import Section
-from ironcurtain_proxy.pins.difference import PinChange, changes
-from ironcurtain_proxy.pins.pinned import Parts, ServerPins
-from ironcurtain_proxy.pins.scan import Finding, scan
+from ironcurtain_proxy.model.server import Section
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.pins.pinned import Finding, Parts, PinChange, ServerPins, changes, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
 from ironcurtain_proxy.wiring.pins import pin_store, pinned_servers
 

@@ -27,21 +27,22 @@ from ironcurtain_proxy.cli.policy_change import (
     text_of,
     write_policy,
 )
-from ironcurtain_proxy.config.policy.editing import with_rule
 from ironcurtain_proxy.config.policy.policy_loading import load_candidate, load_policy
-from ironcurtain_proxy.config.policy.proposing import is_directory
+from ironcurtain_proxy.config.policy.proposing import is_directory, with_rule
 from ironcurtain_proxy.config.policy.short_form import VERBS
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import MarkedReport, Report, json_path
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.policy import OTHERS_LAYERS
-from ironcurtain_proxy.model.question import visible
-from ironcurtain_proxy.wiring.replaying import Replayed, Replaying, ReplayTally
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.wiring.suggesting import (
     RepeatedQuestion,
+    Replayed,
+    Replaying,
+    ReplayTally,
     Suggesting,
     Suggestion,
     SuggestionReport,

@@ -11,21 +11,20 @@ from typing import Final
 from ironcurtain_proxy.cli.check import layers
 from ironcurtain_proxy.cli.explain_names import about_unknown_tool, tool_meant
 from ironcurtain_proxy.cli.output import counted, say, say_json
-from ironcurtain_proxy.config.migration.rewriting import create, exchange
-from ironcurtain_proxy.config.policy.difference import all_rules
-from ironcurtain_proxy.config.policy.editing import with_rule
-from ironcurtain_proxy.config.policy.policy_file import SECRETS
+from ironcurtain_proxy.config.migration.migration import create, exchange
+from ironcurtain_proxy.config.policy.policy_file import SECRETS, all_rules
 from ironcurtain_proxy.config.policy.policy_files import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_candidate, load_policy
+from ironcurtain_proxy.config.policy.proposing import with_rule
 from ironcurtain_proxy.config.policy.short_form import EVERY, SHORT_NAME, VERBS
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.conditions import ListCondition
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.policy import Rule
-from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.values import Json
 
 # --- a rule as JSON -------------------------------------------------------------------------------
 # A rule as it stands in `compiled-policy.json`. Not a command itself.

@@ -11,13 +11,12 @@ from ironcurtain_proxy.cli.arguments import add_json
 from ironcurtain_proxy.cli.output import complain, say
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.grants.file import GrantsFile
 from ironcurtain_proxy.grants.format import KeptGrant
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.grants.kept import GrantsFile
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.rehearsal.playing import Assumed, Rehearsed, lines_of, rehearse
-from ironcurtain_proxy.rehearsal.recorded import Recording
 from ironcurtain_proxy.rehearsal.scene import RULES
-from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
+from ironcurtain_proxy.rehearsal.transcripts import Recording, read_transcripts
 
 DESCRIPTION: Final = """\
 Read transcripts of agents, and count how often each preset would have asked about their calls. The

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.audit.calls import recorded_calls
-from ironcurtain_proxy.audit.display import printable
-from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.audit.display import Selection, printable
 from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
@@ -21,7 +20,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_files import write_whole
 from ironcurtain_proxy.report.day import calls_part, count_calls
-from ironcurtain_proxy.report.page import ReportPart, page
+from ironcurtain_proxy.report.plots import ReportPart, page
 
 DESCRIPTION: Final = """\
 Write an HTML page about the calls of all your clients: the numbers of calls and questions, and the

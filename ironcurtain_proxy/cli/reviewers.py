@@ -18,8 +18,8 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.signing import RISKS, ReviewerKey, Signatories
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_directory import MailboxDirectory
 
 DESCRIPTION: Final = """\

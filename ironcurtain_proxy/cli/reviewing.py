@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.output import complain, say
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import (

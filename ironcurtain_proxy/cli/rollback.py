@@ -13,7 +13,7 @@ from ironcurtain_proxy.cli.arguments import add_config, add_json
 from ironcurtain_proxy.cli.output import complain, is_confirmed, say, say_json
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError
 from ironcurtain_proxy.snapshots.timeline.history import Point

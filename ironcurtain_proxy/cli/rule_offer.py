@@ -19,22 +19,26 @@ from ironcurtain_proxy.cli.policy_change import (
     text_of,
     write_policy,
 )
-from ironcurtain_proxy.cli.review_screen.screen_sources import OfferedRule
-from ironcurtain_proxy.config.policy.editing import with_rule
+from ironcurtain_proxy.cli.review_screen.plain_review import OfferedRule
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.policy.proposing import RuleProposal, is_directory, proposal_for
+from ironcurtain_proxy.config.policy.proposing import (
+    RuleProposal,
+    is_directory,
+    proposal_for,
+    with_rule,
+)
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, sessions_directory
 from ironcurtain_proxy.mailbox.messages import Request
 from ironcurtain_proxy.model.operation import METHODS
 from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.sessions.configuration import (
+from ironcurtain_proxy.sessions.running import (
     SessionConfiguration,
     command_prefix,
     configuration_of,
 )
-from ironcurtain_proxy.wiring.replaying import Replaying
+from ironcurtain_proxy.wiring.suggesting import Replaying
 
 
 def rule_for(one: PendingRequest) -> OfferedRule | None:

@@ -17,37 +17,34 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import orjson
 
 from ironcurtain_proxy.audit.calls import recorded_calls
+from ironcurtain_proxy.audit.display import Selection
 from ironcurtain_proxy.audit.redaction import redact_text
-from ironcurtain_proxy.audit.selection import Selection
-from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log, add_subcommand
+from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log, add_subcommand, moment
 from ironcurtain_proxy.cli.audit import logs_to_read
 from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.init_dialogue import clean
 from ironcurtain_proxy.cli.init_wants import words_of
 from ironcurtain_proxy.cli.output import complain, encodable, is_confirmed, say, say_json
-from ironcurtain_proxy.cli.selecting import moment
-from ironcurtain_proxy.config.clients.json_text import JsonText
 from ironcurtain_proxy.config.clients.text_format import (
+    JsonText,
     Move,
     NotUnderstoodError,
     moved,
     table_at,
 )
-from ironcurtain_proxy.config.migration.migration import Insertion, inserted
-from ironcurtain_proxy.config.migration.rewriting import rewrite
+from ironcurtain_proxy.config.migration.migration import Insertion, inserted, rewrite
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.hosts import is_public_host
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.condition_reading import is_public_host
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.own_process.clocks import SystemClock
-from ironcurtain_proxy.sandbox.error_hints import denied_host
+from ironcurtain_proxy.sandbox.denials import denied_host
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.wanted import RefusedWrite, folder_for, opened_for, refused_writes
 

@@ -9,8 +9,7 @@ from typing import Final
 
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.policy.managed import KEEP_NAME, MANAGED
-from ironcurtain_proxy.config.reading.environment import ISOLATION_VARIABLE
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.layers import ISOLATION_VARIABLE, STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.wiring.serving import serve
 

@@ -10,13 +10,12 @@ from typing import Final
 from ironcurtain_proxy.cli.arguments import add_json, add_lines
 from ironcurtain_proxy.cli.output import answer_lines, complain, say, say_line
 from ironcurtain_proxy.facts.commands import has_repository, strays_among
-from ironcurtain_proxy.facts.git_credentials import shows_credentials
-from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.facts.pushes import shows_credentials
+from ironcurtain_proxy.model.request import ParsedCommand, Place
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
 from ironcurtain_proxy.shell.families import families_of, sought
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.shell.targets import targets_of
 
 DESCRIPTION: Final = """\

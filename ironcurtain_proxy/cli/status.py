@@ -17,11 +17,11 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.mailboxes import utc_now
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sessions.running import running_sessions
+from ironcurtain_proxy.wiring.call_facts import isolation_of
 from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.containment import sessions_ended
-from ironcurtain_proxy.wiring.overlay import isolation_of
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
 DESCRIPTION: Final = """\

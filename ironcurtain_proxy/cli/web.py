@@ -84,9 +84,14 @@ def run(options: argparse.Namespace) -> int:
     """Serve the page until the person stops the command."""
     require("web", "web")
     # Only this command needs a web server.
-    from ironcurtain_proxy.web.app import PageSources, ReviewPage  # noqa: PLC0415
+    from ironcurtain_proxy.web.app import (  # noqa: PLC0415  # noqa: PLC0415
+        PageSources,
+        ReviewPage,
+        loopback_socket,
+        origins_of,
+        serve_page,
+    )
     from ironcurtain_proxy.web.guard import Access  # noqa: PLC0415
-    from ironcurtain_proxy.web.server import loopback_socket, origins_of, serve_page  # noqa: PLC0415
 
     credential = credential_of(options)
     mailboxes, logs = mailboxes_of(options), logs_to_read(None)

@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Final
 
 from ironcurtain_proxy.auto_confirm.windows import NAMES, Windows
+from ironcurtain_proxy.cli.arguments import span
 from ironcurtain_proxy.cli.output import say
 from ironcurtain_proxy.cli.reviewing import state_directory
-from ironcurtain_proxy.cli.selecting import span
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.mailbox.mailboxes import utc_now
 

@@ -3,8 +3,8 @@
 A file with an unknown key or word is refused, with its JSON path and the nearest known word: an
 ignored condition would make an allow rule match everything.
 
-- `settings`: all settings of `serve`. One module for each part: `capability_settings`,
-  `overlay_settings`, `review_settings`.
+- `settings`: all settings of `serve`. One module for each part: `overlay_settings`,
+  `review_settings`.
 - `auto_confirm`: the engine's section.
 - `reading`: files into validated values. `policy`: rules, annotations, lists.
 - `servers`: which servers run, and where. `migration`: files of older versions.

@@ -22,10 +22,14 @@ from ironcurtain_proxy.config.overlay_settings import (
     with_own_shell,
 )
 from ironcurtain_proxy.config.reading.declared import declared, keys_of, setting
-from ironcurtain_proxy.config.reading.environment import SESSION_VARIABLE, read_environment
 from ironcurtain_proxy.config.reading.forms import SCHEMA_KEY, NameText, Seconds, says
-from ironcurtain_proxy.config.reading.layers import Layers, read_layers
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.layers import (
+    SESSION_VARIABLE,
+    STATE_DIRECTORY,
+    Layers,
+    read_environment,
+    read_layers,
+)
 from ironcurtain_proxy.config.reading.problems import Problem, Report
 from ironcurtain_proxy.config.review_settings import (
     PROVIDER_KEYS,
@@ -37,16 +41,15 @@ from ironcurtain_proxy.config.review_settings import (
     read_escalation,
     read_provider_keys,
 )
-from ironcurtain_proxy.config.servers.server_choice import (
+from ironcurtain_proxy.config.servers.servers_file import (
     choose_servers,
     container_workspace,
     find_workspace,
 )
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.pinning import PinMode
 from ironcurtain_proxy.model.policy import UnknownTools
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.server import PinMode, ServerSpec
+from ironcurtain_proxy.model.values import RealPath
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmConfig

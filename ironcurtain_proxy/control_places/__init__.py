@@ -6,9 +6,8 @@ that is not listed as data is a control place; elsewhere a new hidden name is on
 listed as harmless.
 
 - `rules`: what kind of control place a path is, if it is one
-- `git_index`: the repositories that an index makes git look into
-- `git_settings`: whether a changed configuration of git is harmless
-- `git_states`: whether a waiting rebase or cherry-pick is harmless
+- `git_files`: the repositories that an index makes git look into, and whether a changed
+  configuration of git, a waiting rebase or a cherry-pick is harmless
 - `links`: whether a link leads to where nobody looks
 
 The names stand in `names.toml`. All modules but `links` are pure: callers list files and pass what

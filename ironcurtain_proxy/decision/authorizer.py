@@ -1,11 +1,23 @@
-"""The policy's decision on one call.
+"""The decision on a call, and on what is asked beside it.
+
+The policy's decision on one call.
 
 Structural invariants first, in order; then the compiled rules for each argument role that the
 workspace did not settle; deny overrides escalate overrides allow; nothing matched is denied. Layers
 that only restrict are asked last.
+
+Rules that keep calls for reviewers although containment could undo them.
+
+Others say how many persons must sign an approval.
+
+Earlier consent of a person to a call: by the workspace, or by a rule.
+
+It changes no decision. Approval modes ask less where a person has already approved exactly this.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
 from ironcurtain_proxy.decision.invariants import (
     INVARIANTS,
@@ -23,9 +35,12 @@ from ironcurtain_proxy.decision.rules import (
     resource_roles,
 )
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, PriorConsent
 from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.signing import Quorum
+
+# --- authorizer
 
 
 def unasked(decision: Decision) -> Decision:
@@ -122,3 +137,118 @@ def _by_rules(request: AccessRequest, policy: Policy) -> Decision:
     if len(open_roles) == 1:
         return combine([(open_roles[0], decide_role(request, policy, open_roles[0]))])
     return combine((role, decide_role(request, policy, role)) for role in open_roles)
+
+
+# --- containment
+
+
+_READ: Final[ArgumentRole] = "read-path"
+
+
+def rule_for_reviewers(request: AccessRequest, policy: Policy) -> Rule | None:
+    """The first rule that decides on the call and says `contained: false`; None: there is none.
+
+    Every role of the call counts, also one that the workspace settles, and every layer.
+    """
+    for role in resource_roles(request) or (None,):
+        for rule in answering_rules(request, policy, role):
+            if not rule.contained:
+                return rule
+    kept = (rule for _, rule in restrictions(request, policy) if not rule.contained)
+    return next(kept, None)
+
+
+def quorums_of(request: AccessRequest, policy: Policy) -> tuple[Quorum, ...]:
+    """Return what the rules that ask about a call demand of its approval, of every layer.
+
+    A call that nobody has described is decided without rules. A rule of its tool counts all the
+    same: otherwise a server would lose it by adding an argument.
+    """
+    if not policy.has_quorums:
+        return ()
+    roles: tuple[ArgumentRole | None, ...] = tuple(resource_roles(request)) or (None,)
+    if not request.annotated and None not in roles:
+        roles = (*roles, None)
+    asking = [rule for role in roles for rule in answering_rules(request, policy, role)]
+    asking += [rule for _, rule in restrictions(request, policy)]
+    found = [one.quorum for one in asking if one.effect == "escalate" and one.quorum is not None]
+    return tuple(dict.fromkeys(found))
+
+
+def is_asked_to_read(request: AccessRequest, policy: Policy) -> bool:
+    """Whether a rule keeps the reading of a call for reviewers.
+
+    A rule with `contained_reads` asks about its tool as a whole: it does not, where all other rules
+    would allow the same paths to be read.
+    """
+    if not any(rule.contained_reads for rule in answering_rules(request, policy, _READ)):
+        return True
+    others = tuple([rule for rule in policy.rules if not rule.contained_reads])
+    if not isinstance(decide_role(request, replace(policy, rules=others), _READ), Allow):
+        return True
+    return any(role == _READ for role, _ in restrictions(request, policy))
+
+
+# --- prior consent
+
+
+def prior_consent_of(request: AccessRequest, policy: Policy, decision: Decision) -> PriorConsent:
+    """The earlier consent behind a decision.
+
+    Args:
+        request: what was asked.
+        policy: what it was decided by.
+        decision: what `authorize` said of the two.
+    """
+    contained = contained_roles(request, policy)
+    if not isinstance(decision, Allow) or _is_settled_early(request, policy):
+        return PriorConsent(contained=contained)
+    answers: dict[ArgumentRole | None, tuple[Rule, ...]] = {
+        role: answering_rules(request, policy, role)
+        for role in (resource_roles(request) or (None,))
+        if role not in contained
+    }
+    rules = [rule for found in answers.values() for rule in found]
+    return PriorConsent(
+        contained=contained,
+        # INVARIANT: no rule at all is not a rule that names the tool.
+        names_tool=bool(rules) and all(rule.tools is not None for rule in rules),
+        names_roles=frozenset(
+            role
+            for role, found in answers.items()
+            if role is not None and found and all(_is_meant(rule, role) for rule in found)
+        ),
+    )
+
+
+def goes_by_name(request: AccessRequest, policy: Policy) -> bool:
+    """Whether a rule that asks or denies describes the name of a file of this call, such as `.env`.
+
+    An approval of such a call speaks of this file. One that was given for another file of the
+    directory does not speak of it.
+    """
+    layers = (policy.rules, *[floor.rules for floor in policy.floors])
+    conditions = [
+        rule.names
+        for rules in layers
+        for rule in rules
+        if rule.names is not None and rule.effect != "allow"
+    ]
+    return any(
+        condition.covers(value)
+        for fact in request.arguments
+        for condition in conditions
+        if not condition.roles.isdisjoint(fact.roles)
+        for value in fact.values
+    )
+
+
+def _is_settled_early(request: AccessRequest, policy: Policy) -> bool:
+    """Whether an invariant decided, so that no rule was evaluated."""
+    return any(invariant(request, policy) is not None for invariant in INVARIANTS)
+
+
+def _is_meant(rule: Rule, role: ArgumentRole) -> bool:
+    """Return whether the rule names this tool or this role explicitly."""
+    named = (rule.roles or (), *[one.named for one in rule.conditions])
+    return rule.tools is not None or any(role in roles for roles in named)

@@ -28,7 +28,6 @@ from ironcurtain_proxy.model.conditions import (
 )
 from ironcurtain_proxy.model.decision import Allow, Decision, Escalate, effect_of
 from ironcurtain_proxy.model.operation import TOOL_CALL, named_in
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import LayerName, Policy, Rule
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -38,7 +37,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.model.sql import gravest
+from ironcurtain_proxy.model.values import RealPath, gravest
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from ironcurtain_proxy.decision.rules import (
     resource_roles,
 )
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.condition_reading import host_matches
 from ironcurtain_proxy.model.conditions import leads_only_to
 from ironcurtain_proxy.model.decision import UNKNOWN_TOOL, Allow, Decision, Deny, Escalate, Ground
-from ironcurtain_proxy.model.hosts import host_matches
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, ProtectedName, RuleBook
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, ServerQuestion, UrlValue
+from ironcurtain_proxy.model.values import RealPath
 
 MAX_TOKENS: Final = 4096
 """The most tokens that a server may ask of the agent's model at once."""

@@ -28,9 +28,9 @@ from ironcurtain_proxy.model.decision import (
     Ground,
     effect_of,
 )
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule, RuleBook
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
+from ironcurtain_proxy.model.values import RealPath
 
 DEFAULT_DENY = Deny(Ground("default-deny", "No matching policy rule -- denied by default"))
 """The decision where no rule matched."""

@@ -15,14 +15,17 @@ from msgspec import structs
 from ironcurtain_proxy.downstream import modern
 from ironcurtain_proxy.downstream.conversation import Conversation
 from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription, greet
-from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
 from ironcurtain_proxy.downstream.listing import list_entries, list_tools
-from ironcurtain_proxy.downstream.open_questions import OpenServerQuestions
-from ironcurtain_proxy.downstream.progress_tokens import TokenKey, token_key, token_of
+from ironcurtain_proxy.downstream.notifications import (
+    ServerSubscriptions,
+    TokenKey,
+    UnusableMessages,
+    token_key,
+    token_of,
+)
+from ironcurtain_proxy.downstream.open_questions import PASSED_ON, Listeners, OpenServerQuestions
 from ironcurtain_proxy.downstream.standing import Standing
-from ironcurtain_proxy.downstream.subscriptions import ServerSubscriptions
 from ironcurtain_proxy.downstream.task_calls import call_as_task, task_tools
-from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
     CallLostError,
     CallTimedOutError,
@@ -31,11 +34,10 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.jsonrpc.codec import MessageId, message_id
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mirrored_arguments, version_of
-from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED, LineSink, LineSource
-from ironcurtain_proxy.model.caller import Caller
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import TOOL_CALL, Method
+from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, LineSink, LineSource
+from ironcurtain_proxy.model.operation import TOOL_CALL, Caller, Method
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import ProgressListener
 
 _DISCOVER: Final = 10.0

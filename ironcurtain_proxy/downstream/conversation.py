@@ -10,9 +10,9 @@ from typing import Final, Protocol
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.downstream.answer_capacity import AnswerCapacity
+from ironcurtain_proxy.downstream.notifications import UnusableMessages
+from ironcurtain_proxy.downstream.open_questions import AnswerCapacity
 from ironcurtain_proxy.downstream.standing import Standing
-from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import (
     CallLostError,
     CallTimedOutError,
@@ -20,7 +20,7 @@ from ironcurtain_proxy.errors import (
     ServerUnavailableError,
     UnansweredError,
 )
-from ironcurtain_proxy.jsonrpc.answers import Answers
+from ironcurtain_proxy.jsonrpc.answers import Answers, GuessedDigest, guess_digest
 from ironcurtain_proxy.jsonrpc.codec import (
     Malformed,
     MessageId,
@@ -33,11 +33,9 @@ from ironcurtain_proxy.jsonrpc.codec import (
     odd_number,
     recover_id,
 )
-from ironcurtain_proxy.jsonrpc.guessed_digests import GuessedDigest, guess_digest
-from ironcurtain_proxy.jsonrpc.pipes import Oversize
-from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource, Lost, StreamEnded
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.jsonrpc.pipes import LineSink, LineSource, Lost, Oversize, StreamEnded
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 
 _TURN: Final = 64
 """Lines after which other tasks run."""

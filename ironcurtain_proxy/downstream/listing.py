@@ -8,10 +8,10 @@ from typing import Final, NoReturn, TypeAlias
 
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.jsonrpc.codec import encode
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import is_like_a_label
-from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
+from ironcurtain_proxy.model.values import Json
 
 MAX_PAGES: Final = 1000
 MAX_TOOLS: Final = 10_000

@@ -25,7 +25,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.sandbox.limits import MEBIBYTE, SandboxLimits
+from ironcurtain_proxy.sandbox.profile import MEBIBYTE, SandboxLimits
 
 SOONEST: Final = 0.1
 LATEST: Final = 3.0

@@ -15,17 +15,17 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.downstream.greeting import SPOKEN, ServerDescription
-from ironcurtain_proxy.downstream.versions import VERSIONS as HANDSHAKE_VERSIONS
+from ironcurtain_proxy.downstream.greeting import VERSIONS as HANDSHAKE_VERSIONS
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.caller import (
+from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
     INFO_KEY,
     LEVEL_KEY,
     VERSION_KEY,
     VERSIONS,
 )
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.version import VERSION as OUR_VERSION
 
 VERSION: Final = VERSIONS[0]

@@ -1,21 +1,38 @@
-"""The open requests of one server: elicitation, sampling, and methods that are not served.
+"""Open requests and listeners of a server, and the bytes of its answers.
+
+The open requests of one server: elicitation, sampling, and methods that are not served.
 
 A question belongs to the server's operations in progress. A question without an operation is
 refused, and questions that are open when the last operation ends are withdrawn. A server may
 withdraw its own question, too.
+
+The capacity for large answers on their way to the agent, in bytes, over all servers.
+
+The size of one answer is limited elsewhere; this limits the sum: no server is read further while
+the agent has not read the answers sent before. Small answers are never delayed.
+
+The listeners of one server's notifications and requests.
 """
 
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
+from ironcurtain_proxy.downstream.greeting import ROOTS
+from ironcurtain_proxy.downstream.session_log import NotificationLimits
 from ironcurtain_proxy.jsonrpc.codec import MessageId
-from ironcurtain_proxy.model.caller import Caller
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Caller
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
+
+# --- open questions
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -111,3 +128,94 @@ class OpenServerQuestions:
         finally:
             self._open.pop(scope, None)
             self._withdrawn.discard(scope)
+
+
+# --- answer capacity
+
+
+SMALL: Final = 64 * 1024
+"""Bytes of a message that counts as small."""
+
+_SUM: Final = 96 << 20
+_LOOK_AGAIN: Final = 0.01
+"""Seconds between two looks: no event reports bytes that leave a pipe."""
+
+
+class AnswerCapacity:
+    """Bytes of large answers that are in memory."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.limit = _SUM
+        self.unread: Callable[[], int] = lambda: 0
+        """Gives the bytes that the agent has not read yet."""
+        self.on_large: Callable[[], None] = lambda: None
+        """Called for each large answer."""
+        self._on_its_way = 0
+
+    def fits(self, size: int) -> bool:
+        """Whether a message of this size fits now. One message alone always fits."""
+        if size <= SMALL:
+            return True
+        used = self._on_its_way + self.unread()
+        return not used or used + size <= self.limit
+
+    async def wait(self, size: int) -> None:
+        """Wait until a message of this size fits."""
+        while not self.fits(size):  # noqa: ASYNC110  nobody tells, see above
+            await anyio.sleep(_LOOK_AGAIN)
+
+    def note(self, answer: ToolResult, size: int) -> ToolResult:
+        """Count an answer until it is released."""
+        if size > SMALL:
+            self._on_its_way += size
+            self.on_large()
+            weakref.finalize(answer, self._forget, size).atexit = False
+        return answer
+
+    def _forget(self, size: int) -> None:
+        self._on_its_way -= size
+
+
+# --- listeners
+
+
+PASSED_ON: Final = frozenset(
+    {
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+        "notifications/prompts/list_changed",
+        "notifications/elicitation/complete",
+    }
+)
+"""Notifications that are passed on, besides tools, progress and log messages."""
+
+
+async def _not_passed_on(_method: str, _params: Mapping[str, Json]) -> None:
+    return
+
+
+async def _roots_only(_caller: Caller | None) -> Mapping[str, Json]:
+    return ROOTS
+
+
+class Listeners(Struct, frozen=True):
+    """The listeners of a server's notifications and requests."""
+
+    tools_changed: Callable[[], None]
+    logged: Callable[[Mapping[str, Json]], Awaitable[None]]
+    """Is handed the raw `params` of `notifications/message`."""
+    roots: Callable[[], Sequence[Mapping[str, Json]]]
+    """Gives the `roots` to answer `roots/list` with."""
+    noticed: Callable[[str, Mapping[str, Json]], Awaitable[None]] = _not_passed_on
+    """Is handed the method and the raw `params` of the notifications in `PASSED_ON`."""
+    asked: QuestionHandler | None = None
+    """Decides on the server's own questions and answers them; None: all are refused."""
+    capabilities: Callable[[Caller | None], Awaitable[Mapping[str, Json]]] = _roots_only
+    """Gives the client capabilities for the server, of the client of one request."""
+    hidden: Callable[[str], None] = lambda _: None
+    """Called for each hidden tool, at every listing."""
+    capacity: AnswerCapacity = field(default_factory=AnswerCapacity)
+    """The capacity that large answers of all servers share."""
+    notices: NotificationLimits = field(default_factory=NotificationLimits)
+    """The limit on notifications; answers always pass."""

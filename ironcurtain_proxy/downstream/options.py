@@ -8,11 +8,11 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.downstream.answer_capacity import AnswerCapacity
+from ironcurtain_proxy.downstream.open_questions import AnswerCapacity
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
-from ironcurtain_proxy.model.caller import Caller
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Caller
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.watchman import Watchman
 

@@ -1,23 +1,136 @@
-"""One server process under its guardian: start, wait, end.
+"""The processes of servers: their start, files, standard error and end.
+
+Limits on the open files of the proxy and its servers.
+
+Shells set a low limit and allow a higher one. The proxy raises its own, because without descriptors
+no record can be written and no call forwarded. Servers get the original limit, because programs
+that use `select` fail with a higher one.
+
+Orphaned processes of killed guardians.
+
+On Linux the proxy is a subreaper: processes that lose their guardian become children of the proxy,
+which kills them. On other systems they are lost.
+
+One server process under its guardian: start, wait, end.
 
 Nothing here needs an event loop, so that servers start before slow imports.
+
+A thread that drains a server's standard error into the session log.
+
+A thread works before the event loop exists, and keeps floods of output and slow disks from delaying
+calls.
+
+Protection of the proxy's process against servers of the same user.
 """
 
 import contextlib
 import os
+import re
+import resource
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from ironcurtain_proxy.downstream import guardian
-from ironcurtain_proxy.downstream.descriptors import limit_of_servers
-from ironcurtain_proxy.downstream.orphans import GUARDIANS, kill_orphans
+from ironcurtain_proxy.downstream.environment import Masker
+from ironcurtain_proxy.downstream.guardian import prctl
+from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog, printable
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.server import ServerSpec
+
+# --- descriptors
+
+
+OWN: Final = 32
+"""Descriptors without servers: standard streams, audit log, mailbox, event loop, store."""
+PER_SERVER: Final = 6
+"""Descriptors for a server: its pipes, and those of a call while it is judged."""
+
+_given: list[int] = []
+"""The soft limit before it was raised; empty: it was not raised."""
+
+
+def raise_limit() -> None:
+    """Raise the limit to the highest that the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard or _given:
+        return
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        _given.append(soft)
+
+
+def limit_of_servers() -> str:
+    """The soft limit that a server's guardian sets; empty: it stays unchanged."""
+    return str(_given[0]) if _given else ""
+
+
+def too_few(servers: int) -> str | None:
+    """A warning that the limit is too low; None: it is high enough."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = OWN + PER_SERVER * servers
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return None
+    return (
+        f"warning: {soft} files may be open at once, and {servers} servers need about {needed}: "
+        f"calls may be denied; raise the limit (`ulimit -n {needed}`), or configure fewer servers"
+    )
+
+
+# --- orphans
+
+
+GUARDIANS: Final[set[int]] = set()
+"""The living guardians of this process."""
+
+
+def become_subreaper() -> None:
+    """Let processes whose guardian was killed become children of this process."""
+    guardian.prctl(guardian.PR_SET_CHILD_SUBREAPER, 1)
+
+
+def kill_orphans(seconds: float) -> bool:
+    """Kill and collect orphans; False if some remain after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while orphans := _orphans():
+        for pid in orphans:
+            with contextlib.suppress(OSError):
+                os.kill(pid, 9)
+                os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _orphans() -> list[int]:
+    """Our children that are neither guardians nor in our session (as git is).
+
+    A server begins its own session, and its processes cannot return to ours.
+    """
+    if sys.platform != "linux":
+        return []
+    children = guardian.children().get(os.getpid(), [])
+    ours = os.getsid(0)
+    return [pid for pid in children if pid not in GUARDIANS and _session(pid) not in (ours, None)]
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+# --- process
+
 
 _GUARDIAN: Final = Path(guardian.__file__)
 _ORPHANS: Final = 1.0
@@ -183,3 +296,127 @@ def _why(error: OSError | ValueError) -> str:
     if isinstance(error, OSError):
         return os.strerror(error.errno or 0).lower()
     return "its command or environment holds a NUL character"
+
+
+# --- stderr
+
+
+_CHUNK: Final = 1 << 16
+_LONGEST_LINE: Final = 1 << 14
+"""Bytes after which a line is split: a server may never write a newline."""
+
+_KEPT: Final = 8192
+"""Bytes of the end of the output in which the most telling line is looked for."""
+
+_NAMES_ERROR: Final = re.compile(
+    rb"\s*(?:Uncaught |Caused by: |thread '[^']*' )?"
+    rb"(?:[\w.]*(?:Error|Exception)\b[^:]{0,40}:|(?:fatal|panic|error|failed)\w*[:! ]"
+    rb"|panicked|cannot )",
+    re.IGNORECASE,
+)
+"""Lines such as `Error: ENOENT: …`, `ModuleNotFoundError: …` and `fatal: …`."""
+
+_SPEAKS_OF_ERROR: Final = re.compile(
+    rb"\b(?:errors?|cannot|can't|could not|failed|denied|refused|not found|missing|required"
+    rb"|E[A-Z]{4,})\b",
+    re.IGNORECASE,
+)
+
+_LONGEST_WORDS: Final = 200
+"""Characters of a server's line that are repeated to the operator."""
+
+
+class StderrDrain:
+    """Reads until the server and all it has started have closed their standard error."""
+
+    def __init__(
+        self, server: str, fd: int, masker: Masker, log: SessionLog, ration: OutputLimit
+    ) -> None:
+        self._server = server
+        self._fd = fd
+        self._masker = masker
+        self._log = log
+        self._line = b""
+        self._ration = ration
+        self._tail = b""
+        self._thread = threading.Thread(target=self._run, name=f"stderr of {server}", daemon=True)
+        self._thread.start()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the stream, at most this long."""
+        self._thread.join(seconds)
+
+    @property
+    def last_words(self) -> str:
+        """The line that tells most, masked, printable and short; empty if there is none.
+
+        The last line that names an error, else the last that is not blank: Node.js ends with its
+        version, and others with advice.
+        """
+        lines = [line for line in self._tail.split(b"\n") if line.strip()]
+        telling = [line for line in lines if _NAMES_ERROR.match(line)]
+        telling = telling or [line for line in lines if _SPEAKS_OF_ERROR.search(line)]
+        best = (telling or lines or [b""])[-1]
+        text = (
+            printable(best.strip().decode("utf-8", "backslashreplace")).replace("\t", " ").strip()
+        )
+        return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}…"
+
+    def _run(self) -> None:
+        try:
+            while data := self._read():
+                self._take(self._masker.feed(data))
+            self._take(self._masker.finish())
+            if self._line:
+                self._write(self._line)
+            self._say(self._ration.finish())
+        finally:
+            os.close(self._fd)
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._fd, _CHUNK)
+        except OSError:
+            return b""
+
+    def _take(self, data: bytes) -> None:
+        whole, newline, rest = data.rpartition(b"\n")
+        if newline:
+            self._write(self._line + whole)
+            self._line = rest
+        else:
+            self._line += rest
+        if len(self._line) > _LONGEST_LINE:
+            self._write(self._line)
+            self._line = b""
+
+    def _write(self, data: bytes) -> None:
+        self._tail = (self._tail + data[-_KEPT:] + b"\n")[-_KEPT:]
+        if not self._log.is_open:
+            return
+        is_kept, note = self._ration.admit(len(data), data.count(b"\n") + 1)
+        self._say(note)
+        if is_kept:
+            text = data.decode("utf-8", "backslashreplace")
+            # The written bytes, which are more: each line has a name, and escapes are longer.
+            text = text.replace("\r\n", "\n").removesuffix("\r")
+            self._ration.spend(self._log.write(self._server, text))
+
+    def _say(self, note: str) -> None:
+        if note:
+            self._log.write(self._server, note)
+
+
+# --- hardening
+
+
+_PR_SET_DUMPABLE: Final = 4
+
+
+def hide_from_debuggers() -> None:
+    """Prevent processes of the same user from reading our memory and environment.
+
+    Variables removed from `os.environ` remain in `/proc/PID/environ`. Only root can read the files
+    of a process that is not dumpable there, or attach to it. Linux only.
+    """
+    prctl(_PR_SET_DUMPABLE, 0)

@@ -11,9 +11,8 @@ from urllib.parse import unquote_to_bytes
 
 import anyio
 
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import file_uri
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json, file_uri
 
 RootEntry: TypeAlias = Mapping[str, Json]
 """A root, as in the answer to `roots/list`."""

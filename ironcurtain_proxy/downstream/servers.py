@@ -1,7 +1,17 @@
-"""All servers behind the proxy, and the forwarding of authorized calls to them."""
+"""All servers behind the proxy, and the calls that go to them.
+
+A call whose session its server had forgotten: sent once more, where nothing can run twice.
+
+The server answered that it does not know the session, so it took nothing. The call was authorized
+for the tool as it was: where the greeted server describes it otherwise, the call is not sent.
+
+The `params` of an authorized operation, built from its judged arguments.
+
+All servers behind the proxy, and the forwarding of authorized calls to them.
+"""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,39 +24,113 @@ from msgspec import structs
 from ironcurtain_proxy.downstream.gate import Gate
 from ironcurtain_proxy.downstream.greeting import ServerDescription
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
-from ironcurtain_proxy.downstream.orphans import become_subreaper
-from ironcurtain_proxy.downstream.resending import send_again_if_forgotten
+from ironcurtain_proxy.downstream.process import become_subreaper
 from ironcurtain_proxy.downstream.roots import retry_while_outside
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.supervisor import Supervisor
 from ironcurtain_proxy.downstream.twins import Twins
-from ironcurtain_proxy.downstream.wire_params import wire_params
 from ironcurtain_proxy.errors import (
     CallLostError,
     CallTimedOutError,
     ConfigurationError,
     DownstreamError,
     ServerUnavailableError,
+    SessionForgottenError,
 )
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import SandboxOpening
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import AccessRequest
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult, Walls
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import ProgressListener
-from ironcurtain_proxy.sandbox.abandoned import remove_abandoned
-from ironcurtain_proxy.sandbox.denials import Closed
-from ironcurtain_proxy.sandbox.error_hints import (
+from ironcurtain_proxy.sandbox.denials import (
+    Closed,
     annotated,
     annotated_error,
     refused_host,
     told_of_limits,
 )
+from ironcurtain_proxy.sandbox.directory import remove_abandoned
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.shell_setup import with_report
 from ironcurtain_proxy.sandbox.twin import opening_for, with_reads
+
+# --- resending
+
+
+_PATIENCE: Final = 10.0
+"""Seconds for the server to be greeted again, and to list its tools."""
+_LOOK_AGAIN: Final = 0.02
+
+
+async def send_again_if_forgotten(
+    supervisor: Supervisor, call: AuthorizedCall, send: Callable[[], Awaitable[ToolResult]]
+) -> ToolResult:
+    """Send a call, and once more if its session was forgotten.
+
+    Raises:
+        DownstreamError: the server is not there, failed, or took too long.
+    """
+    starts, described = supervisor.status().starts, _described(supervisor, call)
+    try:
+        return await send()
+    except SessionForgottenError:
+        if call.method != "tools/call" or described is None:
+            raise
+        with anyio.move_on_after(_PATIENCE):
+            while not _is_back(supervisor, starts):  # noqa: ASYNC110  nobody tells
+                await anyio.sleep(_LOOK_AGAIN)
+        if not _is_back(supervisor, starts) or _described(supervisor, call) != described:
+            raise
+    return await send()
+
+
+def _is_back(supervisor: Supervisor, starts: int) -> bool:
+    status = supervisor.status()
+    return status.starts > starts and status.state == "ready"
+
+
+def _described(supervisor: Supervisor, call: AuthorizedCall) -> Mapping[str, Json] | None:
+    return next((tool.raw for tool in supervisor.tools if tool.name == call.tool), None)
+
+
+# --- wire params
+
+
+def wire_params(call: AuthorizedCall) -> dict[str, Json]:
+    """The `params` of one request."""
+    params, arguments = dict(call.params), dict(call.arguments)
+    match call.method:
+        case "tools/call":
+            params["name"] = call.tool
+            if arguments or "arguments" in params:
+                params["arguments"] = arguments
+        case "prompts/get":
+            if arguments or "arguments" in params:
+                params["arguments"] = arguments
+        case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
+            params["uri"] = arguments["uri"]
+        case "completion/complete":
+            return _completion(params, arguments)
+        case "elicitation/create" | "sampling/createMessage":
+            params |= arguments
+        case _:
+            assert_never(call.method)
+    return params
+
+
+def _completion(params: dict[str, Json], arguments: dict[str, Json]) -> dict[str, Json]:
+    argument = params.get("argument")
+    name = str(argument.get("name")) if isinstance(argument, Mapping) else ""
+    params["argument"] = {"name": name, "value": arguments.pop(name, "")}
+    params.pop("context", None)
+    if arguments:
+        params["context"] = {"arguments": arguments}
+    return params
+
+
+# --- servers
+
 
 _LOGGER: Final = logging.getLogger(__name__)
 

@@ -1,12 +1,26 @@
-"""The start of a server from its configuration: environment, directory, sandbox, standard error.
+"""The start of a server: directory, environment, sandbox, probe.
+
+The start of a server from its configuration: environment, directory, sandbox, standard error.
 
 Needs no event loop.
+
+The walls of a server's process, probed once for each process.
+
+A server's working directory, and the meaning of relative paths in its command.
+
+A server does not run in the workspace or in the proxy's directory, which are often the same: `npx`
+takes programs from `node_modules` there, and Python imports modules from there, and the agent may
+have written either. Every path that the agent sends is made absolute, so no server needs to run
+there.
 """
 
 import logging
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -15,28 +29,29 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from msgspec import Struct, field
 
-from ironcurtain_proxy.downstream.allowance import OutputLimit
 from ironcurtain_proxy.downstream.environment import (
+    Masker,
     child_environment,
     missing_container_variables,
     secrets_of,
 )
 from ironcurtain_proxy.downstream.load import Load, load_of
-from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.options import DownstreamOptions
-from ironcurtain_proxy.downstream.orphans import kill_orphans
-from ironcurtain_proxy.downstream.process import ServerProcess, spawn
-from ironcurtain_proxy.downstream.session_log import SessionLog, printable
-from ironcurtain_proxy.downstream.stderr import StderrDrain
+from ironcurtain_proxy.downstream.process import ServerProcess, StderrDrain, kill_orphans, spawn
+from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog, printable
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths
-from ironcurtain_proxy.jsonrpc.pipes import open_wire
-from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource
-from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.launch import Launch, confine
+from ironcurtain_proxy.jsonrpc.pipes import LineSink, LineSource, open_wire
+from ironcurtain_proxy.model.server import ServerSpec, Walls
+from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.sandbox import closing
+from ironcurtain_proxy.sandbox.launch import Confinement, Launch, confine
 from ironcurtain_proxy.sandbox.standstill import Standstill, standstill_of
-from ironcurtain_proxy.sandbox.walls import readers
+from ironcurtain_proxy.sandbox.walls import readers, walls_of
+
+# --- starting
+
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -249,3 +264,148 @@ async def end_if_bereaved(process: ServerProcess, limiter: CapacityLimiter) -> N
     status = process.exit_status
     if status is not None and status < 0:
         await run_sync(kill_orphans, _ORPHANS, limiter=limiter)
+
+
+# --- probing
+
+
+_SECONDS: Final = 10.0
+"""The most time that closing files in a running sandbox may take."""
+
+
+class Prober:
+    """Probes the processes of one server."""
+
+    def __init__(self, spec: ServerSpec, options: DownstreamOptions) -> None:
+        self._spec = spec
+        self._options = options
+        self._known: tuple[Started, Walls] | None = None
+        self._stamp: tuple[tuple[int, int], ...] = ()
+        """The state of the places with credentials at the last probe."""
+
+    def is_about(self, started: Life | None) -> bool:
+        """Whether the result is of this process, not of an earlier one."""
+        return self._known is not None and self._known[0] is started
+
+    async def walls(self, started: Started) -> Walls | None:
+        """The walls of a process; None: it is not confined, or the probe failed."""
+        if not self.is_about(started) or self._stamp != self._stamp_now():
+            # After a failed probe the next call tries again: the process may have just begun.
+            self._known = None
+            found = await run_sync(self._probe, started)
+            self._known = None if found is None else (started, found)
+        if self._known is None:
+            return None
+        confinement, walls = self._options.confinements[self._spec.name], self._known[1]
+        own = confinement.private
+        return walls if own is None else replace(walls, is_full=await run_sync(own.is_full))
+
+    def _stamp_now(self) -> tuple[tuple[int, int], ...]:
+        confinement = self._options.confinements.get(self._spec.name)
+        hidden = None if confinement is None else confinement.credentials
+        return () if hidden is None else hidden.stamp()
+
+    def _probe(self, started: Started) -> Walls | None:
+        confinement = self._options.confinements.get(self._spec.name)
+        if confinement is None or not started.sandboxed:
+            return None
+        # Before the look: what appears meanwhile changes it again.
+        self._stamp = self._stamp_now()
+        found = self._look(started, confinement)
+        if found is None or not found.shown:
+            return found
+        # A program saved its login meanwhile. It is covered, and looked for again.
+        if not _close(started.process.pid, [str(path) for path in found.shown]):
+            return found
+        return self._look(started, confinement)
+
+    def _look(self, started: Started, confinement: Confinement) -> Walls | None:
+        hidden = confinement.credentials
+        own = self._spec.cwd if self._options.is_own_directory(self._spec.cwd) else None
+        return walls_of(
+            started.process.pid,
+            started.process.pipe,
+            None if own is None else RealPath.from_text(os.path.realpath(own)),
+            may_reach=bool(confinement.profile.allowed_domains),
+            private=confinement.private,
+            folders=confinement.folders,
+            credentials=() if hidden is None else tuple(hidden.existing()),
+        )
+
+
+def _close(process: int, paths: Sequence[str]) -> bool:
+    """Cover paths in all sandboxes below a process; whether that was done everywhere."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        ran = subprocess.run(  # noqa: S603  a program of ours
+            [sys.executable, "-I", "-S", closing.__file__, str(process), *paths],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_SECONDS,
+        )
+        return ran.returncode == 0
+    return False
+
+
+# --- working directory
+
+
+def settle(spec: ServerSpec, state: Path, written_in: Path, *, make: bool = True) -> ServerSpec:
+    """Give a server a working directory of its own, unless the operator named one.
+
+    Args:
+        spec: as configured.
+        state: the session's directory; the server gets `<name>.cwd` in it.
+        written_in: what relative paths in the command were meant in: arguments that name something
+            that exists there are made absolute, as is a command with a slash.
+        make: make the directory; False: only say where it would be.
+
+    Raises:
+        ConfigurationError: the directory cannot be made.
+    """
+    if spec.cwd is not None or spec.remote is not None:
+        return spec
+    home = state / f"{spec.name}.cwd"
+    try:
+        if make:
+            make_private(home)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{home}: the working directory of server {spec.name} cannot be made "
+            f"({error.strerror}): name one that exists as its cwd in mcpServers, or set HOME to a "
+            "directory that you may write to"
+        ) from None
+    command = str(written_in / spec.command) if _is_relative_path(spec.command) else spec.command
+    args = tuple(_absolute(argument, written_in) for argument in spec.args)
+    return replace(spec, cwd=str(home), command=command, args=args)
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory and its missing parents, for this user only."""
+    for place in (*reversed(directory.parents), directory):
+        if not place.exists():
+            place.mkdir(mode=0o700, exist_ok=True)
+
+
+def tidy(state: Path) -> None:
+    """Remove unused directories of `settle`, and the session's directory if it is empty."""
+    with suppress(OSError):
+        for home in state.glob("*.cwd"):
+            with suppress(OSError):
+                home.rmdir()
+        state.rmdir()
+
+
+def _absolute(argument: str, written_in: Path) -> str:
+    if not (_is_relative_path(argument) or argument.startswith(".")) or "\0" in argument:
+        return argument
+    try:
+        place = written_in / argument
+        return str(place) if place.exists() else argument
+    except OSError:
+        return argument
+
+
+def _is_relative_path(text: str) -> bool:
+    return "/" in text and not text.startswith(("/", "-"))

@@ -15,26 +15,21 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.downstream.allowance import Allowance, OutputLimit
 from ironcurtain_proxy.downstream.connection import Connection
 from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.greeting import ROOTS, ServerDescription
-from ironcurtain_proxy.downstream.left_out import LeftOut
-from ironcurtain_proxy.downstream.listeners import Listeners
 from ironcurtain_proxy.downstream.load import Load
-from ironcurtain_proxy.downstream.open_questions import NOT_OFFERED
+from ironcurtain_proxy.downstream.notifications import LeftOut, UnusableMessages
+from ironcurtain_proxy.downstream.open_questions import NOT_OFFERED, Listeners
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
-from ironcurtain_proxy.downstream.probing import Prober
 from ironcurtain_proxy.downstream.roots import ServerRoots
-from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.session_log import Allowance, OutputLimit, SessionLog
 from ironcurtain_proxy.downstream.standing import Standing
-from ironcurtain_proxy.downstream.starting import Life, Started, start_server
-from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
+from ironcurtain_proxy.downstream.starting import Life, Prober, Started, start_server
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
-from ironcurtain_proxy.model.caller import Caller
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.operation import Caller
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, Walls
+from ironcurtain_proxy.model.values import Json
 
 _LOGGER: Final = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from ironcurtain_proxy.errors import (
     ServerUnavailableError,
     UnansweredError,
 )
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
+from ironcurtain_proxy.model.values import Json
 
 _LONGEST_ID: Final = 1024
 _CANCEL: Final = 1.0

@@ -28,10 +28,10 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks
 from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.starting import make_private
 from ironcurtain_proxy.downstream.supervisor import Supervisor
-from ironcurtain_proxy.downstream.working_directory import make_private
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError, UnansweredError
-from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.twin import in_views, left_closed, widened

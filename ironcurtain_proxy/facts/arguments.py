@@ -1,12 +1,36 @@
-"""The reading of each argument of a tool, by its annotation."""
+"""The arguments of a call, each read by its role.
 
+The absolute spelling of a path in an argument, or the reason why it has none.
+
+This module handles text only: `~`, the container's name for the workspace, `file:` URLs, blanks and
+look-alikes.
+
+The proxy and the server must read the same path. So a text that two readers could take for two
+different paths is refused, and the judged spelling is sent.
+
+The reading of each argument of a tool, by its annotation.
+
+The working directory of a git server, from earlier calls.
+
+The tools of a git server take `path` as optional once a directory was set; the policy must
+see which one it will be, so it is written into the call before it is judged.
+
+The canonical spelling of URLs and git remotes, and their hosts.
+
+URLs follow the WHATWG standard. Names of remotes stay unchanged.
+"""
+
+import posixpath
+import re
+import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+from urllib.parse import unquote_to_bytes
 
+import can_ada
 from msgspec import Struct
 
-from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.annotation import (
     IGNORES_CASE,
     ROLE_TRAITS,
@@ -15,8 +39,122 @@ from ironcurtain_proxy.model.annotation import (
     RoleSpec,
     ToolAnnotation,
 )
-from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.request import ArgumentFact
+from ironcurtain_proxy.model.values import Arguments, Json
+
+# --- spelling
+
+
+# Characters that a normalising reader turns into "/", "." or ".." (NFKC), and three that only look
+# like a slash. A test holds the first group to the Unicode tables.
+LOOK_ALIKES: Final = frozenset(
+    "\u2024\u2025\ufe30\ufe52\uff0e\u2100\u2101\u2105\u2106\uff0f\u2044\u2215\u29f8"
+)
+
+_FILE_URL: Final = re.compile(r"file:", re.IGNORECASE)
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})|%2f|%5c|%00", re.IGNORECASE)
+
+
+class Refusal(Struct, frozen=True):
+    """The reason why a value is refused: one clause, without the value itself."""
+
+    reason: str
+
+
+_INVISIBLE: Final = frozenset({"Zs", "Zl", "Zp", "Cf"})
+"""Unicode categories of blanks, line ends and marks without a shape."""
+_BLANK_EDGE: Final = Refusal("begins or ends with a blank or an invisible character")
+
+
+class Speller(Struct, frozen=True, kw_only=True):
+    """The meaning of relative, aliased and abbreviated paths."""
+
+    home: str
+    """The meaning of `~`; empty: none."""
+    workspace: str | None
+    """Absolute; the base of relative paths."""
+    cwd: str | None
+    """The directory that relative paths without a workspace, and `~name`, start from; None: they
+    are refused, because the server behind the proxy has a working directory of its own."""
+    alias: str | None = None
+    """Another name for the workspace, such as `/workspace`."""
+
+    def spell(self, text: str) -> str | Refusal:
+        """Give the absolute spelling: no `.`, `..`, `//` or trailing slash, links untouched."""
+        refusal = _unclear(text)
+        if refusal is not None:
+            return refusal
+        if _FILE_URL.match(text):
+            decoded = _path_of_file_url(text)
+            if isinstance(decoded, Refusal):
+                return decoded
+            text = decoded
+        absolute = self._absolute(text)
+        if isinstance(absolute, Refusal):
+            return absolute
+        spelled = posixpath.normpath(absolute)
+        # POSIX lets exactly two leading slashes mean something else; Linux does not.
+        return spelled[1:] if spelled.startswith("//") else spelled
+
+    def _absolute(self, text: str) -> str | Refusal:
+        if text.startswith("/"):
+            return self._without_alias(text)
+        if text == "~" or text.startswith("~/"):
+            base, text = self.home or None, text[2:]
+        elif text.startswith("~"):
+            base = self.cwd
+        else:
+            base = self.cwd if self.workspace is None else self.workspace
+        if base is None:
+            return Refusal("stands for no certain directory; write the absolute path")
+        return f"{base}/{text}"
+
+    def _without_alias(self, text: str) -> str:
+        alias = self.alias
+        if alias is None or self.workspace is None or not text.startswith(alias):
+            return text
+        rest = text[len(alias) :]
+        return self.workspace + rest if not rest or rest.startswith("/") else text
+
+
+def _unclear(text: str) -> Refusal | None:
+    if text.isascii() and text.isprintable():
+        return _BLANK_EDGE if text[:1] == " " or text[-1:] == " " else None
+    categories = {unicodedata.category(character) for character in text}
+    edges = {unicodedata.category(text[0]), unicodedata.category(text[-1])}
+    found: Refusal | None = None
+    if not LOOK_ALIKES.isdisjoint(text):
+        found = Refusal('holds a character that can be taken for "/" or "."')
+    if not edges.isdisjoint(_INVISIBLE):
+        found = _BLANK_EDGE
+    if "Cs" in categories:
+        found = Refusal("is not valid Unicode text")
+    if "Cc" in categories:
+        found = Refusal("holds a control character")
+    return found
+
+
+def _path_of_file_url(url: str) -> str | Refusal:
+    """Decode a `file:` URL. WHATWG and RFC 8089 must agree on it, or it is refused."""
+    rest = url[len("file:") :]
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host.lower() not in {"", "localhost"}:
+            return Refusal("is a file: URL on another host")
+        rest = slash + path
+    if not rest.startswith("/") or "?" in rest or "#" in rest or "\\" in rest:
+        return Refusal("is a file: URL that is not plainly an absolute path")
+    if _BAD_ESCAPE.search(rest):
+        return Refusal("is a file: URL with an escape that can be read in two ways")
+    try:
+        path = unquote_to_bytes(rest).decode()
+    except UnicodeDecodeError:
+        return Refusal("is a file: URL whose escapes are not UTF-8")
+    return _unclear(path) or path
+
+
+# --- arguments
+
 
 ArgumentReading: TypeAlias = Literal[
     "path", "url", "git-remote", "uri", "identifier", "sql", "text", "anything", "deep"
@@ -97,7 +235,9 @@ def _looked_up(arguments: tuple[PlannedArgument, ...]) -> tuple[PlannedArgument,
 
 
 _LOOKED_UP: Final[frozenset[ArgumentReading]] = frozenset({"path", "git-remote", "sql", "deep"})
-_PLAIN: Final[frozenset[ArgumentReading]] = frozenset({"uri", "identifier", "text", "anything"})
+_PLAIN_READINGS: Final[frozenset[ArgumentReading]] = frozenset(
+    {"uri", "identifier", "text", "anything"}
+)
 
 
 _READINGS: Final[Mapping[RoleCategory, ArgumentReading]] = MappingProxyType(
@@ -164,7 +304,7 @@ def _planned(name: str, spec: RoleSpec, roles: tuple[ArgumentRole, ...]) -> Plan
     absent = tuple([ArgumentFact(name, one, ()) for one in every])
     folded = reading == "identifier" and not IGNORES_CASE.isdisjoint(roles)
     return PlannedArgument(
-        name, roles, reading, absent, spec, is_plain=reading in _PLAIN and not folded
+        name, roles, reading, absent, spec, is_plain=reading in _PLAIN_READINGS and not folded
     )
 
 
@@ -172,3 +312,163 @@ def _roles_inside(spec: RoleSpec) -> list[tuple[ArgumentRole, ...]]:
     return [
         roles for inner in spec.inside.values() for roles in (inner.default, *_roles_inside(inner))
     ]
+
+
+# --- context
+
+
+NO_WORKING_DIRECTORY: Final = (
+    "Git server has no working directory set. Call git_set_working_dir first."
+)
+
+_SETS_DIRECTORY: Final[Mapping[str, str]] = MappingProxyType(
+    {"git_set_working_dir": "path", "git_clone": "localPath"}
+)
+"""Tools after which their server works in another directory, by the argument that names it."""
+
+_SHOWN_AS: Final = "Working directory"
+
+
+class ServerContexts:
+    """The working directory of each server of one session."""
+
+    def __init__(self) -> None:
+        """Begin without directories."""
+        self._directories: dict[str, str] = {}
+
+    def note(self, server: str, tool: str, arguments: Arguments) -> None:
+        """Note a call that was carried out, with the sent arguments."""
+        argument = _SETS_DIRECTORY.get(tool)
+        directory = arguments.get(argument) if argument is not None else None
+        if isinstance(directory, str) and directory.startswith("/"):
+            self._directories[server] = directory
+
+    def of(self, server: str) -> tuple[tuple[str, str], ...]:
+        """The server's context for a reviewer."""
+        directory = self._directories.get(server)
+        return () if directory is None else ((_SHOWN_AS, directory),)
+
+    def completed(self, server: str, arguments: Arguments) -> Arguments | None:
+        """The arguments with the working directory as their `path`, or None if none is known."""
+        directory = self._directories.get(server)
+        return None if directory is None else {**arguments, "path": directory}
+
+
+def lacks_path(annotation: ToolAnnotation, arguments: Arguments) -> bool:
+    """Whether the tool takes a `path` and the call has no usable one."""
+    if "path" not in annotation.arguments:
+        return False
+    path = arguments.get("path")
+    return not isinstance(path, str) or not path.strip()
+
+
+# --- urls
+
+
+_SCP_REMOTE: Final = re.compile(r"(?:[\w.+-]+@)?([^:]+):", re.ASCII)
+_ORDINARY: Final = ("https://", "http://", "ssh://", "git://")
+_EXPLICIT_SCP: Final = re.compile(r"[\w.+-]+@[^:]+:", re.ASCII)
+
+# URLs that every parser reads alike: "//", one "@" at most, no escapes in the host. A word without
+# a scheme is no URL.
+_PLAIN_URL: Final = re.compile(
+    r"[A-Za-z0-9._~/-]*|"
+    r"[A-Za-z][A-Za-z0-9+.-]*://"
+    r"(?:[A-Za-z0-9._~!$&'()*+,;=:%-]*@)?"
+    r"(?:([\w.-]*)|\[[0-9A-Fa-f:.]+\])"
+    r"(?::[0-9]*)?"
+    r"(?:[/?#][^\x00-\x1f\x7f]*)?"
+)
+
+
+def canonical_url(text: str) -> tuple[str, str]:
+    """The canonical spelling of a URL and its host.
+
+    A path of `/` and one trailing slash are dropped. Any other text is returned twice, unchanged.
+    """
+    try:
+        url = _parse(text)
+    except ValueError:
+        return text, text
+    href = url.href
+    if "/" in (href[-1:], href[-2:-1]) or "/?" in href or "/#" in href:
+        if url.pathname == "/":
+            url.pathname = ""
+            href = url.href
+        href = href.removesuffix("/")
+    return href, url.hostname
+
+
+def canonical_git_url(text: str) -> str:
+    """The canonical spelling of a git remote: `user@host:path` and names stay as they are."""
+    if "://" not in text and _SCP_REMOTE.match(text):
+        return text
+    return canonical_url(text)[0]
+
+
+def git_domain(text: str) -> str:
+    """`host/path` of a git remote in canonical spelling, or the host if it has no path.
+
+    `git@github.com:acme/x.git` is `github.com/acme/x`. What is neither URL nor `host:path` is given
+    back as it is.
+    """
+    if "://" not in text:
+        scp = _SCP_REMOTE.match(text)
+        if scp is not None:
+            return _join(scp[1], text[scp.end() :])
+    try:
+        url = _parse(text)
+    except ValueError:
+        return text
+    return _join(url.hostname, url.pathname)
+
+
+def is_ordinary(spelled: str) -> bool:
+    """Whether a canonical URL is of a transport that has just one meaning everywhere."""
+    return spelled.startswith(_ORDINARY)
+
+
+def is_ordinary_remote(spelled: str) -> bool:
+    """Whether a git remote is ordinary: `user@host:path` is, `helper::address` is not."""
+    if "://" in spelled or "::" in spelled:
+        return is_ordinary(spelled)
+    return _SCP_REMOTE.match(spelled) is not None
+
+
+def is_explicit_remote(text: str) -> bool:
+    """Whether it is written as a URL or as `user@host:path`, so that it is no remote's name."""
+    return "://" in text or _EXPLICIT_SCP.match(text) is not None
+
+
+def is_unambiguous(text: str) -> bool:
+    r"""Whether every parser of URLs finds the same host.
+
+    A URL is sent unchanged, and the server's parser may not follow WHATWG:
+    `https://good.example\@evil.example/` has two hosts, depending on who reads it. So has a host in
+    other letters, where the older and the newer rules for them differ (`faß.example`).
+    """
+    match = _PLAIN_URL.fullmatch(text)
+    if match is None:
+        return False
+    host = match[1]
+    if not host or host.isascii():
+        return True
+    try:
+        return host.encode("idna").decode() == _parse(text).hostname
+    except ValueError:
+        return False
+
+
+def _parse(text: str) -> can_ada.URL:
+    """Read a URL.
+
+    Raises:
+        ValueError: it is none, or holds a lone surrogate.
+    """
+    text.encode()  # the parser takes a lone surrogate for a value of the wrong type
+    return can_ada.parse(text)
+
+
+def _join(host: str, path: str) -> str:
+    path = path.removeprefix("/").removesuffix("/").removesuffix(".git")
+    return f"{host}/{path}" if path else host

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json
 
 FILES: Final = "filesystem"
 FETCH: Final = "fetch"

@@ -14,18 +14,21 @@ from typing import Final
 from msgspec import Struct, field, structs
 
 from ironcurtain_proxy.facts.arguments import WORKING_DIRECTORY_ARGUMENTS
-from ironcurtain_proxy.facts.branches import is_worktree, repository_of
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.git_credentials import shows_credentials
 from ironcurtain_proxy.facts.meanings import settled
-from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks, own_among
+from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks, own_among, shows_credentials
+from ironcurtain_proxy.facts.repositories import is_worktree, repository_of
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
-from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.family import DiskLookups
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    ArgumentFact,
+    DiskLookups,
+    Facts,
+    ParsedCommand,
+    PathValue,
+    Place,
+)
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 
 _PROSE: Final = frozenset({"description", "explanation", "purpose", "reason", "title"})
 """Arguments with text for people, which change nothing."""
@@ -170,7 +173,7 @@ def _uses_git(command: ParsedCommand) -> bool:
 
 def _parsed(value: Json) -> ParsedCommand:
     # Only a tool that was declared to run commands needs the parser.
-    from ironcurtain_proxy.shell.parse import parse_command  # noqa: PLC0415
+    from ironcurtain_proxy.shell.statements import parse_command  # noqa: PLC0415
 
     if value is None:
         return ParsedCommand()

@@ -1,14 +1,179 @@
-"""The current catalogue, built again when servers change their lists."""
+"""The current catalogue, the agent's names, and tools that nobody described.
+
+The agent's names of prompts and resources, and their translation.
+
+With one server, the names are the server's own. With several, or where the operator wants it
+always, a prompt is `server__prompt`, as a tool is, and a resource `server+scheme:…`; a view of MCP
+Apps must stay `ui://` and becomes `ui://server+…`. Any other name belongs to no server.
+
+URIs of a server's own resources in its answers are renamed, too. A name grants nothing: the request
+for it is judged when it comes.
+
+The current catalogue, built again when servers change their lists.
+
+Tools and arguments that nobody described, where the operator is asked instead of denying them.
+
+Every text in its arguments is read by its form. The guess adds reasons to deny, and opens nothing.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replace_field
 from typing import Final, Protocol, TypeAlias
 
-from ironcurtain_proxy.facts.catalogue import SEPARATOR, Catalogue, CataloguedTool, build_catalogue
-from ironcurtain_proxy.facts.fingerprint import fingerprint
-from ironcurtain_proxy.facts.naming import Names, views_of
-from ironcurtain_proxy.model.annotation import Annotations
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ironcurtain_proxy.facts.catalogue import (
+    SEPARATOR,
+    Catalogue,
+    CataloguedTool,
+    build_catalogue,
+    fingerprint,
+)
+from ironcurtain_proxy.model.annotation import (
+    Annotations,
+    RoleSpec,
+    ToolAnnotation,
+    declared_arguments,
+)
+from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
+from ironcurtain_proxy.model.values import Arguments, Json
+
+# --- naming
+
+
+_JOIN: Final = "+"
+_VIEW: Final = "ui://"
+_VIEW_KEY: Final = "ui/resourceUri"
+"""The key in `_meta` with which a tool names its view; or `resourceUri` under `ui`."""
+
+
+class Names(Struct, frozen=True):
+    """The names of one configuration. Server names are unambiguous, as their file's reader sees."""
+
+    servers: Sequence[str]
+    always: bool = False
+    """Whether names carry their server's also where there is one server."""
+
+    @property
+    def has_prefix(self) -> bool:
+        """Whether names carry their server's."""
+        return self.always or len(self.servers) > 1
+
+    def prompt(self, server: str, name: str) -> str:
+        """The agent's name of a prompt."""
+        return f"{server}{SEPARATOR}{name}" if self.has_prefix else name
+
+    def prompt_meant(self, exposed: str) -> tuple[str, str] | None:
+        """The server, and its own name of a prompt; None: it is no name of a prompt."""
+        if not self.has_prefix:
+            return (self.servers[0], exposed) if self.servers else None
+        return self._after(exposed, SEPARATOR)
+
+    def uri(self, server: str, uri: str) -> str:
+        """The agent's name of a resource."""
+        if not self.has_prefix:
+            return uri
+        if uri.startswith(_VIEW):
+            return f"{_VIEW}{server}{_JOIN}{uri[len(_VIEW) :]}"
+        return f"{server}{_JOIN}{uri}"
+
+    def uri_meant(self, exposed: str) -> tuple[str, str] | None:
+        """The server, and its own URI of a resource; None: it is no name of a resource."""
+        if not self.has_prefix:
+            return (self.servers[0], exposed) if self.servers else None
+        if exposed.startswith(_VIEW):
+            found = self._after(exposed[len(_VIEW) :], _JOIN)
+            return None if found is None else (found[0], _VIEW + found[1])
+        return self._after(exposed, _JOIN)
+
+    def _after(self, exposed: str, separator: str) -> tuple[str, str] | None:
+        """The server whose name the text begins with, and what comes after; the longest wins."""
+        found = [name for name in self.servers if exposed.startswith(name + separator)]
+        if not found:
+            return None
+        server = max(found, key=len)
+        return server, exposed[len(server) + len(separator) :]
+
+    # --- in answers of servers
+
+    def entry(self, server: str, entry: Mapping[str, Json], key: str) -> dict[str, Json]:
+        """An entry of a list, with the URI or template at a key renamed."""
+        value = entry.get(key)
+        return {**entry, key: self.uri(server, value)} if isinstance(value, str) else dict(entry)
+
+    def tool(self, server: str, raw: Mapping[str, Json]) -> Mapping[str, Json]:
+        """A tool's object, with the view that it names renamed."""
+        meta = raw.get("_meta")
+        if not self.has_prefix or not isinstance(meta, dict):
+            return raw
+        renamed = dict(meta)
+        if isinstance(view := meta.get(_VIEW_KEY), str):
+            renamed[_VIEW_KEY] = self.uri(server, view)
+        ui = meta.get("ui")
+        if isinstance(ui, dict) and isinstance(view := ui.get("resourceUri"), str):
+            renamed["ui"] = {**ui, "resourceUri": self.uri(server, view)}
+        return {**raw, "_meta": renamed}
+
+    def result(self, server: str, answer: ToolResult) -> ToolResult:
+        """An answer with its resources renamed; the same value if it names none."""
+        result = answer.result
+        if not self.has_prefix or result is None:
+            return answer
+        renamed = dict(result)
+        for key, rename in (
+            ("content", self._block),
+            ("contents", self._contents),
+            ("messages", self._message),
+        ):
+            items = result.get(key)
+            if isinstance(items, list):
+                found = [rename(server, item) for item in items]
+                if any(new is not old for new, old in zip(found, items, strict=True)):
+                    renamed[key] = found
+        if all(renamed[key] is value for key, value in result.items()):
+            return answer
+        return ToolResult(result=renamed, refused_host=answer.refused_host)
+
+    def _block(self, server: str, block: Json) -> Json:
+        """A content block: a link to a resource, or a resource in it."""
+        if not isinstance(block, dict):
+            return block
+        if block.get("type") == "resource_link":
+            return self.entry(server, block, "uri")
+        inner = block.get("resource")
+        if block.get("type") == "resource" and isinstance(inner, dict):
+            return {**block, "resource": self.entry(server, inner, "uri")}
+        return block
+
+    def _contents(self, server: str, item: Json) -> Json:
+        return self.entry(server, item, "uri") if isinstance(item, dict) else item
+
+    def _message(self, server: str, message: Json) -> Json:
+        if not isinstance(message, dict):
+            return message
+        content = message.get("content")
+        renamed: Json
+        if isinstance(content, list):
+            renamed = [self._block(server, block) for block in content]
+        else:
+            renamed = self._block(server, content)
+        return message if renamed == content else {**message, "content": renamed}
+
+
+def views_of(raw: Mapping[str, Json]) -> frozenset[str]:
+    """The views that a tool says show its results."""
+    meta = raw.get("_meta")
+    if not isinstance(meta, dict):
+        return frozenset()
+    ui = meta.get("ui")
+    named = [meta.get(_VIEW_KEY), ui.get("resourceUri") if isinstance(ui, dict) else None]
+    return frozenset([one for one in named if isinstance(one, str)])
+
+
+# --- live catalogue
+
 
 RESERVED: Final = "ironcurtain_"
 """The prefix of the proxy's own tools: a server's tool with such a name is never reached."""
@@ -170,3 +335,43 @@ class LiveCatalogue:
         raw = dict(self.naming.tool(tool.server, tool.definition.raw))
         raw["name"] = tool.exposed_name
         return raw
+
+
+# --- unknown tools
+
+
+_UNCLEAR: Final = RoleSpec(default=("unclear",))
+
+
+def guessed(server: str, tool: str, arguments: Arguments, schema: Json = None) -> ToolAnnotation:
+    """An annotation in which nothing is clear.
+
+    Args:
+        server: its name in rules.
+        tool: the server's own name.
+        arguments: of the call.
+        schema: the tool's own, if it is known: an omitted argument may name something, too.
+    """
+    names = {*arguments, *(() if schema is None else declared_arguments(schema).names)}
+    return ToolAnnotation(
+        server=server, tool=tool, arguments=dict.fromkeys(sorted(names), _UNCLEAR)
+    )
+
+
+def widened(annotation: ToolAnnotation, arguments: Arguments) -> ToolAnnotation | None:
+    """Return the annotation with the arguments of a call that it lacks, or None if it lacks none.
+
+    The others keep their roles.
+    """
+    lacking = [name for name in arguments if name not in annotation.arguments]
+    if not lacking:
+        return None
+    return replace_field(
+        annotation, arguments={**annotation.arguments, **dict.fromkeys(lacking, _UNCLEAR)}
+    )
+
+
+def as_unknown(facts: Facts, undescribed: tuple[str, ...] = ()) -> Facts:
+    """Return the facts of a guess: nobody has described the tool, or these arguments of it."""
+    request = replace(facts.request, annotated=False, undescribed=undescribed)
+    return replace(facts, request=request)

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 
 from ironcurtain_proxy.facts.entries import (
+    hosts_of,
     just_includes,
     just_rules,
     make_includes,
@@ -25,10 +26,8 @@ from ironcurtain_proxy.facts.entries import (
     scripts_entry,
 )
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.hosts import hosts_of
 from ironcurtain_proxy.facts.pushes import where_git_leads
-from ironcurtain_proxy.model.family import DiskLookups, Family
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import DiskLookups, Family, Place
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_TEXT: Final = 512 * 1024

@@ -1,19 +1,30 @@
-"""The locks on git repositories: exclusive for a push, shared for other calls.
+"""Repositories of git: their branches, and the locks on them.
+
+The locks on git repositories: exclusive for a push, shared for other calls.
 
 The target of a push is in the repository's configuration, which another call may rewrite. So from
 the last check of its remotes until its answer, a push is the only call on its repository. Other
 calls run concurrently.
+
+The layout and current branch of a repository, read from small files without git.
 """
 
-from collections.abc import AsyncIterator
+import os
+import posixpath
+import re
+import stat
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from tempfile import gettempdir
 from typing import Final
 
 import anyio
 from msgspec import Struct, field
 
 from ironcurtain_proxy.errors import BusyError
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
+
+# --- repositories
 
 
 class _Traffic(Struct):
@@ -109,3 +120,181 @@ class Repositories:
         traffic.notify()
         if traffic.is_idle and self._traffic.get(repository) is traffic:
             del self._traffic[repository]
+
+
+# --- branches
+
+
+_HEADS: Final = "ref: refs/heads/"
+_MAX_BYTES: Final = 4096
+_MAX_PACKED: Final = 4 * 1024 * 1024
+_ORIGIN: Final = "refs/remotes/origin/"
+_BY_PUSH: Final = "\tupdate by push"
+_BRANCH: Final = re.compile(r"\w[\w./-]*")
+_NO_END: Final = (".lock", ".", "/")
+_TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp")  # noqa: S108  compared alone
+
+
+def current_branch(root: RealPath) -> str | None:
+    """The branch that a commit would go to; None: none, or unknown.
+
+    Args:
+        root: what holds `.git`: a directory, or the file that a worktree has in its place.
+    """
+    head = _first_line(f"{_git_directory(root)}/HEAD")
+    if head is None or not head.startswith(_HEADS):
+        return None
+    branch = head.removeprefix(_HEADS)
+    known = branch and not _stands_for_another(f"{shared_directory(root)}/refs/heads/{branch}")
+    return branch if known else None
+
+
+def _stands_for_another(reference: str) -> bool:
+    """Whether a branch is symbolic: its file or link names another one."""
+    is_link = os.path.islink(reference)  # noqa: PTH114  microseconds
+    return is_link or (_first_line(reference) or "").startswith("ref:")
+
+
+def shared_directory(root: RealPath) -> RealPath:
+    """The common directory of a repository's worktrees, with its configuration.
+
+    Args:
+        root: what holds `.git`.
+    """
+    git = _git_directory(root)
+    common = _first_line(f"{git}/commondir")
+    place = git if not common else _joined(git, common)
+    try:
+        return RealPath.from_text(os.path.realpath(place))
+    except ValueError:
+        return root
+
+
+def own_branches(root: RealPath, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the branches that `origin` does not have, or has only because this clone pushed them.
+
+    A branch that was fetched is somebody else's. Git notes in the log of the remote-tracking branch
+    whether the first value came by a push. A name that also is a tag's may push the tag, and a
+    symbolic branch another one.
+
+    Args:
+        root: what holds `.git`.
+        names: names of branches, from a command.
+    """
+    shared = str(shared_directory(root))
+    packed = _packed(shared)
+    if packed is None or os.path.lexists(f"{shared}/reftable"):
+        return ()
+    return tuple([name for name in names if _is_own(shared, packed, name)])
+
+
+def _is_own(shared: str, packed: frozenset[str], name: str) -> bool:
+    tag, there = f"refs/tags/{name}", f"{_ORIGIN}{name}"
+    if not _BRANCH.fullmatch(name) or ".." in name or "//" in name or name.endswith(_NO_END):
+        return False
+    is_tag = tag in packed or os.path.lexists(f"{shared}/{tag}")
+    if is_tag or _stands_for_another(f"{shared}/refs/heads/{name}"):
+        return False
+    if there not in packed and not os.path.lexists(f"{shared}/{there}"):
+        return True
+    began = (_first_line(f"{shared}/logs/{there}") or "").split(" ", 1)
+    return set(began[0]) == {"0"} and began[-1].endswith(_BY_PUSH)
+
+
+def _packed(shared: str) -> frozenset[str] | None:
+    """Return the packed tags and branches of `origin`; None: they are not known."""
+    try:
+        descriptor = os.open(f"{shared}/packed-refs", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(_MAX_PACKED + 1)
+    except FileNotFoundError:
+        return frozenset()
+    except OSError:
+        return None
+    if len(content) > _MAX_PACKED:
+        return None
+    names = [line.partition(" ")[2] for line in content.decode(errors="replace").splitlines()]
+    return frozenset([one for one in names if one.startswith(("refs/tags/", _ORIGIN))])
+
+
+def is_worktree(directory: str, workspace: str | None) -> bool:
+    """Whether a `.git` file leads to a worktree of `git worktree add` that no agent can have faked.
+
+    The worktree's data lies in the workspace's own `.git`, or outside of the workspace and of
+    places for temporary files. It names the `.git` file in turn, and no link is on the way.
+
+    Args:
+        directory: real, absolute.
+        workspace: the same; None: not known.
+    """
+    file = f"{directory}/.git"
+    if workspace is None or not stat.S_ISREG(os.lstat(file).st_mode):
+        return False
+    target = _git_directory(RealPath.from_text(directory))
+    common, holder = posixpath.split(posixpath.dirname(target))
+    if holder != "worktrees" or posixpath.basename(common) != ".git":
+        return False
+    writable = (workspace, *_TEMPORARY, gettempdir())
+    is_ours = common == f"{workspace}/.git" or not any(
+        f"{common}/".startswith(f"{place}/") for place in writable
+    )
+    return (
+        is_ours
+        and os.path.realpath(target) == target
+        and _joined(target, _first_line(f"{target}/gitdir") or "") == file
+        and _first_line(f"{target}/commondir") == "../.."
+    )
+
+
+def repository_of(workspace: str) -> str | None:
+    """The `.git` directory that all worktrees of a workspace's repository share; None: unknown.
+
+    A worktree of `git worktree add` counts where both sides say so: its `.git` file leads into the
+    repository, and the repository names the file. Only who can write in the repository makes the
+    second; grants given for it cover what such a program does in the repository anyway.
+
+    Args:
+        workspace: real, absolute. A directory below the top of a worktree has none.
+    """
+    own = f"{workspace}/.git"
+    try:
+        if not stat.S_ISDIR(os.lstat(own).st_mode):
+            shared = posixpath.dirname(
+                posixpath.dirname(_git_directory(RealPath.from_text(workspace)))
+            )
+            return shared if is_worktree(workspace, workspace) else None
+    except (OSError, ValueError):
+        return None
+    # With `commondir` git would take another directory for the shared one.
+    is_whole = os.path.lexists(f"{own}/HEAD") and not os.path.lexists(f"{own}/commondir")
+    return own if is_whole else None
+
+
+def _git_directory(root: RealPath) -> str:
+    git = f"{root}/.git"
+    kind, _, where = (_first_line(git) or "").partition(": ")
+    return _joined(str(root), where) if kind == "gitdir" and where else git
+
+
+def _joined(place: str, text: str) -> str:
+    return os.path.normpath(os.path.join(place, text))  # noqa: PTH118  a text of git's
+
+
+def _first_line(path: str) -> str | None:
+    """The first line of a small regular file; None: it is no such file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        # ValueError: git's file names an impossible path.
+        return None
+    try:
+        data = os.read(descriptor, _MAX_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    line = data.split(b"\n", 1)[0]
+    try:
+        return line.decode().strip()
+    except UnicodeDecodeError:
+        return None

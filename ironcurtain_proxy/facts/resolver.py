@@ -1,5 +1,9 @@
 """The facts of a call in a live session: a call gives facts or a refusal.
 
+The directories among a call's resolved paths, for remembered approvals.
+
+The facts of a call in a live session: a call gives facts or a refusal.
+
 Theory of operation:
 
     call ── lookup ─┬─ trusted server ───────────────────────────────▶ facts, arguments unread
@@ -15,7 +19,10 @@ a deadline: git, many paths, and any path while a file system is mounted that ca
 A thread that hangs is abandoned and the call refused. This module does not know the policy.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import errno
+import os
+import stat
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, Protocol, TypeAlias
@@ -25,39 +32,114 @@ import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.arguments import NO_WORKING_DIRECTORY, ServerContexts, lacks_path
+from ironcurtain_proxy.facts.catalogue import CataloguedTool, canonical, fingerprint
 from ironcurtain_proxy.facts.commands import CommandContext, with_command
-from ironcurtain_proxy.facts.context import NO_WORKING_DIRECTORY, ServerContexts, lacks_path
 from ironcurtain_proxy.facts.facts import FactReader, unresolvable
-from ironcurtain_proxy.facts.fingerprint import canonical, fingerprint
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.grant_facts import DirectoryFinder, directories_to_open
-from ironcurtain_proxy.facts.mounts import MountTable
+from ironcurtain_proxy.facts.live_catalogue import as_unknown, guessed, widened
 from ironcurtain_proxy.facts.operations import (
     OperationSource,
     ViewFinder,
     as_sent,
+    facts_of_question,
     named_by,
     no_view,
 )
+from ironcurtain_proxy.facts.paths import MountTable
 from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.facts.schema import SchemaChecker
-from ironcurtain_proxy.facts.server_questions import facts_of_question
-from ironcurtain_proxy.facts.unknown_tools import as_unknown, guessed, widened
 from ironcurtain_proxy.model.annotation import Annotations, ToolAnnotation
 from ironcurtain_proxy.model.crossing import meta_of
-from ironcurtain_proxy.model.grounds import HELD_ADVICE, HELD_RULE
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.decision import HELD_ADVICE, HELD_RULE
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, TOOL_CALL, Operation
 from ironcurtain_proxy.model.origin import Target
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     Facts,
     FoundSecret,
     Gathered,
+    PathValue,
     Unresolvable,
 )
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath
+
+# --- grant facts
+
+
+_DEADLINE: Final = 5.0
+"""Seconds, as for all facts of a call."""
+
+_MAX_DIRECTORY_THREADS: Final = 4
+"""The most lookups at once. One that hangs keeps its thread."""
+
+_NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+
+class DirectoryFinder:
+    """Finds the directories among the paths of a call. One for each session."""
+
+    def __init__(self, deadline: float = _DEADLINE) -> None:
+        """Set the deadline of one call in seconds."""
+        self._deadline = deadline
+        self._limiter = anyio.CapacityLimiter(_MAX_DIRECTORY_THREADS)
+
+    async def find(self, request: AccessRequest) -> frozenset[RealPath] | None:
+        """The directories of `directories_of`; None: the deadline has passed.
+
+        In a thread, because a network file system can hang. The call waits for a reviewer anyway,
+        so the cost of a thread does not matter.
+        """
+        if not any(True for _ in _paths(request)):
+            return frozenset()
+        with anyio.move_on_after(self._deadline):
+            return await anyio.to_thread.run_sync(
+                directories_of, request, abandon_on_cancel=True, limiter=self._limiter
+            )
+        return None
+
+
+def directories_of(request: AccessRequest) -> frozenset[RealPath]:
+    """The paths of a call that are, or may be, directories.
+
+    Too many directories make the remembered pattern narrower, never wider.
+    """
+    return frozenset(path for path in _paths(request) if _may_be_directory(path))
+
+
+def directories_to_open(
+    request: AccessRequest, directories: frozenset[RealPath]
+) -> tuple[str, ...]:
+    """The directories that a server needs among its roots for a call, each once.
+
+    Args:
+        request: the call.
+        directories: its paths that are directories.
+    """
+    found = (path if path in directories else RealPath(path.parts[:-1]) for path in _paths(request))
+    return tuple(dict.fromkeys(map(str, found)))
+
+
+def _paths(request: AccessRequest) -> Iterator[RealPath]:
+    return (
+        value.path
+        for fact in request.arguments
+        for value in fact.values
+        if isinstance(value, PathValue)
+    )
+
+
+def _may_be_directory(path: RealPath) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(str(path)).st_mode)  # noqa: PTH116  microseconds
+    except OSError as error:
+        return error.errno not in _NOTHING_THERE
+    except ValueError:
+        return True
+
+
+# --- resolver
+
 
 _MAX_PATHS_AT_ONCE: Final = 64
 """The most paths of one call that are resolved on the event loop; more need a thread."""

@@ -20,8 +20,8 @@ from typing import ClassVar, Final, TypeAlias
 from jsonschema_rs import RegexOptions, validator_for
 from msgspec import Struct, field
 
-from ironcurtain_proxy.model.input_schema import declared_arguments, resolved
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.annotation import declared_arguments, resolved
+from ironcurtain_proxy.model.values import Json
 
 PATTERNS: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 """Patterns run in linear time, and stay small."""

@@ -25,7 +25,7 @@ from ironcurtain_proxy.agent.era import (
     unsupported_version,
 )
 from ironcurtain_proxy.agent.era import is_modern as names_its_version
-from ironcurtain_proxy.agent.messages import (
+from ironcurtain_proxy.agent.requests import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -34,19 +34,17 @@ from ironcurtain_proxy.agent.messages import (
     GivenAnswer,
     Message,
 )
-from ironcurtain_proxy.front.events import BEAT, HEADERS, MEDIA_TYPE, lines_of
 from ironcurtain_proxy.front.guard import JSON, RefusalError
-from ironcurtain_proxy.front.session import AgentSession
-from ironcurtain_proxy.front.sessions import Sessions, TooManySessionsError
-from ironcurtain_proxy.front.stream import StreamReader
+from ironcurtain_proxy.front.sessions import AgentSession, Sessions, TooManySessionsError
+from ironcurtain_proxy.front.stream import BEAT, HEADERS, MEDIA_TYPE, StreamReader, lines_of
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, encode, written_id
 from ironcurtain_proxy.jsonrpc.headers import NAMING, PARAMETER, decoded
-from ironcurtain_proxy.jsonrpc.wire import OF_REQUEST
-from ironcurtain_proxy.model.caller import HEADERS_KEY, VERSION_KEY
-from ironcurtain_proxy.model.caller import VERSIONS as MODERN_VERSIONS
+from ironcurtain_proxy.jsonrpc.pipes import OF_REQUEST
+from ironcurtain_proxy.model.operation import HEADERS_KEY, VERSION_KEY
+from ironcurtain_proxy.model.operation import VERSIONS as MODERN_VERSIONS
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.model.json import Json
+    from ironcurtain_proxy.model.values import Json
 
 VERSION: Final = "mcp-protocol-version"
 _METHOD: Final = "mcp-method"

@@ -16,17 +16,17 @@ import anyio
 import uvicorn
 
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.reading.environment import PRINCIPAL_VARIABLE, SESSION_VARIABLE
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.layers import (
+    PRINCIPAL_VARIABLE,
+    SESSION_VARIABLE,
+    STATE_DIRECTORY,
+)
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
-from ironcurtain_proxy.downstream.descriptors import raise_limit
-from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
+from ironcurtain_proxy.downstream.process import hide_from_debuggers, raise_limit
 from ironcurtain_proxy.front.app import PATH, Front
 from ironcurtain_proxy.front.connections import FrontConnection
-from ironcurtain_proxy.front.guard import RequestGuard, hosts_of
-from ironcurtain_proxy.front.listening import LOOPBACK, listening, port_of
-from ironcurtain_proxy.front.process import ProxyProcess, command_of
-from ironcurtain_proxy.front.sessions import Sessions
+from ironcurtain_proxy.front.guard import LOOPBACK, RequestGuard, hosts_of, listening, port_of
+from ironcurtain_proxy.front.sessions import ProxyProcess, Sessions, command_of
 from ironcurtain_proxy.front.settings import FrontSettings, take_settings
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there

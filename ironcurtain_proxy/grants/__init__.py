@@ -1,9 +1,10 @@
 """Grants: remembered approvals.
 
-- `book`, `patterns`, `matching`: the grants of a session, and the calls that they are about.
-- `families`: grants of shell commands; `worktrees`: where else these hold.
+- `book`, `patterns`: the grants of a session and the budgets of plans, and the calls that they are
+  about.
+- `families`: grants of shell commands, and where else these hold.
 - `whole_calls`: grants of calls without a pattern.
-- `budget`, `claims`, `grant_settlement`: the reasons that plans and grants settle.
+- `grant_settlement`: the reasons that plans and grants settle.
 - `session_grants`: all grants of one session.
-- `kept`, `file`, `format`, `entry`: grants that outlive their session, and their file.
+- `kept`, `format`: grants that outlive their session, and their file.
 """

@@ -1,4 +1,8 @@
-"""The encoding of kept grants.
+"""Grants as text, and the form of an entry.
+
+The form of an entry in the file of kept grants, as msgspec reads and writes it.
+
+The encoding of kept grants.
 
 Reading is strict: an entry counts only if this program wrote it exactly so. Each has a digest over
 its content, so that entries changed by a torn write, a failing disk or an editor are ignored. The
@@ -9,28 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Final, assert_never
+from typing import Annotated, Final, Literal, TypeAlias, assert_never
 
 import orjson
-from msgspec import UNSET, ValidationError, convert, to_builtins
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, to_builtins
 
 from ironcurtain_proxy.grants.book import Remembered
-from ironcurtain_proxy.grants.entry import (
-    ExactForm,
-    FamiliesForm,
-    FamilyForm,
-    FlagForm,
-    GrantEntry,
-    HostForm,
-    KeptScope,
-    PatternForm,
-    ToolForm,
-    WithinForm,
-)
 from ironcurtain_proxy.grants.patterns import HISTORY
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, RoleCategory
-from ironcurtain_proxy.model.boot_moment import BootMoment
-from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import (
     CallPattern,
     CapabilityPattern,
@@ -43,13 +33,123 @@ from ironcurtain_proxy.model.grant import (
     OnHost,
     Pattern,
     SameFlag,
+    SandboxOpening,
     ToolPattern,
     WithinDirectory,
 )
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import SandboxOpening
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import Family
+from ironcurtain_proxy.model.values import BootMoment, Json, RealPath
 from ironcurtain_proxy.strict_json import strict_json
+
+# --- entry
+
+
+KeptScope: TypeAlias = Literal["project", "user"]
+"""The scope: sessions of one workspace, or all sessions of this user."""
+
+NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+"""Never empty, because two empty texts would be equal."""
+
+
+class _Form(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A part of an entry, with exactly these keys."""
+
+
+class WithinForm(_Form, frozen=True, tag_field="kind", tag="within"):
+    """A condition on paths."""
+
+    role: ArgumentRole
+    directory: NonEmpty
+
+
+class HostForm(_Form, frozen=True, tag_field="kind", tag="host"):
+    """A condition on hosts."""
+
+    role: ArgumentRole
+    domain: NonEmpty
+
+
+class ExactForm(_Form, frozen=True, tag_field="kind", tag="exact"):
+    """A condition on a value."""
+
+    role: ArgumentRole
+    value: NonEmpty
+
+
+class FlagForm(_Form, frozen=True, tag_field="kind", tag="flag"):
+    """An argument that stays as it was."""
+
+    argument: str
+    value: str | int | float | bool | None
+
+
+class FamilyForm(_Form, frozen=True, rename={"is_of_remote": "ofRemote"}):
+    """A general family with a known meaning."""
+
+    program: Annotated[tuple[str, ...], Meta(min_length=1)]
+    kept: tuple[str, ...]
+    around: tuple[str, ...]
+    directory: NonEmpty | None
+    meaning: str
+    # Grants that were kept by earlier versions have none of these.
+    hosts: tuple[str, ...] = ()
+    is_of_remote: bool = False
+
+
+class ToolForm(_Form, frozen=True, tag_field="kind", tag="tool"):
+    """A grant of a tool, and what all grants have."""
+
+    server: NonEmpty
+    tool: NonEmpty
+    definition: NonEmpty
+    description: NonEmpty
+
+
+class PatternForm(ToolForm, frozen=True, tag="pattern"):
+    """A grant with conditions."""
+
+    constraints: list[WithinForm | HostForm | ExactForm | FlagForm]
+
+
+class FamiliesForm(ToolForm, frozen=True, tag="family"):
+    """A grant of families of shell commands."""
+
+    workspace: NonEmpty
+    families: list[FamilyForm]
+    phrases: list[NonEmpty]
+    """A phrase for each family; without a family, one phrase that says so."""
+    beside: list[FlagForm]
+    # Left out for a workspace that shares its repository with no other worktree.
+    repository: NonEmpty | UnsetType = UNSET
+
+
+class GrantEntry(_Form, frozen=True):
+    """One grant."""
+
+    id: NonEmpty
+    scope: KeptScope
+    workspace: NonEmpty | None
+    policy_version: NonEmpty
+    server_digest: NonEmpty
+    created_at: str
+    expires_at: str
+    uses: Annotated[int, Meta(ge=0)]
+    last_used: str | None
+    source: NonEmpty
+    reason: str
+    pattern: ToolForm | PatternForm | FamiliesForm
+    # Left out for unknown values, as by earlier versions.
+    expires_in_boot: BootMoment | UnsetType = UNSET
+    basis: NonEmpty | UnsetType = UNSET
+    # Left out where the question named no access beyond the sandbox, as by earlier versions.
+    opened_hosts: Annotated[list[NonEmpty], Meta(min_length=1)] | UnsetType = UNSET
+    opened_reads: Annotated[list[NonEmpty], Meta(min_length=1)] | UnsetType = UNSET
+    opened_paths: Annotated[list[NonEmpty], Meta(min_length=1)] | UnsetType = UNSET
+    digest: str = ""
+
+
+# --- format
+
 
 VERSION: Final = 1
 _FILE_KEYS: Final = frozenset({"version", "grants"})

@@ -1,7 +1,14 @@
-"""The reasons of an escalation that grants settle, and the grants that an approval creates.
+"""What grants settle, and what an approval makes.
+
+The reasons of an escalation that grants settle, and the grants that an approval creates.
 
 Each origin has its own kind of grant: a pattern for the policy, "always allow" of the tool for the
 approval mode, and a capability for the profile.
+
+Earlier approvals of a call: grants, and the budgets of plans.
+
+They are looked up before the question, and used when the call is forwarded: an approval that ends
+in between does not count, and a call that is not forwarded uses nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,19 +19,25 @@ from typing import assert_never
 from msgspec import Struct
 
 from ironcurtain_proxy.approval.overlay import asked_before
-from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.book import Budget, BudgetBook, GrantBook
 from ironcurtain_proxy.grants.families import (
     CommandCandidates,
     is_never_general,
     leaves,
     single_families,
 )
-from ironcurtain_proxy.grants.matching import names_opening
-from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.grants.patterns import EscalatedCall, names_opening
 from ironcurtain_proxy.grants.whole_calls import is_never_remembered
-from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
-from ironcurtain_proxy.model.escalation import FOR_PEOPLE, Approved, Escalation, OriginReason
+from ironcurtain_proxy.model.annotation import CAPABILITIES, Capability
+from ironcurtain_proxy.model.escalation import (
+    FOR_PEOPLE,
+    Approved,
+    Escalation,
+    OriginReason,
+    visible,
+)
 from ironcurtain_proxy.model.grant import (
+    NOTHING_OPENED,
     CallPattern,
     CapabilityPattern,
     FamilyPattern,
@@ -34,8 +47,8 @@ from ironcurtain_proxy.model.grant import (
     Pattern,
     ToolPattern,
 )
-from ironcurtain_proxy.model.opening import NOTHING_OPENED
-from ironcurtain_proxy.model.question import visible
+
+# --- grant settlement
 
 
 class SettledByGrants(Struct, frozen=True):
@@ -272,3 +285,67 @@ def _by_arguments(
             for pattern in patterns
         ]
     )
+
+
+# --- claims
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A call with its reasons, for which earlier approvals are sought."""
+
+    call: EscalatedCall
+    reasons: tuple[OriginReason, ...]
+    """The reasons of the escalation."""
+    run: GrantId | None = None
+    """The composite's run that it is a step of."""
+
+
+class Cover(Struct, frozen=True, kw_only=True):
+    """The approvals that cover a call, and the remaining reasons."""
+
+    open: tuple[OriginReason, ...]
+    grants: tuple[Grant, ...]
+    budget: Budget | None = None
+
+    @property
+    def run(self) -> GrantId | None:
+        """The run whose budget covers the call."""
+        return None if self.budget is None else self.budget.id
+
+
+class Approvals(Struct, frozen=True):
+    """The approvals of one session. No method waits; see the books."""
+
+    grants: GrantBook
+    budgets: BudgetBook
+
+    def look(self, claim: Claim, now: datetime) -> Cover:
+        """The approvals that a call would use now: grants first, then a budget."""
+        left = settle_by_grants(claim.reasons, claim.call, self.grants, now)
+        missing = frozenset([name for reason in left.open for name in reason.capabilities])
+        tool = (claim.call.server, claim.call.tool)
+        budget = self.budgets.find(tool, missing, now, claim.run) if missing else None
+        if budget is None:
+            return Cover(open=left.open, grants=left.grants)
+        if not budget.opened.names(claim.call.opening):
+            # INVARIANT: a plan opens no host or path that its question did not name.
+            return Cover(open=claim.reasons, grants=())
+        others = tuple([reason for reason in left.open if not reason.capabilities])
+        return Cover(open=others, grants=left.grants, budget=budget)
+
+    def use(self, claim: Claim, now: datetime) -> Cover:
+        """Use the approvals of a call. If a reason remains, nothing is used."""
+        cover = self.look(claim, now)
+        if not cover.open:
+            for grant in cover.grants:
+                self.grants.note_use(grant.id, now)
+            if cover.budget is not None:
+                self.budgets.spend(cover.budget, (claim.call.server, claim.call.tool))
+        return cover
+
+    def remember(
+        self, question: Escalation, approved: Approved, call: EscalatedCall, how: NewGrantTerms
+    ) -> None:
+        """Remember an approval for later calls."""
+        for grant in remembered(question, approved, tool_candidate(call), how):
+            self.grants.add(grant)

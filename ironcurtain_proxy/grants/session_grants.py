@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.model.grant import GrantId
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.grants.kept import PersistedGrants

@@ -10,11 +10,10 @@ from dataclasses import replace
 from typing import Final
 
 from ironcurtain_proxy.grants.families import digest_of, identical_call
-from ironcurtain_proxy.grants.matching import is_of
-from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall
+from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall, is_of
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.grant import CallPattern, Grant
-from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.request import ArgumentFact, may_be_a_place, sql_of
 from ironcurtain_proxy.shell.secrets import names_a_secret_file
 

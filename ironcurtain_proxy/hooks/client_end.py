@@ -31,17 +31,15 @@ from ironcurtain_proxy.hooks.events import (
     NoObjection,
     Verdict,
 )
-from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.decider import IN_CLIENT, KERNEL, Decider, in_record
+from ironcurtain_proxy.model.decision import IN_CLIENT, KERNEL, Decider, in_record
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.reply import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
-from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.server import ToolDefinition, ToolResult, Walls
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 from ironcurtain_proxy.ports import FactGatherer, ProgressListener, Recorder, Reviewer
 
 _MOST_SECONDS: Final = 1200.0

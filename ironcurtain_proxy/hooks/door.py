@@ -34,9 +34,9 @@ from ironcurtain_proxy.hooks.events import (
     UnreadableEventError,
     Verdict,
 )
-from ironcurtain_proxy.model.decider import CONTAINMENT
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.decision import CONTAINMENT
 from ironcurtain_proxy.model.reply import Answered, Reply
+from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.ports import CallHandler
 from ironcurtain_proxy.strict_json import strict_json
 

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json
 
 HookClient: TypeAlias = Literal["claude", "codex", "gemini"]
 """The clients whose hooks are known."""

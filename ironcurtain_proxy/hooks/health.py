@@ -34,7 +34,7 @@ from ironcurtain_proxy.hooks.kernel import (
     start_of,
 )
 from ironcurtain_proxy.hooks.launching import hook_words, is_ours
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 
 HookState: TypeAlias = Literal["absent", "installed", "incomplete", "switched off"]

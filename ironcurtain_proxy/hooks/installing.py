@@ -15,17 +15,15 @@ from typing import Final, Literal
 import orjson
 from msgspec import DecodeError, Struct, ValidationError, json
 
-from ironcurtain_proxy.config.annotating.annotate import annotate
-from ironcurtain_proxy.config.annotating.known import known_servers
-from ironcurtain_proxy.config.presets.compose import Documents, compose
-from ironcurtain_proxy.config.presets.preset import PRESETS, PresetName, preset
+from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
+from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetName, compose, preset
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.kernel import VARIABLES
 from ironcurtain_proxy.hooks.launching import HOME, hook_line, hook_words, is_ours
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import PRIVATE, make_private_directory, write_whole
 
 _FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {

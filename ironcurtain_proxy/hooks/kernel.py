@@ -23,11 +23,11 @@ import orjson
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 from msgspec import Struct
 
-from ironcurtain_proxy.config.annotating.known import known_servers
+from ironcurtain_proxy.config.annotating.annotate import known_servers
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
-from ironcurtain_proxy.downstream.working_directory import tidy
+from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL, TOOLS
 from ironcurtain_proxy.hooks.client_end import (
@@ -45,10 +45,9 @@ from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import PathCondition
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import OTHERS_LAYERS, Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.own_process.operator_log import configure_logging
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 from ironcurtain_proxy.review.channel_order import Channel

@@ -16,7 +16,7 @@ import orjson
 from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 MessageId: TypeAlias = int | str | float
 """A JSON-RPC id that can be answered: no null and no container. A fraction is bad manners only."""

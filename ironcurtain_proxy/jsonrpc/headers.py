@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Final
 
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.caller import VERSION_KEY
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import VERSION_KEY
 from ironcurtain_proxy.model.server import ToolDefinition
+from ironcurtain_proxy.model.values import Json
 
 MirroredPaths = Mapping[tuple[str, ...], str]
 """Header names by the keys that lead to an argument."""

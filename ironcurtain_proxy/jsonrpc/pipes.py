@@ -1,23 +1,145 @@
-"""Lines in and out of pipes: one pass over the bytes, bounded memory, no thread and no task.
+"""Lines in and out of pipes, and the interface to a connection.
+
+Descriptors of each kind, opened for the event loop.
+
+asyncio waits for pipes and sockets only. It refuses files, fails late on `/dev/null`, and makes a
+terminal non-blocking for its shell, too. A thread reads these through a pipe, and plain blocking
+writes write them.
+
+Lines in and out of pipes: one pass over the bytes, bounded memory, no thread and no task.
 
 A pipe is read into a queue of lines. While the queue is full, the pipe is not read, so that the
 writer at its other end has to wait. A line longer than the limit is dropped as it arrives, except
 for its two ends, which may hold the id of the message.
+
+The interface between a conversation and its connection: pipes, or HTTP.
 """
 
-import asyncio  # noqa: TID251  protocols and transports: anyio's streams cost several tasks a pipe
+import asyncio  # noqa: TID251  pipe transports
 import contextlib
 import fcntl
 import os
+import stat
+import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from ironcurtain_proxy.jsonrpc.batch import Batch
-from ironcurtain_proxy.jsonrpc.channels import open_read_channel, open_write_channel, set_read_size
+from ironcurtain_proxy.jsonrpc.codec import MessageId
 from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
+
+# --- channels
+
+
+_CHUNK: Final = 1 << 16
+_STDERR: Final = 2
+
+
+async def open_read_channel(fd: int, protocol: asyncio.Protocol, read_size: int) -> None:
+    """Read a descriptor for a protocol, which becomes its owner."""
+    if not _can_be_awaited(fd):
+        fd = _pump(fd)
+    loop = asyncio.get_running_loop()
+    pipe = os.fdopen(fd, "rb", 0)
+    transport, _ = await loop.connect_read_pipe(lambda: protocol, pipe)
+    set_read_size(transport, read_size)
+
+
+def set_read_size(transport: asyncio.ReadTransport, size: int) -> None:
+    """Set the most bytes of one read, for which asyncio has no setting."""
+    transport.max_size = size  # type: ignore[attr-defined]
+
+
+async def open_write_channel(fd: int, protocol: asyncio.Protocol) -> None:
+    """Give a protocol a transport that writes to a descriptor and owns it."""
+    if _can_be_awaited(fd):
+        loop = asyncio.get_running_loop()
+        await loop.connect_write_pipe(lambda: protocol, os.fdopen(fd, "wb", 0))
+    else:
+        protocol.connection_made(_FileTransport(fd, protocol))
+
+
+def _can_be_awaited(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _pump(source: int) -> int:
+    """Start a thread that copies a descriptor into a pipe. Returns the pipe's read end."""
+    read, write = os.pipe()
+
+    def copy() -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(source, _CHUNK):
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(write, view) :]
+        os.close(write)
+        os.close(source)
+
+    threading.Thread(target=copy, name="stdin", daemon=True).start()
+    return read
+
+
+def claim_stdio() -> tuple[int, int]:
+    """Move the connection off descriptors 0 and 1; returns its new (read, write) descriptors.
+
+    A stray `print`, library or child process then writes to standard error instead of standard
+    output, and reads an empty standard input. The new descriptors are not inherited.
+
+    Raises:
+        OSError: standard input or output is closed.
+    """
+    read, write = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in (0, 1))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    try:
+        os.dup2(_STDERR, 1)
+    except OSError:
+        os.dup2(null, 1)
+    if null != _STDERR:
+        os.close(null)
+    return read, write
+
+
+class _FileTransport(asyncio.WriteTransport):
+    """Writes at once, and blocks for the file if it must."""
+
+    def __init__(self, fd: int, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self._fd = fd
+        self._protocol = protocol
+        self._closing = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError:
+            self.close()
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            os.close(self._fd)
+            self._protocol.connection_lost(None)
+
+    def abort(self) -> None:
+        self.close()
+
+
+# --- pipes
+
 
 MAX_LINE: Final = 64 << 20
 """The default limit of one line, bytes."""
@@ -289,3 +411,59 @@ def widen(fd: int) -> None:
     """Enlarge a pipe to 1 MiB where the system allows it: fewer wake-ups for large messages."""
     with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+
+
+# --- wire
+
+
+class Lost(Struct, frozen=True):
+    """A request that gets no answer although the conversation continues."""
+
+    id: MessageId
+    error: Exception
+
+
+STREAM_ENDED: Final = "notifications/ironcurtain/stream_ended"
+"""The notification with which the proxy tells its front that a server ended the stream of a call
+before the answer: its client is to ask for the rest. A front that reads it says so by the same
+method. It leaves the two of them never."""
+
+
+OF_REQUEST: Final = "ironcurtain/request"
+"""The key with which the proxy tells its front to which request a notification belongs. The front
+takes it out."""
+
+
+class StreamEnded(Struct, frozen=True):
+    """A server over HTTP ended the stream of a call before its answer, which is to be asked for."""
+
+
+class LineSource(Protocol):
+    """The source of arriving lines. One task at a time may wait in `receive`."""
+
+    def offer_to(self, taker: Callable[[bytes], bool]) -> None:
+        """Offer each line to a function, which takes or refuses it, before it is queued."""
+
+    async def receive(self) -> bytes | Oversize | Lost | StreamEnded | None:
+        """The next line, or None when no more can come."""
+
+    def close(self) -> None:
+        """Stop receiving."""
+
+
+class LineSink(Protocol):
+    """The sink of outgoing lines."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted and not yet taken by the other side."""
+
+    def write(self, line: bytes) -> None:
+        """Accept a line (with its newline) without waiting; raises `BrokenPipeError`."""
+
+    def abort(self) -> None:
+        """Close now; lines that were accepted and not sent are lost."""

@@ -25,7 +25,7 @@ import anyio.to_thread
 import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import append_line
 
 # --- the log of questions and answers -------------------------------------------------------------

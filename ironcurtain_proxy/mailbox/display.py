@@ -14,9 +14,9 @@ import orjson
 
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, seconds_left
 from ironcurtain_proxy.mailbox.messages import Request
-from ironcurtain_proxy.model.capability import CAPABILITIES
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.question import fold, folded, is_invisible
+from ironcurtain_proxy.model.annotation import CAPABILITIES
+from ironcurtain_proxy.model.escalation import fold, folded, is_invisible
+from ironcurtain_proxy.model.values import Json
 
 _ASKING: Final = MappingProxyType(
     {

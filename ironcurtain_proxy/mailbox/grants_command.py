@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 import orjson
 
 from ironcurtain_proxy.mailbox.messages import MAX_RESPONSE_BYTES, Owner, owner_of
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.strict_json import strict_json
 

@@ -17,12 +17,11 @@ from typing import Final, TypeAlias, TypeGuard
 import orjson
 from msgspec import Struct
 
-from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
-from ironcurtain_proxy.model.decider import HUMAN, KERNEL, Decider, Program
+from ironcurtain_proxy.model.decision import HUMAN, KERNEL, Decider, Program
 from ironcurtain_proxy.model.escalation import FOREVER, Approved, Declined, Escalation
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import effect_word
 from ironcurtain_proxy.model.signing import SignedAnswer
+from ironcurtain_proxy.model.values import BootMoment, Json, boot_moment
 from ironcurtain_proxy.strict_json import strict_json
 
 _PURPOSE: Final = "ironcurtain-answer-1"

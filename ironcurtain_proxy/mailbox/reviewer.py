@@ -50,7 +50,7 @@ from ironcurtain_proxy.mailbox.messages import (
     response_id,
     response_name,
 )
-from ironcurtain_proxy.model.decider import KERNEL, TIMEOUT
+from ironcurtain_proxy.model.decision import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -59,8 +59,8 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.signing import SignedAnswer
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import AnswerJudge, Clock
 from ironcurtain_proxy.private_directory import (
     MailboxDirectory,

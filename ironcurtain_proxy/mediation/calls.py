@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.agent.own_tools import (
+from ironcurtain_proxy.agent.replies import (
     COMPOSITE,
     PREFIX,
     PREFLIGHT,
@@ -16,27 +16,25 @@ from ironcurtain_proxy.agent.own_tools import (
     composite_result,
     composite_tool,
     preflight_result,
+    result_of,
     status_result,
     text_result,
 )
-from ironcurtain_proxy.agent.replies import result_of
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.approval.settlements import EscalationState
-from ironcurtain_proxy.grants.budget import Budget, BudgetBook
+from ironcurtain_proxy.grants.book import Budget, BudgetBook
 from ironcurtain_proxy.grants.session_grants import SessionGrants
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.mediation.plans import SERVER, PlannedCall, Planner, read_calls
-from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.composite import CompositeSpec
-from ironcurtain_proxy.model.decision import Deny, Ground
+from ironcurtain_proxy.model.decision import NO_ROOM, NO_TASKS, OWN_TOOL, Deny, Ground
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.grant import GrantId
-from ironcurtain_proxy.model.grounds import NO_ROOM, NO_TASKS, OWN_TOOL
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.operation import Caller, CompositeSpec
 from ironcurtain_proxy.model.reply import Answered, Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.ports import Clock, ProgressListener, ToolFinder
 
 

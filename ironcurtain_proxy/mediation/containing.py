@@ -37,20 +37,18 @@ from ironcurtain_proxy.approval.containment import (
     written_outside,
 )
 from ironcurtain_proxy.approval.settlements import by_containment
-from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
+from ironcurtain_proxy.decision.authorizer import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.mediation.committing import commit
 from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.judge import BLOCKED, Attempts
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decider import CONTAINMENT, HUMAN, Decider, Grants
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import OPENS, SandboxOpening, shown_host
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.decision import CONTAINMENT, HUMAN, Decider, Grants
+from ironcurtain_proxy.model.grant import OPENS, SandboxOpening, shown_host
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.server import ToolResult, Walls
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import Containment, Servers, World
 
 _log = logging.getLogger(__name__)

@@ -11,9 +11,8 @@ from datetime import timedelta
 from msgspec import Struct, structs
 
 from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
-from ironcurtain_proxy.decision.prior_consent import goes_by_name
-from ironcurtain_proxy.grants.claims import Approvals, Claim
-from ironcurtain_proxy.grants.grant_settlement import NewGrantTerms, reasons_left
+from ironcurtain_proxy.decision.authorizer import goes_by_name
+from ironcurtain_proxy.grants.grant_settlement import Approvals, Claim, NewGrantTerms, reasons_left
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.mediation.question import (
     Frame,
@@ -33,11 +32,10 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Superseded,
 )
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import QUESTION_METHODS
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, lasting
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.ports import ProgressListener, World
 
 

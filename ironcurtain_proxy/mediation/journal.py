@@ -10,21 +10,25 @@ import msgspec
 from msgspec import Struct
 
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.model.asked import operation_of
-from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
-from ironcurtain_proxy.model.caller import Caller
-from ironcurtain_proxy.model.case import Arrival, Case
-from ironcurtain_proxy.model.crossing import divide
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Ground
+from ironcurtain_proxy.model.case import Arrival, Case, Judgement
+from ironcurtain_proxy.model.crossing import divide, operation_of
+from ironcurtain_proxy.model.decision import DEFECT, WITHDRAWN, Allow, Decision, Deny, Ground
 from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.grant import GrantId
-from ironcurtain_proxy.model.grounds import DEFECT, WITHDRAWN
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judgement
-from ironcurtain_proxy.model.operation import Operation, ParsedRequest
+from ironcurtain_proxy.model.operation import Caller, Operation, ParsedRequest
 from ironcurtain_proxy.model.policy import PolicyInForce
-from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
+from ironcurtain_proxy.model.reply import (
+    Answered,
+    AuditRecord,
+    Failed,
+    OwnField,
+    Refused,
+    RefusedBy,
+    Reply,
+    ResultSummary,
+)
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock, IdSource, OutcomeListener, Recorder
 
 _log = logging.getLogger(__name__)

@@ -18,17 +18,15 @@ from ironcurtain_proxy.approval.judging import (
     with_questions,
     with_targets,
 )
-from ironcurtain_proxy.decision.authorizer import authorize, unasked
-from ironcurtain_proxy.decision.containment import quorums_of
-from ironcurtain_proxy.decision.prior_consent import prior_consent_of
+from ironcurtain_proxy.decision.authorizer import authorize, prior_consent_of, quorums_of, unasked
 from ironcurtain_proxy.decision.rules import gravest_first
+from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, Operation
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable, lasting
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import FactGatherer, ToolFinder
 
 BLOCKED: Final = "sandbox-host"

@@ -18,16 +18,23 @@ from msgspec import Struct
 
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
-from ironcurtain_proxy.grants.claims import Claim
+from ironcurtain_proxy.grants.grant_settlement import Claim
 from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls, Lapsed
 from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.outcome import Outcomes, turn_down, unanswered
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
+from ironcurtain_proxy.model.decision import (
+    CHANGED,
+    ENDED,
+    NOT_RECORDED,
+    Allow,
+    Deny,
+    Escalate,
+    Ground,
+)
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Approved,
@@ -38,10 +45,10 @@ from ironcurtain_proxy.model.escalation import (
     Superseded,
 )
 from ironcurtain_proxy.model.grant import GrantId
-from ironcurtain_proxy.model.grounds import CHANGED, ENDED, NOT_RECORDED
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.reply import Refused, Reply
 from ironcurtain_proxy.model.request import Facts, Unresolvable
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import ProgressListener, World
 
 _GONE: Final = "withdrawn before the server answered"

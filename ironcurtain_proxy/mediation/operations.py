@@ -16,13 +16,17 @@ from msgspec.structs import replace
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.session import Session
-from ironcurtain_proxy.model.asked import asked_by, asked_of, named_by
-from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import Deny, Ground
-from ironcurtain_proxy.model.grounds import NOT_AVAILABLE, SUBSCRIBED_TO_TOO_MUCH, held_part
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.crossing import asked_by, asked_of, named_by
+from ironcurtain_proxy.model.decision import (
+    NOT_AVAILABLE,
+    SUBSCRIBED_TO_TOO_MUCH,
+    Deny,
+    Ground,
+    held_part,
+)
 from ironcurtain_proxy.model.operation import (
+    Caller,
     ListKind,
     Method,
     Operation,
@@ -30,9 +34,9 @@ from ironcurtain_proxy.model.operation import (
     RequestId,
     label,
 )
-from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.server import Section, ToolResult
+from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.ports import ProgressListener
 
 _NOT_OFFERED: Final = {"error": {"code": -32601, "message": "Method not found"}}

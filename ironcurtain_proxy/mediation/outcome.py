@@ -11,18 +11,22 @@ from msgspec.structs import replace
 from ironcurtain_proxy.approval.settlements import by_refusal, held, refused_by
 from ironcurtain_proxy.errors import DownstreamError, UnansweredError
 from ironcurtain_proxy.mediation.journal import Journal
-from ironcurtain_proxy.model.asking import question_in
-from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import Escalate, Ground
-from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable
-from ironcurtain_proxy.model.grounds import asking_answer, held_part
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.decision import Escalate, Ground, asking_answer, held_part
+from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable, is_hidden
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, Operation
-from ironcurtain_proxy.model.question import is_hidden
-from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
+from ironcurtain_proxy.model.reply import (
+    Answered,
+    Failed,
+    Refused,
+    Reply,
+    ResultSummary,
+    Withheld,
+    question_in,
+)
 from ironcurtain_proxy.model.server import ResultRules, ToolResult
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Pins, World
 
 _ESCAPES: Final = re.compile(

@@ -15,33 +15,30 @@ from msgspec import Struct
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.approval.settlements import by_reviewer
 from ironcurtain_proxy.decision.breaker import Breaker
-from ironcurtain_proxy.grants.budget import Budget
-from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.grants.book import Budget
+from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.mediation.containing import opening_of
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.outcome import turn_down
 from ironcurtain_proxy.mediation.question import Frame
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
-from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
-from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
+from ironcurtain_proxy.model.annotation import CAPABILITIES, Capability
+from ironcurtain_proxy.model.case import Case, Judgement
+from ironcurtain_proxy.model.decision import CHANGED, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Approved,
     Escalation,
     OriginReason,
     Superseded,
+    and_more,
 )
-from ironcurtain_proxy.model.grant import GrantId
-from ironcurtain_proxy.model.grounds import CHANGED
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.judgement import Judgement
-from ironcurtain_proxy.model.opening import OPENS, SandboxOpening
+from ironcurtain_proxy.model.grant import OPENS, GrantId, SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Refused
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable, lasting
-from ironcurtain_proxy.model.sentence import and_more
+from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.ports import World
 
 SERVER: Final = "ironcurtain"

@@ -17,17 +17,22 @@ from ironcurtain_proxy.grants.whole_calls import (
     whole_tool_candidate,
 )
 from ironcurtain_proxy.mediation.judge import BLOCKED
-from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
-from ironcurtain_proxy.model.capability import CAPABILITIES
+from ironcurtain_proxy.model.annotation import CAPABILITIES, ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.crossing import bound_meta
 from ironcurtain_proxy.model.escalation import (
     FOR_PEOPLE,
     NAMED_BY_LINE,
+    SENSITIVE,
     Escalation,
     EscalationId,
     OriginReason,
+    and_more,
+    as_json,
+    short_host,
+    short_name,
+    short_place,
 )
-from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.origin import (
     NAMED_BY,
@@ -38,9 +43,7 @@ from ironcurtain_proxy.model.origin import (
     Target,
     TargetOrigin,
 )
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
-from ironcurtain_proxy.model.question import as_json
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     Facts,
@@ -50,13 +53,7 @@ from ironcurtain_proxy.model.request import (
     Value,
     sql_of,
 )
-from ironcurtain_proxy.model.sentence import (
-    SENSITIVE,
-    and_more,
-    short_host,
-    short_name,
-    short_place,
-)
+from ironcurtain_proxy.model.values import RealPath
 
 HARMLESS: Final = 50
 """From this rank on, nothing leaves and nothing is lost: the operator's rule is the reason."""

@@ -15,13 +15,13 @@ from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.annotation import ToolAnnotation
+from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground
-from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.model.judgement import Judgement
-from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
+from ironcurtain_proxy.model.values import Arguments
 
 
 @dataclass(frozen=True, slots=True)

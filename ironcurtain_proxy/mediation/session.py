@@ -7,9 +7,8 @@ from msgspec import Struct, field
 
 from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.decision.breaker import Breaker
-from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.budget import BudgetBook
-from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
+from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import EscalatedCalls
 from ironcurtain_proxy.mediation.journal import Journal
@@ -19,8 +18,8 @@ from ironcurtain_proxy.mediation.outcome import Outcomes, Results
 from ironcurtain_proxy.mediation.plans import Planner
 from ironcurtain_proxy.mediation.question import Frame
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Pins, World
 
 

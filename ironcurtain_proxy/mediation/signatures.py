@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct, field
 
-from ironcurtain_proxy.model.decider import (
+from ironcurtain_proxy.model.decision import (
     KERNEL,
     ClientDialog,
     Contained,
@@ -40,7 +40,6 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Superseded,
 )
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest, PathValue
 from ironcurtain_proxy.model.signing import (
     NO_SIGNATORIES,
@@ -52,6 +51,7 @@ from ironcurtain_proxy.model.signing import (
     SignedAnswer,
     risk_of,
 )
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock, Questioner
 
 Verify: TypeAlias = Callable[[bytes, SignedAnswer], bool]

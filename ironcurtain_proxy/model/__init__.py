@@ -1,23 +1,11 @@
 """The nouns that all folders share, frozen.
 
-- An operation: `operation`, `request`, `case`, `path`, `command`, `place`, `json`, `composite`,
-  `reply`.
-- A decision: `policy`, `conditions`, `condition_reading`, `hosts`, `annotation`, `capability`,
-  `argument_capability`, `judgement`, `decision`, `grounds`, `authorized`.
-- A question: `escalation`, `question`, `grant`, `family`; `signing`, answers that are signed;
-  `decider`, who settled it;
-  `sentence`, names in its sentences.
-- Statements for a database: `sql`.
-- A server: `server`; its tools' `input_schema`; over HTTP `remote`, and the `addresses` that it may
-  have.
-- What a server is held to: `pinning`.
+- An operation: `operation`, also who asks for it; `request`, with the commands in it; `case`;
+  `reply`, also the record of a call. What crosses: `crossing`.
+- A decision: `policy`, `conditions`, `condition_reading`, `annotation`, `decision`, `authorized`.
+- A question: `escalation`, `grant`; `signing`, answers that are signed.
 - `origin`: who named the target of a call.
-- The rest: `audit`, `timeline`, `view`, `walls`, `opening`; `steering`, names of files that steer
-  clients.
-- `caller`: who makes a request, where the request itself says so.
-- What crosses: `asked`, requests taken apart; `crossing`, the parameters that reach a server;
-  `asking`, answers that ask for something.
-- `boot_moment`: a moment that no change of the clock moves.
+- A server: `server`. The workspace: `timeline`.
+- `values`: JSON, paths, statements for a database, moments, and lists of words.
 - `conventions`: OpenTelemetry's names for what a record tells of.
-- `vocabulary`: long lists of words, written as text.
 """

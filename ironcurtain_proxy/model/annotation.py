@@ -1,18 +1,38 @@
-"""The operator's annotations of a tool: what its arguments name and what the tool does.
+"""What the operator says of a tool: its arguments, its effect, its capabilities.
+
+The operator's annotations of a tool: what its arguments name and what the tool does.
 
 Trusted, unlike a server's own hints (MCP `ToolAnnotations`).
+
+The arguments that a tool's input schema declares.
+
+Servers declare them not only in `properties`: also through `$ref`, `allOf`, `anyOf` and their
+siblings at the root. Annotation, `init`, `check` and the check of a call ask here, so that none of
+them overlooks an argument that another one sees. A schema is untrusted and may be any JSON.
+
+The capabilities of a tool, and its danger.
+
+A declaration describes and never decides: it has no word about approval.
+
+Capabilities that a call needs because of its arguments, besides those of its tool.
+
+The operator's words about one tool, as data. They can only add.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from math import isnan
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
+from ironcurtain_proxy.model.values import Arguments, Json
+
+# --- annotation
+
 
 ArgumentRole: TypeAlias = Literal[
     "read-path",
@@ -249,3 +269,228 @@ class ToolAnnotation:
 Annotations: TypeAlias = Mapping[tuple[str, str], ToolAnnotation]
 """Annotations by (server, tool), or of prompts by (server, prompt). What is missing here is not
 annotated, and is denied."""
+
+
+# --- input schema
+
+
+_BRANCHES: Final = ("allOf", "anyOf", "oneOf")
+_INNER: Final = ("then", "else")
+_TABLES: Final = ("dependentSchemas", "dependencies")
+_MOST_PARTS: Final = 1000
+"""Subschemas of one root that are looked at: a hostile one may name itself for ever."""
+
+
+class DeclaredArguments(Struct, frozen=True):
+    """The arguments of a tool."""
+
+    names: Mapping[str, Json]
+    """The schema of each argument by name; one that several parts declare has all their forms."""
+    is_open: bool
+    """Whether others than these are taken."""
+    is_list: bool
+    """Whether the server means these to be all arguments; False: it describes them otherwise, by
+    a pattern, or not at all."""
+
+
+def declared_arguments(schema: Json, root: Json = None) -> DeclaredArguments:
+    """Return the arguments that a schema declares, in all its parts.
+
+    Args:
+        schema: as a server sent it.
+        root: the document around it; `None` means that it stands alone.
+    """
+    forms: dict[str, list[Json]] = {}
+    has_table = is_lost = takes_others = has_pattern = False
+    for part in _parts(schema, schema if root is None else root):
+        if part is None:
+            is_lost = True
+            continue
+        table = part.get("properties", False)
+        # PHP writes an empty object as a list, and Go an empty map as null.
+        has_table = has_table or isinstance(table, dict | list) or table is None
+        for name, one in table.items() if isinstance(table, dict) else ():
+            known = forms.setdefault(name, [])
+            if one not in known:
+                known.append(one)
+        others = part.get("additionalProperties")
+        takes_others = takes_others or others is True or isinstance(others, dict)
+        has_pattern = has_pattern or bool(part.get("patternProperties"))
+    closes = isinstance(schema, dict) and schema.get("additionalProperties") is False
+    names: dict[str, Json] = {
+        name: one[0] if len(one) == 1 else {"anyOf": one} for name, one in forms.items()
+    }
+    return DeclaredArguments(
+        names=names,
+        is_open=is_lost or has_pattern or takes_others or not (has_table or closes),
+        is_list=not (is_lost or has_pattern or (takes_others and not names)),
+    )
+
+
+def resolved(root: Json, reference: str) -> Json:
+    """Return what a reference names within its document, or None.
+
+    References to other documents are not followed: the server could have them say anything.
+    """
+    if isinstance(root, dict):
+        own = root.get("$id", root.get("id"))
+        if isinstance(own, str) and own.partition("#")[0]:
+            reference = reference.removeprefix(own.partition("#")[0])
+    if not reference.startswith("#"):
+        return None
+    if reference[1:2] not in ("", "/"):
+        return _anchored(root, reference[1:])
+    node = root
+    for part in reference[1:].split("/")[1:]:
+        name = part.replace("%25", "%").replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict):
+            node = node.get(name)
+        elif isinstance(node, list) and name.isdecimal() and int(name) < len(node):
+            node = node[int(name)]
+        else:
+            return None
+    return node
+
+
+def _anchored(root: Json, anchor: str) -> Json:
+    """Return the definition of this name; draft 7 wrote it as `$id`."""
+    for table in ("$defs", "definitions"):
+        found = root.get(table) if isinstance(root, dict) else None
+        for one in found.values() if isinstance(found, dict) else ():
+            if isinstance(one, dict) and (
+                anchor in (one.get("$anchor"), one.get("$dynamicAnchor"))
+                or f"#{anchor}" in (one.get("$id"), one.get("id"))
+            ):
+                return one
+    return None
+
+
+def _parts(schema: Json, root: Json) -> Iterator[Mapping[str, Json] | None]:
+    """Yield every subschema that speaks of the arguments themselves; None: one is not known."""
+    followed: set[str] = set()
+    waiting = [schema]
+    for _ in range(_MOST_PARTS):
+        if not waiting:
+            return
+        part = waiting.pop(0)
+        if not isinstance(part, dict):
+            if part is None:
+                yield None
+            continue
+        yield part
+        reference = part.get("$ref", part.get("$dynamicRef", part.get("$recursiveRef")))
+        if isinstance(reference, str) and reference not in followed:
+            followed.add(reference)
+            waiting.append(resolved(root, reference))
+        for word in _BRANCHES:
+            several = part.get(word)
+            waiting += several if isinstance(several, list) else ()
+        waiting += [part[word] for word in _INNER if word in part]
+        for word in _TABLES:
+            table = part.get(word)
+            waiting += table.values() if isinstance(table, dict) else ()
+    yield None
+
+
+# --- capability
+
+
+Capability: TypeAlias = str
+"""A name such as `fs.write`. Dotted suffixes (`fs.write.outside_base`) refine it. Any other name is
+kept as written and belongs to no known capability."""
+
+CAPABILITIES: Final[Mapping[Capability, str]] = MappingProxyType(
+    {
+        "fs.read": "read files",
+        "fs.write": "create or change files",
+        "fs.delete": "delete files",
+        "net.egress": "send data over the network",
+        "proc.exec": "run programs",
+        "data.user": "use personal data",
+        "secrets.access": "use secrets",
+    }
+)
+"""The known capabilities, each with its description for people."""
+
+Isolation: TypeAlias = Literal["isolated", "unisolated", "unknown"]
+"""Whether the agent's servers run in a disposable environment."""
+
+
+class SafetyLevel(IntEnum):
+    """The harm of a mistake with a tool. Any other number counts as dangerous."""
+
+    SAFE = 1
+    MODERATE = 2
+    DANGEROUS = 3
+
+
+def spoken_of(names: frozenset[str]) -> frozenset[str]:
+    """The names under which a restriction may list a tool.
+
+    A list that exempts tools needs certain names. A list that stops tools, or asks about them, also
+    counts for the bare name while that is not certain: otherwise a server could remove the
+    restriction by listing a tool of the same name, or by listing nothing.
+
+    Args:
+        names: those that are certain; `server/tool` is among them.
+    """
+    return names | {name.partition("/")[2] for name in names if "/" in name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDeclaration:
+    """The operator's declaration of what a tool can do."""
+
+    tool_id: str
+    """`server/tool`; a bare name if one server has it."""
+    capabilities: tuple[Capability, ...] = ()
+    safety_level: SafetyLevel | None = None
+    """The declared level; None: it is computed from the argument roles."""
+    command_argument: str | None = None
+    """The argument that holds a shell command; None: no argument does."""
+
+
+# --- argument capability
+
+
+ANY_VALUE: Final = "*"
+
+
+class ArgumentCapabilities(Struct, frozen=True):
+    """The capabilities that one argument of a tool adds, by the argument's value."""
+
+    argument: str
+    by_value: Mapping[str, tuple[Capability, ...]]
+    """The capabilities by the value as text: `true`, `null`, `2`, or the text itself. `*` holds for
+    every value of an argument that is given."""
+
+
+def capabilities_by_argument(
+    rules: Iterable[ArgumentCapabilities], arguments: Arguments
+) -> frozenset[Capability]:
+    """The capabilities that the arguments of a call add. Each item of a list counts."""
+    found: set[Capability] = set()
+    for rule in rules:
+        if rule.argument in arguments:
+            for word in (ANY_VALUE, *_words(arguments[rule.argument])):
+                found.update(rule.by_value.get(word, ()))
+    return frozenset(found)
+
+
+def _words(value: Json) -> Iterator[str]:
+    for item in value if isinstance(value, list) else (value,):
+        word = _word(item)
+        if word is not None:
+            yield word
+
+
+def _word(item: Json) -> str | None:
+    """A scalar as it is spelled in the configuration; None for lists and objects."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, int | float):
+        # 2 and 2.0 are the same number to a server.
+        return str(int(item) if isinstance(item, float) and item.is_integer() else item)
+    return "null" if item is None else None

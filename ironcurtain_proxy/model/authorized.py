@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.caller import Caller
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.operation import TOOL_CALL, Method, Operation, RequestId
+from ironcurtain_proxy.model.operation import TOOL_CALL, Caller, Method, Operation, RequestId
 from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.values import Arguments, Json
 
 
 class AuthorizedCall(Struct, frozen=True, kw_only=True):

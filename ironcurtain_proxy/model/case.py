@@ -1,4 +1,8 @@
-"""One call in progress: its arrival, its outcome, and the audit record of both.
+"""One call in progress, and its judgement.
+
+The judgement of a call: the policy's decision and all further reasons for a review.
+
+One call in progress: its arrival, its outcome, and the audit record of both.
 
 The policy's decision is never edited: what settled an escalation stands beside it.
 """
@@ -10,22 +14,56 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.model.audit import (
+from ironcurtain_proxy.model.annotation import Capability
+from ironcurtain_proxy.model.crossing import meta_of
+from ironcurtain_proxy.model.decision import (
+    KERNEL,
+    Decider,
+    Decision,
+    Deny,
+    Effect,
+    Escalate,
+    Grants,
+    Ground,
+    effect_of,
+    in_record,
+)
+from ironcurtain_proxy.model.escalation import EscalationId, OriginReason
+from ironcurtain_proxy.model.grant import GrantId
+from ironcurtain_proxy.model.operation import Operation
+from ironcurtain_proxy.model.reply import (
+    Allowed,
     AuditRecord,
     EscalationResult,
     OwnField,
     PutBack,
     ResultSummary,
 )
-from ironcurtain_proxy.model.crossing import meta_of
-from ironcurtain_proxy.model.decider import KERNEL, Decider, Grants, in_record
-from ironcurtain_proxy.model.decision import Decision, Deny, Effect, Escalate, Ground, effect_of
-from ironcurtain_proxy.model.escalation import EscalationId
-from ironcurtain_proxy.model.grant import GrantId
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.judgement import Judgement
-from ironcurtain_proxy.model.operation import Operation
-from ironcurtain_proxy.model.reply import Allowed
+from ironcurtain_proxy.model.signing import Quorum
+from ironcurtain_proxy.model.values import Arguments, Json
+
+# --- judgement
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """The policy's decision after the overlay, which can only make it more severe."""
+
+    decision: Decision
+    reasons: tuple[OriginReason, ...] = ()
+    """The reasons for a review, the policy first; empty unless the call is escalated."""
+    quorums: tuple[Quorum, ...] = ()
+    """The persons who must sign an approval, where a rule says so."""
+    capabilities: frozenset[Capability] = frozenset()
+    """All capabilities that the call needs, whether or not the profile asks about them."""
+
+    @property
+    def asking(self) -> frozenset[Capability]:
+        """The capabilities that the profile asks about."""
+        return frozenset([name for reason in self.reasons for name in reason.capabilities])
+
+
+# --- case
+
 
 _NO_SERVERS: Final = frozenset({"ironcurtain", "unknown"})
 """The server name in records of calls that involve no server: own tools and unknown tools."""

@@ -27,16 +27,14 @@ from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, Argume
 from ironcurtain_proxy.model.condition_reading import (
     ConditionReader,
     ConditionSpot,
+    host_matches,
     host_patterns,
     read_patterns,
     read_roles,
     read_scheme,
     read_uri,
 )
-from ironcurtain_proxy.model.hosts import host_matches
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.origin import NAMED_BY, TEXT_ROLES, NamedBy
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     PathValue,
@@ -45,7 +43,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.model.sql import SqlEffect, is_at_most
+from ironcurtain_proxy.model.values import Json, RealPath, SqlEffect, is_at_most
 
 ListComparison: TypeAlias = Literal["domains", "emails", "identifiers"]
 """The comparison of list entries: as host patterns, or as text without regard to case."""

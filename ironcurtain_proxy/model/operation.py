@@ -1,9 +1,19 @@
-"""One operation of the protocol that is decided: a call of a tool, or another request.
+"""What an agent asks for, and who asks.
+
+Who makes a request, where the request itself says so.
+
+Since protocol 2026-07-28 there is no handshake: the `_meta` of each request names the version, the
+client and what the client can do. Nothing is remembered from one request to the next. What a client
+says of itself is shown and recorded, and decides nothing.
+
+One operation of the protocol that is decided: a call of a tool, or another request.
 
 Theory of operation: whatever asks for something that a server or the user holds is an `Operation`.
 Its `tool` is the name that rules, records and grants know it by. For a call it is the tool's own
 name; for everything else it begins with the method, as in `prompts/get fetch`. No tool has such a
 name, because a listed tool whose name begins with a method is hidden.
+
+A composite tool: a list of calls that the operator combined under one name.
 """
 
 from collections.abc import Mapping
@@ -11,8 +21,66 @@ from typing import Final, Literal, NewType, TypeAlias, get_args
 
 from msgspec import Struct, field
 
-from ironcurtain_proxy.model.caller import Caller
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.values import Arguments, Json
+
+# --- caller
+
+
+VERSIONS: Final = ("2026-07-28",)
+"""The versions without a handshake, the newest first."""
+
+_KEY: Final = "io.modelcontextprotocol/"
+VERSION_KEY: Final = f"{_KEY}protocolVersion"
+CAPABILITIES_KEY: Final = f"{_KEY}clientCapabilities"
+INFO_KEY: Final = f"{_KEY}clientInfo"
+LEVEL_KEY: Final = f"{_KEY}logLevel"
+
+HEADERS_KEY: Final = "io.ironcurtain/headers"
+"""The key with which our own front over HTTP passes on the headers of arguments."""
+
+ENVELOPE: Final = frozenset({VERSION_KEY, CAPABILITIES_KEY, INFO_KEY, LEVEL_KEY, HEADERS_KEY})
+"""The keys of `_meta` that speak of the request itself. The proxy reads them, and no server gets
+those of the agent."""
+
+
+_NAME_LENGTH: Final = 100
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """The client of one request, by the request's own words.
+
+    Requests of a client that has sent `initialize` have no caller (`None`): what that client can do
+    holds for its whole connection.
+    """
+
+    version: str
+    """One of `VERSIONS`."""
+    capabilities: Mapping[str, Json] = field(default_factory=dict)
+    """The request's `clientCapabilities`."""
+    info: Mapping[str, Json] = field(default_factory=dict)
+    """The request's `clientInfo`; empty if it has none."""
+    log_level: str = ""
+    """The least severe log messages that the request wants; empty: it wants none."""
+    number: int = 0
+    """The proxy's own number of the request, by which a server's question finds it."""
+    entry: str = ""
+    """The server's own key of a question that stands in its answer."""
+
+    @property
+    def name(self) -> str:
+        """The client's name and version for people; empty if it has given none."""
+        return client_name(self.info)
+
+
+def client_name(info: Mapping[str, Json]) -> str:
+    """Return a client's name and version, as one short line of visible characters."""
+    words = [info.get("name"), info.get("version")]
+    text = " ".join([word for word in words if isinstance(word, str)])[:_NAME_LENGTH]
+    return "".join([char for char in text if char.isprintable()]).strip()
+
+
+# --- operation
+
 
 RequestId = NewType("RequestId", str)
 """The proxy's own random id of one operation. The agent's id never enters a decision or a file
@@ -101,3 +169,27 @@ def named_in(tool: str) -> str:
 def is_like_a_label(name: str) -> bool:
     """Whether a tool of this name could be taken for another operation."""
     return name.partition(" ")[0] in METHODS
+
+
+# --- composite
+
+
+MAX_STEPS: Final = 50
+
+
+class CompositeStep(Struct, frozen=True):
+    """One call of a composite. The policy judges it like any other call."""
+
+    tool: str
+    """The tool's name for the agent: `server__tool`."""
+    arguments: Arguments
+
+
+class CompositeSpec(Struct, frozen=True, kw_only=True):
+    """A composite tool, as the operator configured it."""
+
+    name: str
+    """Lower-case letters, digits, `_` and `-`; at most 64."""
+    description: str = ""
+    steps: tuple[CompositeStep, ...]
+    """The steps in the order in which they run; 1 to `MAX_STEPS`."""

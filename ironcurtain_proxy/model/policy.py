@@ -21,9 +21,8 @@ from ironcurtain_proxy.model.conditions import (
 )
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method, named_in
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.signing import Quorum
-from ironcurtain_proxy.model.sql import SqlEffect
+from ironcurtain_proxy.model.values import RealPath, SqlEffect
 
 RuleEffect: TypeAlias = Effect
 """The effect of a compiled rule. A file with any other word is not loaded. A role that no rule

@@ -1,13 +1,105 @@
-"""The outcome of a call, as data for the reply to the agent."""
+"""The outcome of a call: for the agent, and for the audit log.
 
-from typing import Literal, TypeAlias
+The audit record of a call.
+
+The outcome of a call, as data for the reply to the agent.
+
+Server answers that carry a question instead of a result.
+
+A server's own questions (`elicitation/create`, `sampling/createMessage`) are refused. An answer can
+carry the same question: an error that sends the user to a URL, a result that wants more input, a
+task that is to be fetched later. A client acts on each, so each is a question, too.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.audit import PutBack
-from ironcurtain_proxy.model.decider import HUMAN, Decider
-from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.decision import HUMAN, Decider, Effect, Ground
+from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Arguments, Json
+
+# --- audit
+
+
+ResultStatus: TypeAlias = Literal["success", "denied", "error"]
+"""The end of the call: the server answered, the proxy refused, or something failed."""
+
+EscalationResult: TypeAlias = Literal["approved", "denied"]
+
+
+class OwnField(NamedTuple):
+    """An additional record field in the proxy's own words, which is not scanned for secrets.
+
+    A plain pair holds what came from an agent, a server or a reviewer.
+    """
+
+    name: str
+    value: Json
+
+
+class ResultSummary(Struct, frozen=True, kw_only=True):
+    """The size and digest of a result. Its content is never recorded."""
+
+    status: ResultStatus
+    error: str | None = None
+    size: int | None = None
+    """Bytes of the result's compact JSON; None if there was none."""
+    sha256: str | None = None
+    asked: str | None = None
+    """The kind of question that the answer carried, for which it was withheld."""
+
+
+class PutBack(Struct, frozen=True):
+    """A file that can steer programs outside the sandboxes, and was restored after a call."""
+
+    said: str
+    """The file and what was done with it, as a sentence without its full stop."""
+    kept: str = ""
+    """The copy of the removed content; empty: there is none. Not shown to the agent."""
+    acts: bool = True
+    """Whether a program of the host is known to act on it. False: nobody knows."""
+
+    @property
+    def full(self) -> str:
+        """The sentence with the place where the content is kept, for the operator."""
+        return f"{self.said}; what was there is kept as {self.kept}" if self.kept else self.said
+
+
+class AuditRecord(Struct, frozen=True, kw_only=True):
+    """One entry: an intent before a call is forwarded, or the outcome of a call."""
+
+    timestamp: datetime
+    """Aware, UTC."""
+    request_id: RequestId
+    session: str
+    server: str
+    tool: str
+    arguments: Arguments
+    effect: Effect
+    rule: str
+    reason: str
+    decided_by: Decider
+    client: str = ""
+    """The agent's program, as it names itself; untrusted. Empty: not known."""
+    origins: tuple[str, ...] = ()
+    """The origins of a review: `policy`, `capability`, `tool-policy`, `secrets`."""
+    policy_version: str = ""
+    escalation_result: EscalationResult | None = None
+    result: ResultSummary | None = None
+    """The outcome; None: the record is an intent."""
+    duration_ms: int = 0
+    sandboxed: bool | None = None
+    """Whether the process that served the call is confined; None if no server was involved."""
+    context: tuple[tuple[str, Json], ...] = ()
+    """Additional fields, such as `("autoApproved", true)`; see `OwnField`."""
+
+
+# --- reply
+
 
 RefusedBy: TypeAlias = Literal[
     "unknown-tool",
@@ -93,3 +185,42 @@ class Withheld(Struct, frozen=True, kw_only=True):
 
 Reply: TypeAlias = Answered | Refused | Failed | Withheld
 """The outcome of a call."""
+
+
+# --- asking
+
+
+URL_ELICITATION_REQUIRED: Final = -32042
+"""MCP's error that asks the client to open URLs."""
+
+COMPLETE: Final = "complete"
+"""The one `resultType` that marks a finished answer."""
+
+_WORDS: Final = 40
+
+
+def question_in(answer: ToolResult) -> str | None:
+    """The kind of question that an answer carries, as a short name; None: it carries none."""
+    if answer.error is not None:
+        return _in_error(answer.error)
+    return _in_result(answer.result or {})
+
+
+def _in_error(error: Mapping[str, Json]) -> str | None:
+    # Also -32042.0 and "-32042": clients read those as the same code.
+    code, data = error.get("code"), error.get("data")
+    asks = code == URL_ELICITATION_REQUIRED or (
+        isinstance(code, str) and code.strip() == str(URL_ELICITATION_REQUIRED)
+    )
+    if asks or (isinstance(data, dict) and "elicitations" in data):
+        return "url elicitation, error -32042"
+    return None
+
+
+def _in_result(result: Mapping[str, Json]) -> str | None:
+    kind = result.get("resultType", COMPLETE)
+    if kind != COMPLETE:
+        return f"result type {kind[:_WORDS] if isinstance(kind, str) else 'that is no text'}"
+    if "inputRequests" in result or "requestState" in result:
+        return "result type input_required"
+    return "result type task" if "task" in result else None

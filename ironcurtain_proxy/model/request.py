@@ -1,24 +1,280 @@
 """The policy's input: an operation turned into facts.
 
+A parsed shell command: the programs that would run, with their arguments.
+
+A `ParsedCommand` is flat. Pipes, lists, substitutions, loops and here-documents are gone; every
+simple command in them stands for itself, in the order of the text, because a command is judged by
+all that it could run.
+
+Families of shell commands: patterns of similar simple commands that one grant covers.
+
+The place where a shell command runs: its directory, repository and writable paths.
+
+The policy's input: an operation turned into facts.
+
 All access to disk, git and parsers happens before one of these values exists.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
-from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.origin import Target
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import NOWHERE, Place
-from ironcurtain_proxy.model.sql import SQL_EFFECTS, SqlEffect
+from ironcurtain_proxy.model.values import SQL_EFFECTS, Arguments, Json, RealPath, SqlEffect
+
+# --- command
+
+
+class Piece(Struct, frozen=True):
+    """A part of a word: known text, or a variable."""
+
+    text: str
+    """The text, or the name of the variable."""
+    is_variable: bool
+    splits: bool = False
+    """The variable stands outside of quotes: a shell splits its value, and matches it to files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command, quotes removed: `"a b"` is `a b`."""
+
+    text: str | None
+    """The text; None: it is not known before the command runs (a variable, a substitution, a glob,
+    braces)."""
+    pattern: str = ""
+    """The known part of a word whose value is not known, with `*` for the rest: `--to=*` of
+    `--to=$x`."""
+    splits: bool = False
+    """The word may expand to several words or none: `$x`, `*.py`, `{a,b}`; not `"$x"`. Words after
+    the first may be anything, whatever the pattern."""
+    command: "ParsedCommand | None" = None
+    """The word parsed as a command, where a shell in the same command may run it: `ls` of `sh -c
+    ls`. Of `--option=text` the text is parsed."""
+    variables: frozenset[str] = frozenset()
+    """Names of the variables in the word, such as `HOME`; `@` for all arguments."""
+    template: tuple[Piece, ...] = ()
+    """The parts of a word of known texts and plain variables; empty: it has others."""
+    is_glob: bool = False
+    """The word is known but for the names of files that it matches: `src/*.py`, not `$x/*.py` or
+    `src/{a,b}`. So all its expansions begin with its prefix."""
+
+    @property
+    def prefix(self) -> str:
+        """The known beginning of the word."""
+        return self.pattern.partition("*")[0] if self.text is None else self.text
+
+
+class Assignment(Struct, frozen=True):
+    """`NAME=value`, before a command or alone; also the variable of a `for`."""
+
+    name: str
+    value: Word
+
+
+class Redirection(Struct, frozen=True):
+    """A redirection of input or output."""
+
+    operator: str
+    """`<`, `>`, `>>`, `>|`, `&>`, `&>>`, `<&`, `>&`, `<&-`, `>&-`, `<<` or `<<<`."""
+    target: Word
+    """A file or a descriptor; the text of a here-document or here-string; empty after `>&-`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleCommand:
+    """A program and its arguments. Without words: assignments or redirections alone."""
+
+    words: tuple[Word, ...] = ()
+    assignments: tuple[Assignment, ...] = ()
+    redirections: tuple[Redirection, ...] = ()
+    set_before: frozenset[str] = frozenset()
+    """Variables that the same text has set in any case when the command runs."""
+    is_certain: bool = True
+    """The command runs exactly once, in the shell itself: not behind `||`, in a subshell, a
+    pipeline, a loop or a condition. Only then is the effect of a `cd` on later commands known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedCommand:
+    """All simple commands of a shell text. Empty: the text runs nothing."""
+
+    commands: tuple[SimpleCommand, ...] = ()
+    unreadable: str | None = None
+    """The reason why the text could not be parsed; `commands` then holds only the recognised part.
+    """
+    loose_words: tuple[str, ...] = ()
+    """Words of an unparsed text that could name a program. Used for denials."""
+    has_background: bool = False
+    """Whether a part of it runs in the background (`&`) beside the others."""
+
+    def every_loose_word(self) -> Iterator[str]:
+        """The loose words of this text and of all texts that a shell in it may run."""
+        yield from self.loose_words
+        for command in self.commands:
+            for word in command.words:
+                if word.command is not None:
+                    yield from word.command.every_loose_word()
+
+    def every_command(self) -> Iterator[SimpleCommand]:
+        """The commands of this text and of all texts that a shell in it may run."""
+        for command in self.commands:
+            yield command
+            for word in command.words:
+                if word.command is not None:
+                    yield from word.command.every_command()
+
+
+# --- family
+
+
+ANY: Final = "\0"
+"""A word that a shell would replace by file names. No other word contains this character."""
+ONLY_READS: Final = "commands that only read"
+"""Stands in a family for all sub-commands of a program that only read."""
+
+SERVICES: Final = "requests to services"
+"""Stands in a family for the programs that ask a service at an address, without files."""
+OWN_BRANCH: Final = "any new branch"
+"""Stands in a family of pushes for all branches that began in this clone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The pattern of a simple command: what it shares with similar commands.
+
+    Two parts belong to one family exactly if their families are equal.
+    """
+
+    program: tuple[str, ...]
+    """The program with its launchers and its sub-command or task."""
+    kept: tuple[str, ...] = ()
+    """Options and operands that belong to the family, in their given order where that may matter.
+    """
+    around: tuple[str, ...] = ()
+    """Assignments and redirections around the command. They are kept apart from the program's
+    words."""
+    directory: str | None = None
+    """The directory of the command, where it decides what a task means."""
+    is_general: bool = True
+    """Whether the family covers other commands. If not, an approval holds for this session only."""
+    defined_in: tuple[str, ...] = ()
+    """Files that may define the task and were not read yet. Empty: they were read, or there are
+    none."""
+    meaning: str | None = ""
+    """A digest of those files' content; None: it cannot be determined, and no grant covers the
+    command."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that the command reaches, as configured. An approval covers these hosts too."""
+    is_of_remote: bool = False
+    """The family speaks of a remote repository: it is the same in every directory where git leads
+    there in the same way."""
+
+    wide: tuple[tuple[str, ...], tuple[str, ...]] | None = field(default=None, compare=False)
+    """The program and the kept words of a wider family, which an approval is offered for instead;
+    None: there is none."""
+
+    def widened(self) -> "Family":
+        """Return the wider family, else this one."""
+        if self.wide is None:
+            return self
+        program, kept = self.wide
+        return replace(self, program=program, kept=kept, wide=None)
+
+    def words(self) -> str:
+        """The family as a person would write it."""
+        shown = self.spelled([*self.program, *self.kept])
+        return shown if self.is_general else f"exactly {shown}"
+
+    def spelled(self, words: Sequence[str]) -> str:
+        """The words of the family with its assignments and redirections."""
+        before = [one for one in self.around if one[:1] not in {"<", ">", "&"}]
+        behind = [one for one in self.around if one[:1] in {"<", ">", "&"}]
+        return " ".join([*before, *words, *behind]).replace(ANY, "*")
+
+
+class DiskLookups(Struct, frozen=True, kw_only=True):
+    """Lookups on the disk that the meaning of a command depends on."""
+
+    families: tuple[Family, ...] = ()
+    """Families whose meaning lies in files."""
+    reaching: tuple[tuple[Family, str | None], ...] = ()
+    """Families of parts that are known to reach a host, and the directory of each part."""
+    paths: tuple[str, ...] = ()
+    """Paths, as text, that may lie in the workspace and may be led out of it by a link."""
+    globs: tuple[str, ...] = ()
+    """Directories of the workspace of which a pattern names files."""
+    scripts: tuple[str, ...] = ()
+    """Files of the workspace that the command runs."""
+
+
+# --- place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The surroundings of a command. All paths are absolute and free of links."""
+
+    workspace: str | None = None
+    directory: str | None = None
+    """The directory in which the shell starts; None: not known."""
+    home: str | None = None
+    writable: tuple[str, ...] = ()
+    """Paths besides the workspace that the sandbox lets a command write."""
+    closed: tuple[str, ...] = ()
+    """Paths among `writable` that stay closed for writing."""
+    branch: str | None = None
+    """The branch that is checked out."""
+    push_to: tuple[str, str] | None = None
+    """The remote and branch of a `git push` without operands."""
+    own_branches: tuple[str, ...] = ()
+    """The branches that the command names and that `origin` has from this clone, if at all: none of
+    them was fetched, and no tag has such a name."""
+    has_repository: bool = False
+    """The directory has a `.git` of its own, from which git takes its configuration. In any other
+    directory git may take it from files that only look like a repository."""
+    runs_hooks: bool = True
+    """Whether git may run a hook there, for all that is known."""
+    meanings: tuple[tuple[Family, str | None], ...] | None = None
+    """The content digests of families whose meaning lies in files, read just now. None: the disk
+    was not read."""
+    hosts: tuple[tuple[Family, tuple[str, ...]], ...] = ()
+    """The hosts that families are known to reach."""
+    scripts: tuple[tuple[str, str], ...] = ()
+    """The files of the workspace that the command runs, with a digest of each."""
+    repository: str | None = None
+    """The `.git` directory that the workspace shares with the other worktrees of its repository;
+    None: not known."""
+    shows_credentials: bool = False
+    """git's configuration there holds a password or a token, which `git remote -v` shows."""
+    strays: tuple[str, ...] = ()
+    """Paths of the workspace that a link leads out of the workspace."""
+
+    def meaning_of(self, family: Family) -> str | None:
+        """The digest of a family's meaning; None: it cannot be determined."""
+        found = dict(self.meanings or ())
+        return found.get(family)
+
+    def hosts_of(self, family: Family) -> tuple[str, ...]:
+        """The hosts that a family is known to reach."""
+        return dict(self.hosts).get(family, ())
+
+    def every_host(self) -> tuple[str, ...]:
+        """The hosts of all parts of the command, each once."""
+        return tuple(dict.fromkeys(host for _, hosts in self.hosts for host in hosts))
+
+
+NOWHERE: Final = Place()
+"""A place about which nothing is known, where every path in a command counts as dangerous."""
+
+
+# --- request
 
 
 @dataclass(frozen=True, slots=True)

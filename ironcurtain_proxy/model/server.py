@@ -1,16 +1,185 @@
-"""A server behind the proxy, as the operator configured it."""
+"""A server behind the proxy: how it is started or reached, and what it is held to.
+
+The pinned parts of a server, and the modes of pinning.
+
+Public network addresses, and those that only the operator may name.
+
+A server's words must not lead the proxy to this machine, to its network or to the metadata of its
+cloud: whoever stands there trusts requests that come from here.
+
+A server that is reached over HTTP, as the operator configured it.
+
+A server behind the proxy, as the operator configured it.
+
+The measured limits of a server's process.
+"""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.pinning import PinMode
 from ironcurtain_proxy.model.policy import AskKind
-from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.model.values import Json, RealPath
+
+# --- pinning
+
+
+Section: TypeAlias = Literal[
+    "title", "instructions", "tools", "prompts", "templates", "resources", "views"
+]
+"""A part of a server's description of itself; `resources` is what their list says of them, and
+`views` is the HTML of MCP Apps."""
+SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
+
+PinMode: TypeAlias = Literal["on", "warn", "off"]
+"""The consequence of a change. `on`: the part is held until a person accepts it. `warn`: the change
+is reported. `off`: nothing happens."""
+PIN_MODES: Final[tuple[PinMode, ...]] = get_args(PinMode)
+
+
+# --- addresses
+
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+_TRANSLATED: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
+"""IPv6 networks whose last four bytes are an IPv4 address."""
+
+_GLOBAL: Final = IPv6Network("2000::/3")
+"""The only IPv6 addresses that are given out; others are translated as a network's operator likes.
+"""
+
+_CLOSED: Final = (
+    ip_network("168.63.129.16/32"),  # the host of a virtual machine, in one large cloud
+    # Older versions of `ipaddress` call these global; with the metadata of one cloud.
+    ip_network("192.0.0.0/24"),
+    ip_network("192.88.99.0/24"),
+    ip_network("3fff::/20"),
+)
+
+
+def plain(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for, or the address itself."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if any(address in network for network in _TRANSLATED) and int(address) > 1:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the public network, and of no cloud's metadata."""
+    found = plain(address)
+    if isinstance(found, IPv6Address) and (found.teredo is not None or found not in _GLOBAL):
+        return False
+    is_closed = any(found.version == network.version and found in network for network in _CLOSED)
+    return found.is_global and not found.is_multicast and not is_closed
+
+
+def is_within(address: Address, networks: tuple[Network, ...]) -> bool:
+    """Whether an address, or the IPv4 address that it stands for, is in one of the networks."""
+    found = plain(address)
+    return any(found.version == network.version and found in network for network in networks)
+
+
+# --- remote
+
+
+RemoteTransport: TypeAlias = Literal["streamable-http", "sse"]
+"""`sse`: the transport before 2025-03-26, with a stream of its own for everything that arrives."""
+
+_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
+
+
+OAuthGrant: TypeAlias = Literal["browser", "client-credentials"]
+"""`client-credentials`: the proxy logs in by itself, as no person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthClient:
+    """A client that the operator registered at an authorization server."""
+
+    client_id: str
+    issuer: str | None = None
+    """The authorization server, as it calls itself: the secret goes nowhere else. None: there is
+    no secret."""
+    client_secret: str | None = field(default=None, repr=False)
+    """`${NAME}` stands for the credential of that name."""
+    grant: OAuthGrant = "browser"
+    scope: str | None = None
+    """The scope for `client-credentials`."""
+    callback_port: int | None = None
+    """The port of the redirect URI that was registered; None: any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteEndpoint:
+    """The address of a server, and the way to reach it."""
+
+    url: str
+    """The URL in its canonical spelling."""
+    transport: RemoteTransport = "streamable-http"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with each request. `${NAME}` stands for the credential of that name."""
+    addresses: tuple[Network, ...] = ()
+    """Networks that the operator allows besides public addresses."""
+    proxy: str | None = field(default=None, repr=False)
+    """The URL of an HTTP proxy; None: none, whatever the environment says."""
+
+    oauth: OAuthClient | None = None
+    """The client of OAuth; None: one is registered at the login, if the server wants one."""
+
+    @property
+    def has_authorization(self) -> bool:
+        """Whether the operator's headers say who we are."""
+        return any(name.lower() == "authorization" for name in self.headers)
+
+    @property
+    def host(self) -> str:
+        """The host of its URL."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """The port of its URL."""
+        parts = urlsplit(self.url)
+        return parts.port or _PORTS[parts.scheme]
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, as in a URL."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    def may_connect(self, address: Address, port: int) -> bool:
+        """Whether a connection may be made for this server.
+
+        To each public address, to those in `addresses`, and to what the URL spells out itself.
+        """
+        if is_public(address) or is_within(address, self.addresses):
+            return True
+        if port != self.port:
+            return False
+        if self.host == "localhost":
+            return plain(address).is_loopback
+        try:
+            return ip_address(self.host) == address
+        except ValueError:
+            return False
+
+
+# --- server
+
 
 BuiltIn: TypeAlias = Literal["shell"]
 """`shell`: our own shell, whose commands have views of their own."""
@@ -132,3 +301,38 @@ class ToolResult(Struct, frozen=True, weakref=True):
     def with_result(self, result: Mapping[str, Json], refused_host: str) -> "ToolResult":
         """A copy with another result, whose JSON is not written yet."""
         return ToolResult(result=result, refused_host=refused_host, view=self.view)
+
+
+# --- walls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walls:
+    """The limits of a confined process. An unconfined process has no `Walls`."""
+
+    writable: tuple[RealPath, ...]
+    """Paths on the machine's own file systems that the process can write."""
+    temporary: RealPath | None
+    """The private temporary directory of the process; None: it has none."""
+    closed: tuple[RealPath, ...] = ()
+    """Mounts that the process cannot write to, also below the writable paths."""
+    is_offline: bool
+    """The process reaches no host: no interface leads out, and its proxy allows none."""
+    shown: tuple[RealPath, ...] = ()
+    """The user's credentials that the process can read although its sandbox is to hide them."""
+    is_full: bool = False
+    """The private `/tmp` of the process holds more than a session may keep."""
+
+    def writes_only_in(self, workspace: RealPath) -> bool:
+        """Whether all writable paths lie in the workspace or in the private directory."""
+        own = (workspace,) if self.temporary is None else (workspace, self.temporary)
+        return all(any(path.is_within(one) for one in own) for path in self.writable)
+
+    def can_write(self, path: RealPath) -> bool:
+        """Whether it may write to a path, or delete it. What is closed keeps its directories."""
+        inmost = max(
+            [one for one in (*self.writable, *self.closed) if path.is_within(one)],
+            key=lambda one: len(one.parts),
+            default=None,
+        )
+        return inmost is None or inmost not in self.closed

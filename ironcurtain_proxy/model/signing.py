@@ -11,9 +11,9 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.opening import SandboxOpening
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import AccessRequest, effect_word
+from ironcurtain_proxy.model.values import RealPath
 
 CallRisk: TypeAlias = Literal["low", "medium", "high", "critical"]
 """The harm that a wrong approval of a call could do."""

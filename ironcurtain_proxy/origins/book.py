@@ -27,7 +27,6 @@ import anyio.to_thread
 import orjson
 from msgspec import Struct
 
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.origin import (
     TARGET_ROLES,
     ByNobody,
@@ -39,6 +38,7 @@ from ironcurtain_proxy.model.origin import (
 )
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.origins.keys import (
     Spelling,
     TargetPiece,

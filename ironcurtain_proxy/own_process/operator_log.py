@@ -1,22 +1,41 @@
-"""Messages to the operator: one line each on standard error, in full in the session log.
+"""What the operator reads of the process, and its memory.
+
+Messages to the operator: one line each on standard error, in full in the session log.
 
 A repeated fault is printed a few times a minute and then counted: a thousand identical lines
 would hide the others and fill the disk that the audit log needs. A failure to write these
 messages, such as a full disk, causes neither a traceback on standard error nor another exit
 code.
+
+The notice for the user when a call needs a reviewer and nobody reviews.
+
+The operator reads it on standard error, the client's user as a log message of the protocol.
+Replies to the agent name no command: see `agent.replies`.
+
+The return of the memory of large messages to the system.
 """
 
+import ctypes
 import logging
+import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import anyio
+import anyio.to_thread
 from msgspec import Struct
 
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.mediation.journal import Tell
+from ironcurtain_proxy.model.values import Json
+
+# --- operator log
+
 
 WINDOW_SECONDS: Final = 60.0
 ON_STDERR: Final = 5
@@ -137,3 +156,93 @@ class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The message alone."""
         return f"ironcurtain-proxy: {record.getMessage()}".replace("\n", " ")
+
+
+# --- unattended
+
+
+LOGGER: Final = "ironcurtain"
+"""The proxy's logger name in log messages to the client. Messages of servers never use it."""
+
+
+def telling(settings: Settings, log: Callable[[Mapping[str, Json]], Awaitable[None]]) -> Tell:
+    """A function that sends the notice.
+
+    Args:
+        settings: say where the questions are put.
+        log: sends the `params` of a log message to the client.
+    """
+
+    async def tell() -> None:
+        text = nobody_reviews(settings)
+        say(text)
+        await log({"level": "warning", "logger": LOGGER, "data": text})
+
+    return tell
+
+
+def nobody_reviews(settings: Settings) -> str:
+    """The event and the command to run, on one line."""
+    refused = "a call needs an approval and was refused, because nobody is reviewing"
+    if "mailbox" not in settings.escalation.channels:
+        ways = ", ".join(settings.escalation.channels) or "no way at all"
+        return f"{refused}; escalation.channels asks by {ways} only: add mailbox to it"
+    return f"{refused}; to review, run in a terminal: {review_command(settings)}"
+
+
+def review_command(settings: Settings) -> str:
+    """The command that shows this session's questions."""
+    places = settings.mailboxes
+    if len(places) == 1 and settings.escalation_dir is None:
+        return "ironcurtain-proxy review"
+    named = [part for place in places for part in ("--dir", str(place))]
+    return shlex.join(["ironcurtain-proxy", "review", *named])
+
+
+# --- memory
+
+
+_QUIET: Final = 0.25
+"""Seconds without a large message after which memory is returned."""
+
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+"""The numbers of glibc's parameters, from `malloc.h`."""
+_LARGEST_REUSED: Final = 32 << 20
+"""Bytes of a block, which glibc otherwise takes from the system each time and returns at once. It
+accepts no more."""
+_MOST_KEPT: Final = 64 << 20
+"""Free bytes at the end of the heap."""
+
+
+class MemoryTrimmer:
+    """Returns free memory when no large message has come for a while.
+
+    glibc keeps freed memory: three copies of a 10 MiB result stayed resident for as long as the
+    proxy ran. Returning each at once costs a third of the time of a large result, because the
+    next copy needs fresh pages: so glibc keeps them until here. Other allocators are left alone.
+    """
+
+    def __init__(self) -> None:
+        """Begin with no large message seen."""
+        self._large = anyio.Event()
+        libc = ctypes.CDLL(None)
+        self._trim: Callable[[int], object] | None = getattr(libc, "malloc_trim", None)
+        set_option: Callable[[int, int], object] | None = getattr(libc, "mallopt", None)
+        if self._trim is not None and set_option is not None:
+            set_option(_MMAP_THRESHOLD, _LARGEST_REUSED)
+            set_option(_TRIM_THRESHOLD, _MOST_KEPT)
+
+    def note_large(self) -> None:
+        """Note that a large message has come."""
+        self._large.set()
+
+    async def run(self) -> None:
+        """Return free memory until cancelled."""
+        while self._trim is not None:
+            await self._large.wait()
+            while self._large.is_set():
+                self._large = anyio.Event()
+                with anyio.move_on_after(_QUIET):
+                    await self._large.wait()
+            await anyio.to_thread.run_sync(self._trim, 0)

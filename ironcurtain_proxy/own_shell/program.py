@@ -18,9 +18,8 @@ from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode
-from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE, open_wire
-from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE, LineSink, LineSource, open_wire
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_shell.running import Runner, ShellCommand
 from ironcurtain_proxy.own_shell.tools import (
     TOOLS,

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_shell.running import Ended
 from ironcurtain_proxy.transactions.changes import Changes, KeptBack
 

@@ -12,8 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.downstream.gate import Gate
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox import closed_network
 from ironcurtain_proxy.sandbox.closure import closure, filter_of_calls
 from ironcurtain_proxy.sandbox.launch import Confinement, Launch, confine

@@ -1,8 +1,7 @@
 """Pins: servers' descriptions of themselves when they were trusted, and later differences.
 
-- `pinned`: the parts of a server that are pinned. `difference`: what changed, was added or renamed,
-  in words.
+- `pinned`: the parts of a server that are pinned, what changed in them, and signs of an attack in
+  what servers say of themselves.
 - `store`: their files in the state directory.
 - `book`: those of one session: what is trusted at first sight, and what waits for a person.
-- `scan`: signs of an attack in what servers say of themselves.
 """

@@ -23,18 +23,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.pinning import PinMode, Section
+from ironcurtain_proxy.model.server import PinMode, Section
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.pins.pinned import (
     INSTRUCTIONS,
     MOST_NOTED,
     TITLE,
+    Finding,
     Parts,
     PinnedPart,
     ServerPins,
     new_data,
+    scan,
 )
-from ironcurtain_proxy.pins.scan import Finding, scan
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore, StoredPins
 from ironcurtain_proxy.ports import HeldParts
 

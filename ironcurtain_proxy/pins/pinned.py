@@ -1,25 +1,42 @@
-"""The parts of a server that are pinned, as values.
+"""What is pinned of a server, what changed in it, and signs of an attack.
+
+The parts of a server that are pinned, as values.
 
 A part is anything that a server says of itself before it is used: its instructions, a tool, a
 prompt, a template, the words about a resource in its list, the HTML of a view. Which resources
 there are is data, which changes as files do: a new one of a known scheme is no change.
+
+The difference of a server from its pins: changed, new and renamed parts, in words.
+
+Signs of an attack in a server's description, found by rules with ids.
+
+A finding is a reason to look and never a decision: a server that means harm has other words, and
+one that means well may have these. Patterns take linear time on any text.
 """
 
+import difflib
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from typing import (
     Any,  # noqa: TID251  msgspec knows no recursive `Json`
     Final,
+    Literal,
     TypeAlias,
 )
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.pinning import Section
+from ironcurtain_proxy.model.escalation import is_hidden, visible
+from ironcurtain_proxy.model.server import SECTIONS, Section
+from ironcurtain_proxy.model.values import Json
+
+# --- pinned
+
 
 INSTRUCTIONS: Final = "instructions"
 TITLE: Final = "title"
@@ -127,3 +144,186 @@ def new_data(section: Section, parts: Parts, trusted: Mapping[Section, Parts]) -
 
 def _scheme(uri: str) -> str:
     return uri.partition(":")[0].lower()
+
+
+# --- difference
+
+
+PinChangeKind: TypeAlias = Literal["changed", "new", "renamed"]
+
+_ALIKE: Final = 0.9
+"""The least likeness for which a new tool is taken for a renamed one."""
+_MOST_COMPARED: Final = 20_000
+"""Characters of a part that are compared for likeness."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinChange:
+    """One part that waits for a person."""
+
+    section: Section
+    name: str
+    kind: PinChangeKind
+    was: str = ""
+    """The trusted part that a renamed one is almost equal to."""
+    before: PinnedPart | None = None
+    after: PinnedPart
+
+    def lines(self) -> Iterator[str]:
+        """Yield the difference line by line, with every character visible."""
+        before = [] if self.before is None else _lines(self.before)
+        after = _lines(self.after)
+        compared = difflib.unified_diff(before, after, lineterm="", n=2)
+        yield from [line for line in compared if not line.startswith(("---", "+++"))]
+
+
+def changes(pins: ServerPins) -> tuple[PinChange, ...]:
+    """Return all changes that wait for a person, in the order of sections and names."""
+    return tuple(
+        [
+            _change(section, name, part, pins.trusted.get(section, {}))
+            for section in SECTIONS
+            for name, part in sorted(pins.offered.get(section, {}).items())
+        ]
+    )
+
+
+def _change(
+    section: Section, name: str, part: PinnedPart, trusted: Mapping[str, PinnedPart]
+) -> PinChange:
+    if name in trusted:
+        return PinChange(
+            section=section, name=name, kind="changed", before=trusted[name], after=part
+        )
+    twin = next((other for other, known in trusted.items() if _alike(known, part)), "")
+    return PinChange(
+        section=section,
+        name=name,
+        kind="renamed" if twin else "new",
+        was=twin,
+        before=trusted.get(twin),
+        after=part,
+    )
+
+
+def _alike(one: PinnedPart, other: PinnedPart) -> bool:
+    """Return whether two parts are almost equal except for their names, False if large."""
+    if one.value is None or other.value is None:
+        return False
+    left, right = _without_name(one.value), _without_name(other.value)
+    if not left or len(left) + len(right) > _MOST_COMPARED:
+        return False
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    return matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
+
+
+def _without_name(value: Json) -> str:
+    if not isinstance(value, dict):
+        return ""
+    rest = {key: inner for key, inner in value.items() if key not in {"name", "title"}}
+    return json.dumps(rest, sort_keys=True) if rest else ""
+
+
+def _lines(part: PinnedPart) -> Sequence[str]:
+    if part.value is None:
+        return [f"(too large to be kept: SHA-256 {part.digest})"]
+    if isinstance(part.value, str):
+        return [visible(line) for line in part.value.splitlines()]
+    text = json.dumps(part.value, indent=2, sort_keys=True, ensure_ascii=False)
+    return [visible(line) for line in text.splitlines()]
+
+
+# --- scan
+
+
+RuleId: TypeAlias = Literal[
+    "hidden-characters", "instructs-the-model", "speaks-of-secrets", "names-another-server"
+]
+
+_MOST: Final = 64 * 1024
+"""Characters of a text that are searched."""
+_SHOWN: Final = 60
+
+_INSTRUCTS: Final = re.compile(
+    r"ignore (?:all |any )?(?:the )?(?:previous|prior|above|other) (?:instructions|tools|rules)"
+    r"|do not (?:tell|mention|inform|show|reveal|alert)(?: this)?(?: to)? the user"
+    r"|without (?:telling|informing|asking|notifying) the user"
+    r"|(?:before|after|when) (?:using|calling|invoking) any (?:other )?tool"
+    r"|you must (?:always |first )?(?:call|use|invoke|read|send|pass|include)"
+    r"|<(?:important|system|instructions?|secret|hidden)>"
+    r"|system prompt",
+    re.IGNORECASE,
+)
+_SECRETS: Final = re.compile(
+    r"\.ssh/|id_rsa|id_ed25519|\.aws/credentials|/etc/(?:passwd|shadow)|\.netrc|\.env\b"
+    r"|private key of the user|contents? of (?:the )?(?:conversation|chat)",
+    re.IGNORECASE,
+)
+
+
+class Finding(Struct, frozen=True):
+    """A suspicious text in a server's description, and where it is."""
+
+    rule: RuleId
+    part: str
+    """The name of the tool, the prompt or other part."""
+    where: str
+    """The path to the text, as in `inputSchema.properties.x.description`."""
+    shown: str
+    """The place in the text, with visible characters."""
+
+    def __str__(self) -> str:
+        place = f", {visible(self.where)}" if self.where else ""
+        return f'{visible(self.part)}{place}: {self.rule}: "{self.shown}"'
+
+
+def scan(part: str, value: Json, other_servers: Sequence[str] = ()) -> Iterator[Finding]:
+    """Yield the signs in one part.
+
+    Args:
+        part: its name.
+        value: what its server wrote.
+        other_servers: the names of the others, which it should not know.
+    """
+    others = _named(other_servers)
+    for where, text in _texts(value, ""):
+        for rule, found in _signs(text[:_MOST], others):
+            yield Finding(rule, part, where, _excerpt(text, found))
+
+
+def _signs(text: str, others: "re.Pattern[str] | None") -> Iterator[tuple[RuleId, tuple[int, int]]]:
+    hidden = next((i for i, one in enumerate(text) if is_hidden(one)), None)
+    if hidden is not None:
+        yield "hidden-characters", (hidden, hidden + 1)
+    if found := _INSTRUCTS.search(text):
+        yield "instructs-the-model", found.span()
+    if found := _SECRETS.search(text):
+        yield "speaks-of-secrets", found.span()
+    if others is not None and (found := others.search(text)):
+        yield "names-another-server", found.span()
+
+
+def _named(servers: Sequence[str]) -> "re.Pattern[str] | None":
+    """Return tools of other servers, as the agent knows them: `server__tool`."""
+    if not servers:
+        return None
+    return re.compile(r"\b(?:" + "|".join(map(re.escape, servers)) + r")__\w")
+
+
+def _texts(value: Json, where: str, depth: int = 32) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield where, value
+    elif depth == 0:
+        return
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield f"{where}.{name}".lstrip("."), name
+            yield from _texts(inner, f"{where}.{name}".lstrip("."), depth - 1)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, where, depth - 1)
+
+
+def _excerpt(text: str, span: tuple[int, int]) -> str:
+    start = max(0, span[0] - _SHOWN // 3)
+    return visible(text[start : start + _SHOWN])

@@ -15,7 +15,7 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.model.pinning import SECTIONS, Section
+from ironcurtain_proxy.model.server import SECTIONS, Section
 from ironcurtain_proxy.pins.pinned import Parts, PinnedPart, ServerPins
 from ironcurtain_proxy.private_files import KeptFile, Stamp, make_private_directory
 

@@ -3,8 +3,7 @@
 A simulation reads transcripts, judges their calls as `serve` would, and counts the questions. It
 carries out no call.
 
-- `recorded`: a recorded call, and the result of reading transcripts.
-- `transcripts`: files and lines, and the format of each client.
+- `transcripts`: files and lines, the format of each client, and a recorded call.
 - `scene`: the policy and settings of a preset at the place of a recorded session.
 - `playing`: the calls of a recording, judged. `memory`: the grants of simulated approvals, and the
   questions, counted.

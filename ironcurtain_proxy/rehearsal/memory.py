@@ -13,29 +13,23 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.decision.prior_consent import goes_by_name
+from ironcurtain_proxy.decision.authorizer import goes_by_name
+from ironcurtain_proxy.facts.catalogue import fingerprint
 from ironcurtain_proxy.facts.client_tools import ServerCall
-from ironcurtain_proxy.facts.fingerprint import fingerprint
-from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.budget import BudgetBook
-from ironcurtain_proxy.grants.claims import Approvals, Claim
+from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
+from ironcurtain_proxy.grants.families import moved
 from ironcurtain_proxy.grants.format import KeptGrant
-from ironcurtain_proxy.grants.grant_settlement import NewGrantTerms
+from ironcurtain_proxy.grants.grant_settlement import Approvals, Claim, NewGrantTerms
 from ironcurtain_proxy.grants.patterns import EscalatedCall
-from ironcurtain_proxy.grants.worktrees import moved
 from ironcurtain_proxy.mediation.question import Frame, QuestionInput, question_about
-from ironcurtain_proxy.model.decider import HUMAN
-from ironcurtain_proxy.model.decision import Escalate
+from ironcurtain_proxy.model.case import Judgement
+from ironcurtain_proxy.model.decision import HUMAN, Escalate
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
-from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import CapabilityPattern
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judgement
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
-from ironcurtain_proxy.model.request import Facts, PathValue
-from ironcurtain_proxy.rehearsal.recorded import as_tool_call
+from ironcurtain_proxy.model.request import Facts, Family, PathValue, Place
+from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.rehearsal.transcripts import as_tool_call
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import covers, families_of
 

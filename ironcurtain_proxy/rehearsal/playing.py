@@ -13,14 +13,14 @@ from msgspec import structs
 
 from ironcurtain_proxy.approval.containment import ContainmentInput, why_asked, why_not_held
 from ironcurtain_proxy.config.presets.preset import preset
-from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
+from ironcurtain_proxy.decision.authorizer import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.facts.client_tools import TOOLS, ServerCall, as_server_call
 from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import Deny, Escalate
-from ironcurtain_proxy.model.judgement import Judgement
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.rehearsal.memory import (
     WAYS,
     EscalatedStep,
@@ -31,8 +31,8 @@ from ironcurtain_proxy.rehearsal.memory import (
     given,
     per_100,
 )
-from ironcurtain_proxy.rehearsal.recorded import Recording, TranscriptCall
 from ironcurtain_proxy.rehearsal.scene import RULES, Scene, SceneRules, Scenes
+from ironcurtain_proxy.rehearsal.transcripts import Recording, TranscriptCall
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 
 _HOME: Final = re.compile(r"(/home/[^/]+|/Users/[^/]+|/root)(?=/|\Z)")

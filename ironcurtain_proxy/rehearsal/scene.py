@@ -15,28 +15,22 @@ from msgspec import structs
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import tool_names
-from ironcurtain_proxy.config.annotating.annotate import annotate
-from ironcurtain_proxy.config.annotating.known import known_servers
+from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
 from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.config.presets.compose import Documents, compose
-from ironcurtain_proxy.config.presets.preset import PRESETS, PresetName, preset
+from ironcurtain_proxy.config.presets.preset import PRESETS, Documents, PresetName, compose, preset
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL, ServerCall
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
-from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judgement
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.model.request import Facts, Gathered
-from ironcurtain_proxy.rehearsal.recorded import as_tool_call
+from ironcurtain_proxy.model.request import Facts, Gathered, ParsedCommand, Place
+from ironcurtain_proxy.model.values import Json, RealPath
+from ironcurtain_proxy.rehearsal.transcripts import as_tool_call
 from ironcurtain_proxy.shell.families import GIT_CONFIGURATION, OTHER_REPOSITORY, sought
-from ironcurtain_proxy.wiring.call_facts import resolver_for
-from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
+from ironcurtain_proxy.wiring.call_facts import command_argument, overlay_for, resolver_for
 
 SceneRules: TypeAlias = Literal["shipped"] | PresetName
 """The rules. `shipped`: the shipped policy with questions about commands, without a preset."""

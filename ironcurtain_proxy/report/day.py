@@ -11,19 +11,19 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ironcurtain_proxy.audit.calls import RecordedCall
-from ironcurtain_proxy.audit.display import LogEntry, arrived_at, shown_time
-from ironcurtain_proxy.audit.selection import REFUSALS
+from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, arrived_at, shown_time
 from ironcurtain_proxy.report import plots
-from ironcurtain_proxy.report.page import (
+from ironcurtain_proxy.report.plots import (
     NOTHING,
     UNKNOWN,
     ReportPart,
     ReportSection,
     Tile,
+    begin_of_stretch,
     percent,
+    step_for,
     table,
 )
-from ironcurtain_proxy.report.plots import begin_of_stretch, step_for
 
 KINDS: Final = ("allowed", "without a question", "by a person", "refused", "denied")
 """The ends of a call: allowed by the policy; approved by containment, a grant, the engine or the

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from ironcurtain_proxy.audit.display import LogEntry, entry_of
 from ironcurtain_proxy.audit.files import parsed, read_lines
 from ironcurtain_proxy.audit.heads import HEADS_SUFFIX
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.report.day import is_question
 
 _MOST_MINUTES: Final = 2.0

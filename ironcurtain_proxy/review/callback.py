@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT, Person, Program, of_record
+from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT, Person, Program, of_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.ports import Clock
 

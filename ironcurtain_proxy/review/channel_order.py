@@ -12,7 +12,7 @@ import anyio
 from msgspec import Struct
 
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Reviewer
 
 

@@ -18,8 +18,7 @@ import orjson
 from anyio.abc import TaskStatus
 from msgspec import Struct, field
 
-from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.escalation import Escalation, visible
 
 _log: Final = logging.getLogger(__name__)
 

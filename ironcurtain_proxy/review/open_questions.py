@@ -24,8 +24,8 @@ from ironcurtain_proxy.approval.settlements import (
     advance,
     state_after,
 )
-from ironcurtain_proxy.model.capability import Capability
-from ironcurtain_proxy.model.decider import KERNEL, TIMEOUT
+from ironcurtain_proxy.model.annotation import Capability
+from ironcurtain_proxy.model.decision import KERNEL, TIMEOUT
 from ironcurtain_proxy.model.escalation import (
     NAMED_BY_LINE,
     AlreadyUsed,

@@ -12,9 +12,17 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.model.question import folded, places, question
+from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Ruling,
+    Unreachable,
+    folded,
+    places,
+    question,
+)
 from ironcurtain_proxy.ports import Clock
 
 TERMINAL: Final = "/dev/tty"

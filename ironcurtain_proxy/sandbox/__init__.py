@@ -1,24 +1,23 @@
 """The confinement of a server process.
 
-- `limits`: what its processes may use of the machine.
-- `profile`, `settings`, `launch`, `inside`: what a server may touch, and its start in a sandbox.
+- `profile`, `launch`, `inside`: what a server may touch and use, and its start in a sandbox.
 - `closure`, `closed_network`: the same walls for one command that reaches nothing, by bubblewrap
   alone.
 - `shell_setup`: what our own shell is handed, and says beside its answers.
-- `installed`, `replaced_launchers`: the installed program in place of what fetches it.
+- `installed`: the installed program in place of what fetches it.
 - `probe`: whether this machine can confine a server.
 - `wanted`: what a server was refused, from its own words.
-- `hidden_credentials`: the user's credentials that a sandbox hides, and who may read them.
 - `closing`: the program that covers a file in sandboxes that run already.
+- `settled_names`: the hidden names of a project that a person has approved.
+- `hidden_credentials`: the user's credentials that a sandbox hides, and who may read them.
 - `private_tmp`: a `/tmp` and folders of a server's own.
 - `twin`: the sandbox of a second instance, for what was approved.
 - `walls`: what a running process of a sandbox can touch.
-- `reach`, `denials`, `error_hints`: what a sandbox refuses, before and after the call.
-- `directory`, `abandoned`: directories for sockets, and what a killed proxy left.
-- `wrapper`, `calls`: what the sandbox is run through, and the system calls that nobody gets.
+- `denials`: what a sandbox refuses, before and after the call.
+- `directory`: directories for sockets, the settings in them, and what a killed proxy left.
+- `calls`: the system calls that nobody gets.
 - `standstill`: all processes of a sandbox, stopped between calls.
-- `lookout`, `watchman`, `survey`, `control_files`, `leads`, `inotify`, `putting_back`: what a call
-  left at control places is found, judged and put back.
-- `settled_names`: the hidden names of a project that a person has approved.
+- `lookout`, `watchman`, `survey`, `inotify`, `putting_back`: what a call left at control places is
+  found, judged and put back.
 - `watch_notes`: what was there at the start, for the start after a killed proxy.
 """

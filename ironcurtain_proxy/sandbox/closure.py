@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.calls import refused_in_closure
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile

@@ -1,4 +1,6 @@
-"""A directory for the sockets of one sandbox: made before it, removed after it.
+"""Directories of sandboxes: their sockets, settings and wrapper, and what was left.
+
+A directory for the sockets of one sandbox: made before it, removed after it.
 
 srt puts its sockets into TMPDIR, and leaves them there when it is killed. A socket's path holds 107
 bytes at most, and a comma or a colon in it has a meaning for socat. So srt could not start where
@@ -6,17 +8,48 @@ TMPDIR is too long or holds such a character.
 
 Each process that needs the directory holds a lock on it, and the kernel releases the lock however
 the process dies. A directory without a lock is abandoned: `abandoned` removes it.
+
+The wrapper that starts bubblewrap, and its files beside the sandbox's sockets.
+
+The remains of sandboxes whose proxy and guardians were killed.
+
+Each start looks for directories of sockets that nobody has locked: their proxy and their guardian
+are dead. Processes that still run in such a sandbox are killed, and the directory is removed.
+
+The places are shared, so that anybody may have left a trap there. A directory is touched only if
+its name, owner and mode are ours, and if it holds only what srt makes there. No link is followed.
+The kernel says whether a directory is locked, and by whom.
+
+A profile as srt's settings, passed without a file on the disk.
+
+srt ignores unknown keys, so a misspelt key would be a hole: only settings built here go to it. A
+sealed file in memory cannot be changed, and is gone with its processes.
 """
 
 import errno
 import fcntl
 import os
+import platform
 import re
 import shutil
+import signal
+import stat
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
+import orjson
 from msgspec import Struct
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.sandbox.calls import refused_calls
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
+
+# --- directory
+
 
 _SHORT: Final = "/tmp"  # noqa: S108  where everything fits
 _PREFIX: Final = "ironcurtain-srt-"
@@ -91,3 +124,212 @@ def _locked(path: str) -> int:
         os.close(lock)
         raise
     return lock
+
+
+# --- wrapper
+
+
+WRAPPER: Final = Path(__file__).with_name("bwrap")
+"""The wrapper program; its own comments describe what it adds."""
+CALLS: Final = "calls.bpf"
+"""The filter, in the directory of the sockets."""
+MOUNTS: Final = "mounts"
+"""The arguments for the first mounts, in the same directory."""
+
+
+def prepare(directory: str, mounts: Sequence[str] = ()) -> None:
+    """Write the filter of system calls and the first mounts to the files that the wrapper reads.
+
+    Args:
+        directory: the sandbox's own directory, which is srt's TMPDIR.
+        mounts: arguments of bubblewrap that follow the mount of the root.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    program = refused_calls(platform.machine(), is_root=os.geteuid() == 0)
+    if program is not None:
+        Path(directory, CALLS).write_bytes(program)
+    if mounts:
+        content = b"".join(os.fsencode(one) + b"\0" for one in mounts)
+        Path(directory, MOUNTS).write_bytes(content)
+
+
+# --- abandoned
+
+
+_SOCKET: Final = re.compile(r"(?:claude|srt)-[A-Za-z0-9-]{1,64}\.sock", re.ASCII)
+_FOLDER: Final = re.compile(r"claude-empty-[A-Za-z0-9]{1,16}|empty", re.ASCII)
+"""srt's, and where it is tried."""
+
+
+def remove_abandoned() -> None:
+    """Remove the directories of sandboxes whose proxy is dead, and end the processes in them.
+
+    A directory that cannot be read or removed stays, without an error.
+    """
+    for place in places():
+        with suppress(OSError), _opened(place) as parent:
+            for name in filter(NAME.fullmatch, os.listdir(parent)):  # noqa: PTH208  of a descriptor
+                with suppress(OSError):
+                    _remove_if_abandoned(place, parent, name)
+
+
+def _remove_if_abandoned(place: str, parent: int, name: str) -> None:
+    with _opened(name, parent) as directory:
+        status = os.fstat(directory)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o777 != 0o700:  # noqa: PLR2004  ours
+            return
+        # Fails while a proxy or a guardian holds it.
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with os.scandir(directory) as entries:
+            found = list(entries)
+        if not all(map(_is_of_a_sandbox, found)):
+            return
+        kill_all_with(f"{place}/{name}")
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.name, ignore_errors=True, dir_fd=directory)
+            else:
+                os.unlink(entry.name, dir_fd=directory)
+        # Of another directory that somebody may have put there meanwhile, nothing is removed.
+        os.rmdir(name, dir_fd=parent)
+
+
+def _is_of_a_sandbox(entry: os.DirEntry[str]) -> bool:
+    mode = entry.stat(follow_symlinks=False).st_mode
+    if stat.S_ISSOCK(mode):
+        return _SOCKET.fullmatch(entry.name) is not None
+    if stat.S_ISREG(mode):
+        return entry.name == CALLS
+    return stat.S_ISDIR(mode) and _FOLDER.fullmatch(entry.name) is not None
+
+
+def kill_all_with(directory: str) -> None:
+    """Kill all processes whose `TMPDIR` is a directory: no other processes know its name.
+
+    Processes within the sandbox end with the process outside that made it.
+    """
+    wanted = b"TMPDIR=" + os.fsencode(directory)
+    for entry in os.listdir("/proc"):  # noqa: PTH208  names are enough
+        if entry.isdigit() and int(entry) != os.getpid():
+            with suppress(OSError):
+                _kill_if_with(int(entry), wanted)
+
+
+def _kill_if_with(pid: int, variable: bytes) -> None:
+    # Whatever was looked at is what is killed: the descriptor stands for this very process.
+    process = os.pidfd_open(pid)
+    try:
+        proc = Path(f"/proc/{pid}")
+        ours = proc.stat().st_uid == os.geteuid()
+        if ours and variable in (proc / "environ").read_bytes().split(b"\0"):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+    finally:
+        os.close(process)
+
+
+@contextmanager
+def _opened(name: str, parent: int | None = None) -> Iterator[int]:
+    descriptor = os.open(name, OPEN, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+# --- settings
+
+
+_SHARED_TEMPORARY: Final = "/tmp/claude"  # noqa: S108  srt's own, which all its sandboxes share
+_DOMAIN: Final = re.compile(
+    r"(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*",
+    re.ASCII | re.IGNORECASE,
+)
+_SEALS: Final = ("F_SEAL_SEAL", "F_SEAL_SHRINK", "F_SEAL_GROW", "F_SEAL_WRITE")
+
+
+class SandboxSettings(Struct, frozen=True):
+    """The settings of srt."""
+
+    fields: Mapping[str, Json]
+
+    @classmethod
+    def of(
+        cls, profile: SandboxProfile, gate: int | None = None, *, is_private: bool = False
+    ) -> "SandboxSettings":
+        """The settings of a profile.
+
+        Args:
+            profile: what is let.
+            is_private: nothing of the machine's `/tmp` is shown.
+            gate: the port of the proxy that stands in the place of srt's; None: srt's.
+
+        Raises:
+            ConfigurationError: a domain that srt would not take as it was meant.
+        """
+        for domain in (*profile.allowed_domains, *profile.denied_domains):
+            _check_domain(domain)
+        return cls(
+            {
+                "network": {
+                    "allowedDomains": [*profile.allowed_domains],
+                    "deniedDomains": [*profile.denied_domains],
+                    **({} if gate is None else {"httpProxyPort": gate, "socksProxyPort": gate}),
+                },
+                "filesystem": {
+                    "denyRead": [
+                        *profile.deny_read,
+                        *([_SHARED_TEMPORARY] if is_private else ()),
+                    ],
+                    "allowRead": [*profile.allow_read],
+                    "allowWrite": [*profile.allow_write],
+                    "denyWrite": [*profile.deny_write, _SHARED_TEMPORARY],
+                },
+                "bwrapPath": str(WRAPPER),
+            }
+        )
+
+
+def sealed(settings: SandboxSettings) -> int:
+    """A descriptor to read the settings from; nobody can change them. The caller closes it.
+
+    Raises:
+        OSError: there is no memory, or no descriptor left.
+    """
+    return sealed_content(orjson.dumps(settings.fields))
+
+
+def sealed_content(content: bytes) -> int:
+    """Return a descriptor to read some content from, which nobody can change. The caller closes it.
+
+    Raises:
+        OSError: there is no memory, or no descriptor left.
+    """
+    descriptor = os.memfd_create("settings", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        while content:
+            content = content[os.write(descriptor, content) :]
+        seals = 0
+        for name in _SEALS:
+            seals |= getattr(fcntl, name)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_domain(domain: str) -> None:
+    bare = domain.removeprefix("*.")
+    wide = domain.startswith("*.") and "." not in bare
+    if _DOMAIN.fullmatch(domain) is not None and "." not in domain and domain != "localhost":
+        raise ConfigurationError(
+            f'sandbox.network: "{domain}" has no dot, and the sandbox takes no such host: use its '
+            "full name, such as HOST.internal"
+        )
+    if _DOMAIN.fullmatch(domain) is None or wide:
+        raise ConfigurationError(
+            f'sandbox.network: "{domain}" is no host: write example.com or *.example.com, '
+            "without scheme, port or path"
+        )

@@ -11,17 +11,22 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.calls import refused_pairs
-from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
+from ironcurtain_proxy.sandbox.directory import (
+    SandboxSettings,
+    SocketDirectory,
+    make_directory,
+    prepare,
+    sealed,
+    sealed_content,
+)
 from ironcurtain_proxy.sandbox.hidden_credentials import Credentials
 from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed, sealed_content
 from ironcurtain_proxy.sandbox.shell_setup import ShellSetup, Views, encoded
-from ironcurtain_proxy.sandbox.wrapper import prepare
 
 _NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
 """Programs that ask the network for their own newest version. `npm test` would be a call that tried

@@ -23,26 +23,30 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from ironcurtain_proxy.control_places.git_settings import is_harmless, keeps_worktree
-from ironcurtain_proxy.control_places.git_states import is_harmless_state
+from ironcurtain_proxy.control_places.git_files import (
+    is_harmless,
+    is_harmless_state,
+    keeps_worktree,
+)
 from ironcurtain_proxy.control_places.rules import looks_like_repository
-from ironcurtain_proxy.model.audit import PutBack
-from ironcurtain_proxy.sandbox.control_files import (
+from ironcurtain_proxy.model.reply import PutBack
+from ironcurtain_proxy.sandbox.inotify import Inotify
+from ironcurtain_proxy.sandbox.putting_back import (
     ClosedIdentity,
     ControlFile,
     Found,
     Inode,
+    RemovedFiles,
     has_one_name,
     identity_of,
     inode_of,
+    let_in,
     read_control_file,
+    restore,
     shown,
 )
-from ironcurtain_proxy.sandbox.inotify import Inotify
-from ironcurtain_proxy.sandbox.leads import CONFIGURATIONS, Leads
-from ironcurtain_proxy.sandbox.putting_back import RemovedFiles, let_in, restore
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
-from ironcurtain_proxy.sandbox.survey import Survey
+from ironcurtain_proxy.sandbox.survey import CONFIGURATIONS, Leads, Survey
 
 _MOST_CLOSED: Final = 200
 """Each is a mount in every sandbox. What is not closed is read at every look."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 

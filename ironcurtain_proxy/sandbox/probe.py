@@ -16,11 +16,15 @@ import orjson
 from msgspec import Struct
 
 from ironcurtain_proxy.private_files import write_whole
-from ironcurtain_proxy.sandbox.abandoned import kill_all_with
-from ironcurtain_proxy.sandbox.directory import make_directory
+from ironcurtain_proxy.sandbox.directory import (
+    WRAPPER,
+    SandboxSettings,
+    kill_all_with,
+    make_directory,
+    prepare,
+    sealed,
+)
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
-from ironcurtain_proxy.sandbox.wrapper import WRAPPER, prepare
 
 VERSION: Final = "0.0.83"
 """The one version of srt that was tried."""

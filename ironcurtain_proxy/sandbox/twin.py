@@ -13,13 +13,13 @@ from typing import Final, TypeAlias
 from msgspec import Struct, structs
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.opening import SandboxOpening
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.sandbox.denials import obstacle, opening_of
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.sandbox.reach import obstacle, opening_of
 from ironcurtain_proxy.sandbox.shell_setup import Views
 
 _OFFLINE: Final = (

@@ -23,8 +23,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.private_tmp import PrivateFolder, PrivateTmp
 
 _APART: Final = ("mnt", "net", "pid", "user", "ipc")

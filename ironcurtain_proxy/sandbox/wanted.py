@@ -22,8 +22,7 @@ from typing import Final
 from msgspec import Struct
 
 from ironcurtain_proxy.credentials.table import is_credential, places
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.sandbox.private_tmp import begins_whole
 
 _MOST: Final = 20

@@ -21,10 +21,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.private_files import make_private_directory
-from ironcurtain_proxy.sandbox.control_files import ClosedIdentity, ControlFile, inode_of
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
+from ironcurtain_proxy.sandbox.putting_back import ClosedIdentity, ControlFile, inode_of
 
 NAME: Final = "watches"
 """The directory of notes in the state directory."""

@@ -14,13 +14,12 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.model.audit import PutBack
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.sandbox.control_files import ControlFile
+from ironcurtain_proxy.model.reply import PutBack
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
-from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
+from ironcurtain_proxy.sandbox.putting_back import ControlFile, RemovedFiles
 from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.watch_notes import (
     BEAT,

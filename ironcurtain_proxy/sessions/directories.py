@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.downstream.working_directory import make_private
+from ironcurtain_proxy.downstream.starting import make_private
 from ironcurtain_proxy.mailbox.mailboxes import MailboxReader, is_listened_to, utc_now
 
 _DAY: Final = 86_400

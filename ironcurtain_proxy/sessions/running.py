@@ -1,21 +1,214 @@
-"""The state of each running session, in a file of its directory, for `status`.
+"""Running sessions: what they use, by which settings, and who asks.
+
+The configuration of the session that asks, for a reviewer in another process.
+
+A client starts a session with variables of its own, so the configuration of the reviewer's terminal
+can be another one. A session therefore writes its settings as variables to its state file.
+
+That file is read from the reviewer's own `~/.ironcurtain` alone, where whoever can write can change
+the policy itself. A mailbox that lies elsewhere names no configuration: its owner could make a rule
+look narrow that opens everything.
+
+The state of each running session, in a file of its directory, for `status`.
 
 The configuration tells what the next session would use. Clients start sessions with variables
 and files of their own, which only the session itself knows.
+
+The asker of a question: its session's client, workspace and last words of the user.
+
+All of it is what a client says of itself, or what a program wrote down: it helps a reviewer to tell
+two agents apart, and proves nothing.
 """
 
 import logging
-from collections.abc import Iterator
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
+import orjson
 from msgspec import Struct, json
 
-from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, is_alive, this_process, utc_now
+from ironcurtain_proxy.config.reading.layers import (
+    CONFIG_NAME,
+    CONFIG_VARIABLE,
+    ISOLATION_VARIABLE,
+    SETTING_VARIABLES,
+)
+from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.mailbox.mailboxes import (
+    Mailboxes,
+    PendingRequest,
+    is_alive,
+    sessions_directory,
+    this_process,
+    utc_now,
+)
 from ironcurtain_proxy.mailbox.messages import Owner
-from ironcurtain_proxy.private_files import make_private_directory, write_whole
-from ironcurtain_proxy.sessions.configuration import FILE_NAME, read_state, variables_of
+from ironcurtain_proxy.mailbox.user_message import read_user_context
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.private_files import make_private_directory, read_beginning, write_whole
+from ironcurtain_proxy.strict_json import strict_json
+
+# --- configuration
+
+
+FILE_NAME: Final = "session.json"
+_MOST_BYTES: Final = 1 << 18
+_SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+
+
+class SessionConfiguration(Struct, frozen=True, kw_only=True):
+    """The settings of a running session, as its files give them now."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    policy_version: str
+    """The version of the policy in force there; empty: not known."""
+    policy_problem: str
+    """The reason why the files of the policy are not in force there; empty: they are."""
+
+
+def command_prefix(asking: SessionConfiguration, environ: Mapping[str, str]) -> str:
+    """The words before a command that make it use the session's files; empty: none are needed.
+
+    Args:
+        asking: the session.
+        environ: the variables of the terminal.
+    """
+    words = []
+    for name in (CONFIG_VARIABLE, "GENERATED_DIR"):
+        usual = str(asking.settings.state_dir / CONFIG_NAME) if name == CONFIG_VARIABLE else None
+        here, there = environ.get(name) or usual, asking.environ.get(name) or usual
+        if here != there:
+            words.append(f"-u {name}" if there is None else shlex.quote(f"{name}={there}"))
+    return f"env {' '.join(words)} " if words else ""
+
+
+def variables_of(settings: Settings) -> dict[str, str]:
+    """The variables that give another process of this user these settings. No secret is one."""
+    said = {
+        CONFIG_VARIABLE: settings.config_file,
+        "GENERATED_DIR": settings.generated_dir,
+        "TOOL_ANNOTATIONS_DIR": settings.tool_annotations_dir,
+        "ALLOWED_DIRECTORY": settings.workspace,
+        "CONTAINER_WORKSPACE_DIR": settings.container_workspace_dir,
+        "UNKNOWN_TOOLS": settings.unknown_tools,
+        ISOLATION_VARIABLE: settings.inherited.get(ISOLATION_VARIABLE),
+    }
+    found = {name: str(value) for name, value in said.items() if value}
+    if settings.protected_paths:
+        paths = [str(path) for path in settings.protected_paths]
+        found["PROTECTED_PATHS"] = orjson.dumps(paths).decode()
+    return found
+
+
+def configuration_of(
+    one: PendingRequest, sessions: Path, environ: Mapping[str, str]
+) -> SessionConfiguration:
+    """The configuration of the session that asked a question.
+
+    Args:
+        one: the question.
+        sessions: the directory with one for each session of this user.
+        environ: the reviewer's variables; those of the session take their place.
+
+    Raises:
+        ConfigurationError: it is not known, or cannot be used.
+    """
+    said = state_of(one, sessions)
+    own = {name: value for name, value in environ.items() if name not in SETTING_VARIABLES}
+    theirs = _mapping(said.get("variables"))
+    variables = {**own, **{name: theirs[name] for name in theirs if name in SETTING_VARIABLES}}
+    # A copy: reading takes secrets out of what it is handed.
+    settings = load_settings(dict(variables))
+    return SessionConfiguration(
+        settings=replace(settings, servers=_servers(settings, _mapping(said.get("knownAs")))),
+        environ=variables,
+        policy_version=str(said.get("policyVersion", "")),
+        policy_problem=str(said.get("policyProblem", "")),
+    )
+
+
+def _servers(settings: Settings, known_as: Mapping[str, str]) -> tuple[ServerSpec, ...]:
+    """The servers of the session: those of the files, and those of its variables by name alone."""
+    found = {spec.name: spec for spec in settings.servers}
+    return tuple(
+        [
+            replace(
+                found.get(name) or ServerSpec(name=name, command="true", annotations=annotations),
+                annotations=annotations,
+            )
+            for name, annotations in known_as.items()
+        ]
+    )
+
+
+def read_state(file: Path) -> bytes:
+    """The content of a state file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return read_beginning(file, _MOST_BYTES)
+
+
+def state_of(one: PendingRequest, sessions: Path) -> Mapping[str, object]:
+    """The state file of the session that asked, checked against the question.
+
+    Raises:
+        ConfigurationError: there is none, or it is another session's.
+    """
+    if not _SESSION.fullmatch(one.request.session):
+        raise ConfigurationError("the question names no session: its configuration is not known")
+    try:
+        place = MailboxDirectory.open(sessions / one.request.session, create=False)
+        try:
+            said = strict_json(place.read(FILE_NAME, _MOST_BYTES))
+        finally:
+            place.close()
+    except (OSError, ValueError, UnacceptableFileError):
+        raise ConfigurationError(
+            "the configuration of the session that asks is not known here: it is not one of "
+            f"{sessions}; run `ironcurtain-proxy explain` as the user of that session"
+        ) from None
+    if not isinstance(said, dict) or not _is_asking(said, one):
+        raise ConfigurationError(
+            "the configuration of the session that asks is not known: another process asks in "
+            "its name, or it runs an earlier release"
+        )
+    return said
+
+
+def _is_asking(said: Mapping[str, object], one: PendingRequest) -> bool:
+    """Whether the question is one of this running process, in one of its mailboxes."""
+    pid, started, boxes = said.get("pid"), said.get("startTime"), said.get("mailboxes")
+    if not isinstance(pid, int) or not isinstance(started, str) or not isinstance(boxes, list):
+        return False
+    owner, here = Owner(pid, started), os.path.realpath(one.directory)
+    return (
+        one.request.owner == owner
+        and is_alive(owner)
+        and isinstance(said.get("variables"), dict)
+        and any(isinstance(box, str) and os.path.realpath(box) == here for box in boxes)
+    )
+
+
+def _mapping(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {str(name): text for name, text in value.items() if isinstance(text, str)}
+
+
+# --- running
+
 
 _log = logging.getLogger(__name__)
 
@@ -102,3 +295,58 @@ def running_sessions(sessions: Path) -> Iterator[RunningSession]:
                 waiting = Mailboxes([Path(text) for text in state.mailboxes], None)
                 own = [one for one in waiting.pending(utc_now()) if one.session == name]
                 yield RunningSession(session=name, state=state, open_questions=len(own))
+
+
+# --- asker
+
+
+_MOST_WORDS: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The asker of a question; an unknown part is empty. All texts can be printed safely."""
+
+    client: str = ""
+    workspace: str = ""
+    """The workspace, with `~` for the home directory."""
+    words: str = ""
+    """The user's last message, cut."""
+
+    def told(self) -> str:
+        """The asker on one line: `an-agent 2.1 · ~/project · "fix the tests"`; empty: unknown."""
+        words = f'"{self.words}"' if self.words else ""
+        return " · ".join([part for part in (self.client, self.workspace, words) if part])
+
+
+def asker_of(one: PendingRequest) -> Asker:
+    """The asker of a question, from files beside it, else from the session's state file.
+
+    Unreadable parts are left out.
+    """
+    session = _fields(one.directory / FILE_NAME)
+    if not session:
+        with suppress(ConfigurationError):
+            session = state_of(one, sessions_directory(Path.home()))
+    workspace, home = _text(session, "workspace"), str(Path.home())
+    if workspace == home or workspace.startswith(f"{home}/"):
+        workspace = f"~{workspace[len(home) :]}"
+    words = " ".join((read_user_context(one.directory) or "").split())
+    return Asker(
+        client=visible(_text(session, "client")),
+        workspace=visible(workspace),
+        words=visible(words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"),
+    )
+
+
+def _fields(file: Path) -> Mapping[str, object]:
+    with suppress(OSError, ValueError, IronCurtainError):
+        found = strict_json(read_state(file))
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _text(fields: Mapping[str, object], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ironcurtain_proxy.model.capability import Capability
-from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.model.annotation import Capability
+from ironcurtain_proxy.model.request import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import CommandEffect
 from ironcurtain_proxy.shell.family_table import Task, hoisted, task_of
 from ironcurtain_proxy.shell.outward import may_fetch, name_of, sub_commands, why_outward

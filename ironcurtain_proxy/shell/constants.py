@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ironcurtain_proxy.model.command import Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.request import Redirection, SimpleCommand, Word
 
 _PLAIN: Final = re.compile(r"[\w./:@%+,=-]+")
 """A value that stays one word, and matches no files, without quotes around it."""

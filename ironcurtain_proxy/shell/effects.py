@@ -21,15 +21,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.beyond import ELSEWHERE, SHOW_NO_CONTENT, why_beyond
-from ironcurtain_proxy.shell.git_readers import why_not_git
+from ironcurtain_proxy.model.request import ParsedCommand, Place, SimpleCommand, Word
 from ironcurtain_proxy.shell.grammar import grammar_of, read_options
 from ironcurtain_proxy.shell.local_services import asks_this_machine_alone
-from ironcurtain_proxy.shell.outward import name_of, why_outward
+from ironcurtain_proxy.shell.outward import (
+    ELSEWHERE,
+    SHOW_NO_CONTENT,
+    name_of,
+    why_beyond,
+    why_outward,
+)
 from ironcurtain_proxy.shell.places import OUTSIDE
-from ironcurtain_proxy.shell.readers import CHECKS, VERSIONS, why_not_find, why_not_test
+from ironcurtain_proxy.shell.readers import (
+    CHECKS,
+    VERSIONS,
+    why_not_find,
+    why_not_git,
+    why_not_test,
+)
 from ironcurtain_proxy.shell.reads import (
     SHOWN_VARIABLES,
     directory_after,

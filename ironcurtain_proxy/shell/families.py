@@ -20,31 +20,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.family import (
+from ironcurtain_proxy.model.request import (
     ONLY_READS,
     OWN_BRANCH,
     SERVICES,
     DiskLookups,
     Family,
+    ParsedCommand,
+    Place,
+    SimpleCommand,
+    Word,
 )
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.disturbances import Disturbance, disturbances
 from ironcurtain_proxy.shell.effects import Part, effect_of, only_reads_elsewhere
-from ironcurtain_proxy.shell.family_options import reduced
 from ironcurtain_proxy.shell.family_table import (
     LAUNCHERS,
     YARN_RUNS,
     Task,
     hoisted,
+    is_free_path,
     names_what_is_never_general,
     never_general,
+    reduced,
     script_of,
     sounds_protected,
+    spelled,
     task_of,
 )
-from ironcurtain_proxy.shell.family_words import is_free_path, spelled
-from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.kinds import (
     graphql,
     plain_request,
@@ -63,9 +64,9 @@ from ironcurtain_proxy.shell.places import (
     may_write,
     path_of,
 )
-from ironcurtain_proxy.shell.quiet import is_quiet
+from ironcurtain_proxy.shell.quiet import Disturbance, disturbances, is_quiet, scripts_run
+from ironcurtain_proxy.shell.readers import why_not_git
 from ironcurtain_proxy.shell.reads import SHOWN_VARIABLES
-from ironcurtain_proxy.shell.scripts import scripts_run
 from ironcurtain_proxy.shell.targets import HARMLESS_VARIABLES, may_lead_elsewhere
 
 

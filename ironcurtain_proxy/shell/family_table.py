@@ -1,6 +1,15 @@
-"""The table of families, and the commands that belong to no family.
+"""The table of families, and what of a command belongs to one.
+
+The table of families, and the commands that belong to no family.
 
 The table itself is a section of `programs.toml`, with its format at the top.
+
+Words that may be left out of a family: names of tests, project files, formats, numbers.
+
+The options and operands of a command that belong to its family.
+
+An option that the table does not name stays together with the word behind it, because whether it
+takes a value is not known.
 """
 
 import functools
@@ -9,12 +18,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.command import Word
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.model.request import ANY, Place, Word
+from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
-from ironcurtain_proxy.shell.places import is_inside, path_of
+from ironcurtain_proxy.shell.places import is_inside, is_of_project, is_protected_name, path_of
 from ironcurtain_proxy.shell.programs import expanded, paths
+from ironcurtain_proxy.shell.secrets import names_a_secret
+
+# --- family table
+
 
 OperandKind: TypeAlias = Literal[
     "stay", "paths", "files", "text", "names", "first", "refs", "api", "bucket"
@@ -354,3 +366,192 @@ def _pushes_protected(operands: Sequence[str]) -> bool:
         target in _PROTECTED_BRANCHES or target.startswith(("release/", "refs/"))
         for target in targets
     )
+
+
+# --- family words
+
+
+_NUMBER: Final = re.compile(r"[\d.]+(?:[smhd]|ms|%|[KMG]i?B?)?", re.ASCII)
+_WORD: Final = re.compile(r"[\w:,+%-]+(?:\.[\w:,+%-]+)*")
+_FORMATS: Final = words(
+    """
+    json jsonl ndjson yaml yml xml junit text txt plain csv tsv table wide name html markdown
+    md verbose dot dots tap spec compact stylish unix checkstyle github pretty short long line
+    list default documentation progress offenses gcc tty sarif colorized parseable human
+    concise full grouped quiet silent summary standard-verbose standard-quiet pkgname testname
+    testdox minimal normal detailed diagnostic diag d n q m v auto native no long-json simple
+    tree none basic nocolor errors all failures clang msvs visualstudio color emacs rich live
+    rawtext expanded always never doc documentation
+    """
+)
+_NAME: Final = re.compile(r"[\w.:@/#-]+")
+_LEADS_OUT: Final = re.compile(r"^[/~@+:]|://|(?:^|/)\.\.(?:/|$)")
+_TEMPLATES: Final = ("jsonpath=", "go-template=", "custom-columns=", "format:", "%")
+
+
+def is_free_value(  # noqa: PLR0911  one answer for each kind
+    kind: str, word: Word, place: Place
+) -> bool:
+    """Whether the value of an option may be left out."""
+    if word.text is None:
+        return kind == "t" and not word.splits
+    text = word.text
+    match kind:
+        case "t":
+            # `%output{FILE}` in a format of curl writes a file.
+            return not text.startswith(("@", "file:")) and "%output" not in text
+        case "n":
+            return bool(_NUMBER.fullmatch(text) or re.fullmatch(r"\d+", text))
+        case "w":
+            return bool(_WORD.fullmatch(text))
+        case "f":
+            return text in _FORMATS or text.startswith(_TEMPLATES) or "{{" in text
+        case "p":
+            return is_free_path(word, place)
+        case _:
+            return False
+
+
+def is_free(task: Task, word: Word, index: int, place: Place) -> bool:
+    """Return whether an operand may be left out."""
+    match task.operands:
+        case "paths" | "files" as kind:
+            is_plain = kind == "files" or _PLAINLY_A_FILE.search(spelled(word)) is not None
+            return is_plain and is_free_path(word, place)
+        case "first":
+            return index > 0 and is_free_path(word, place)
+        case "text":
+            return word.text is not None and not _LEADS_OUT.search(word.text)
+        case "names":
+            return bool(_NAME.fullmatch(word.text or "")) and is_free_path(word, place)
+        case "refs":
+            return index > 0 and bool(_REF.fullmatch(word.text or ""))
+        case _:
+            return False
+
+
+def spelled(word: Word) -> str:
+    """The text of a word in a family. A mark stands for a part that is only known at run time."""
+    return word.text if word.text is not None else word.pattern.replace("*", ANY)
+
+
+def shortened(task: Task, word: Word) -> str:
+    """An operand of the family; numbers in the paths of an API stand for any."""
+    text = spelled(word)
+    if task.operands == "api":
+        return re.sub(r"(?<=/)\d+(?=/|$)", "N", text.partition("?")[0])
+    if task.operands == "bucket":
+        found = re.match(r"\w+://[^/]+", text)
+        return found[0] if found else text
+    return text
+
+
+_PLAINLY_A_FILE: Final = re.compile(r"[./]")
+"""A sign that no sub-command or mode has: `tar xIf` is one, though a file may be called so."""
+_HOST: Final = re.compile(r"[\w-]+(?:\.[\w-]+)+/")
+"""A name that looks like a path of the project, such as `github.com/other/package`."""
+_ASSIGNS: Final = re.compile(r"[\w.-]+=")
+"""A variable that programs such as `cucumber` and `rake` take among their operands."""
+_REF: Final = re.compile(r"\w+(?:[./-]\w+)*")
+"""The name of a branch, without a target or a sign that forces the push."""
+_TEST_PART: Final = re.compile(r"(?:::|#|:\d|\[).*$", re.DOTALL)
+
+
+def is_free_path(word: Word, place: Place) -> bool:
+    """Whether a word is a file, a package or a pattern inside the project, and no more."""
+    text = word.text if word.text is not None else word.pattern
+    if "://" in text or not text or "\n" in text or names_a_secret([word]):
+        return False
+    if ".." in re.split(r"[/\\]", text.replace("...", "")) or text.startswith(("~", "@", "+", "-")):
+        return False
+    if is_protected_name(text) or _HOST.match(text) or _ASSIGNS.match(text):
+        return False
+    plain = _TEST_PART.sub("", text) if not text.startswith("//") else text.removeprefix("//")
+    path = path_of(Word(plain or "."), place)
+    return path is not None and is_of_project(path, place)
+
+
+# --- family options
+
+
+def reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
+    """The options and operands that belong to the family."""
+    options: set[str] = set()
+    operands: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        following = words[at + 1] if at + 1 < len(words) else None
+        at += 1
+        if word.text == "--":
+            after = task.after if task.after is not None else behind_dashes(task)
+            inner = reduced(after, words[at:], place)
+            return [*sorted(options), *operands, *(["--", *inner] if inner else ())]
+        if word.text is not None and word.text.startswith("-") and len(word.text) > 1:
+            kept, width = _option(task, word.text, following, place)
+            options.update(kept)
+            at += width
+            continue
+        if not is_free(task, word, len(operands), place):
+            operands.append(shortened(task, word))
+    return [*sorted(options), *operands]
+
+
+def _option(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
+    """Return the part of an option that belongs to the family, and how many further words it has.
+
+    What the grammar does not state for certain stays, with the word behind it.
+    """
+    name, equals, value = text.partition("=")
+    option = task.options.get(name) or GENERIC.get(name)
+    if option is None and not text.startswith("--") and len(text) > 2:  # noqa: PLR2004
+        return _cluster(task, text, following, place)
+    if option is None:
+        return _not_known(text, following)
+    if option.arity in {"none", "optional"} and not equals:
+        return ([name] if option.stays else []), 0
+    if option.arity == "none":
+        return [text], 0
+    given = Word(value) if equals else following
+    if given is None or (not equals and option.arity == "attached"):
+        return [text], 0
+    return _valued(option, name, given, place), 0 if equals else 1
+
+
+def _not_known(text: str, following: Word | None) -> tuple[list[str], int]:
+    """Return an option that may take a value, with the next word."""
+    if "=" in text or following is None or following.prefix.startswith("-"):
+        return [text], 0
+    return [f"{text} {spelled(following)}"], 1
+
+
+def _valued(option: Option, name: str, given: Word, place: Place) -> list[str]:
+    """Return the part of an option with a value that belongs to the family."""
+    if option.kind == "v" and given.text is not None:
+        field, _, content = given.text.partition("=")
+        plain = content and (name in _NEVER_FILES or not content.startswith("@"))
+        return [f"{name}={field if plain else given.text}"]
+    if option.kind == "v" and name in _NEVER_FILES and "=" in given.prefix and not given.splits:
+        return [f"{name}={given.prefix.partition('=')[0]}"]
+    free = not option.stays and is_free_value(option.kind, given, place)
+    return [] if free else [f"{name}={spelled(given)}"]
+
+
+_NEVER_FILES: Final = frozenset({"-f", "--raw-field"})
+"""Fields whose value is text, whatever it begins with."""
+
+
+def _cluster(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
+    """Short options joined in one word, such as `-xvs` or `-j8`."""
+    kept: list[str] = []
+    for at, letter in enumerate(text[1:], start=2):
+        option = task.options.get(f"-{letter}") or GENERIC.get(f"-{letter}")
+        if option is None:
+            return _not_known(text, following)
+        if option.arity != "none":
+            joined = f"-{letter}={text[at:]}" if text[at:] else f"-{letter}"
+            more, width = _option(task, joined, following, place)
+            return [*kept, *more], width
+        if option.stays:
+            kept.append(f"-{letter}")
+    return kept, 0

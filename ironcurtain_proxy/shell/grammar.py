@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.request import Word
 
 Arity: TypeAlias = Literal["none", "value", "attached", "optional", "separate", "pair"]
 """The value of an option: `attached` needs one in the same word, `optional` may have one there,

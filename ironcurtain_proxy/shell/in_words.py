@@ -11,25 +11,26 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.sentence import (
+from ironcurtain_proxy.model.escalation import (
     SENSITIVE,
     and_more,
     short_host,
     short_name,
     short_place,
 )
-from ironcurtain_proxy.model.vocabulary import words
-from ironcurtain_proxy.shell.beyond import (
+from ironcurtain_proxy.model.request import ParsedCommand, Place, SimpleCommand, Word
+from ironcurtain_proxy.model.values import words
+from ironcurtain_proxy.shell.capabilities import deletes, touches_secrets, without_messages
+from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
+from ironcurtain_proxy.shell.outward import (
     ELSEWHERE,
     deletes_repository,
+    may_fetch,
+    sub_commands,
+    why_privileged,
     words_beyond,
     words_elsewhere,
 )
-from ironcurtain_proxy.shell.capabilities import deletes, touches_secrets, without_messages
-from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
-from ironcurtain_proxy.shell.outward import may_fetch, sub_commands, why_privileged
 from ironcurtain_proxy.shell.secrets import names_a_secret
 from ironcurtain_proxy.shell.targets import UNKNOWN_HOST, targets_of
 

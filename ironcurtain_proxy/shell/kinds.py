@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ironcurtain_proxy.model.command import Word
-from ironcurtain_proxy.model.family import ANY, ONLY_READS, Family
+from ironcurtain_proxy.model.request import ANY, ONLY_READS, Family, Word
 
 _REPOSITORY: Final = re.compile(r"(?:-R|--repo)=([\w.-]+/[\w.-]+)")
 _ENDPOINT: Final = re.compile(

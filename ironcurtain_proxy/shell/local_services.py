@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.request import Word
 from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
 
 _CURL: Final = grammar_of(

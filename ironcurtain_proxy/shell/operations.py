@@ -1,19 +1,29 @@
-"""The kind of operation of a command, for the auto-confirm engine.
+"""The operation of a command, for the engine.
+
+The kind of operation of a command, for the auto-confirm engine.
 
 A command has the most dangerous kind of all commands that it would run, in wrappers, too. Where two
 kinds are possible, the more dangerous one counts.
+
+The branches that a shell command commits and pushes to.
+
+They are known only where nothing in the command could lead git elsewhere: another directory or
+repository, a variable, a wrapper, a remote that the repository does not have. The engine treats an
+unknown branch as `main`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.model.request import ParsedCommand, Place, SimpleCommand, Word
+from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.outward import name_of
 from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
+
+# --- operations
+
 
 ShellOperation: TypeAlias = Literal[
     "safe", "test", "git-fetch", "git-pull", "install", "git-commit", "git-push", "other",
@@ -105,7 +115,7 @@ _PATTERNS: Final[tuple[tuple[ShellOperation, str], ...]] = (
 
 _BY_PATTERN: Final = tuple((kind, re.compile(pattern, re.DOTALL)) for kind, pattern in _PATTERNS)
 
-_GIT: Final[Mapping[str, ShellOperation]] = {
+_GIT_OPERATIONS: Final[Mapping[str, ShellOperation]] = {
     "fetch": "git-fetch",
     "ls-remote": "git-fetch",
     "pull": "git-pull",
@@ -184,7 +194,7 @@ def _git(texts: Sequence[str]) -> ShellOperation:
         at += 2 if texts[at] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace"} else 1
     if at >= len(texts):
         return "other"
-    operation = _GIT.get(texts[at], "other")
+    operation = _GIT_OPERATIONS.get(texts[at], "other")
     if operation == "git-push" and any(map(_forces, texts[at + 1 :])):
         return "git-force-push"
     if operation in {"git-fetch", "git-pull", "git-push"} and any(map(_runs, texts[at + 1 :])):
@@ -215,3 +225,95 @@ def _forces(text: str) -> bool:
     if text.startswith("-"):
         return bool({"f", "d"} & set(text[1:]))
     return not text or text[0] in "+:"
+
+
+# --- branches
+
+
+CURRENT: Final = "HEAD"
+"""The mark for the current branch of the repository."""
+
+_GIT_PROGRAMS: Final = frozenset({"git", "/usr/bin/git", "/bin/git", "/usr/local/bin/git"})
+
+_HARMLESS: Final = frozenset({"-P", "--no-pager"})
+"""Git's own options that leave the repository where it is."""
+
+_PUSH_OPTIONS: Final = frozenset(
+    {"-u", "--set-upstream", "-q", "--quiet", "-v", "--verbose", "--progress", "--no-progress"}
+    | {"-n", "--dry-run", "--porcelain", "--atomic", "-4", "-6", "--thin", "--no-thin"}
+)
+"""Options of a push that name nothing, and add no other branch."""
+
+_STATEFUL: Final = frozenset(
+    {"cd", "chdir", "pushd", "popd", "export", "declare", "typeset", "readonly", "local", "unset"}
+    | {"set", "shopt", "alias", "unalias", "source", ".", "eval", "exec", "trap", "read", "mapfile"}
+    | {"readarray", "let", "getopts", "builtin", "command", "enable", "hash", "umask", "coproc"}
+)
+"""Commands that change the shell for the commands after them."""
+
+_REMOTE: Final = "origin"
+"""The remote that a push may name. An address or a path leads anywhere, and to git any other name
+may be a directory, whose hooks it runs."""
+
+
+def branches_of_command(parsed: ParsedCommand) -> tuple[str, ...] | None:
+    """The refspecs of all its commits and pushes, in order; None: they are not known.
+
+    Args:
+        parsed: the command.
+
+    Returns:
+        `HEAD` for a commit; the refspecs of a push, as they stand there.
+    """
+    if parsed.unreadable is not None:
+        return None
+    direct = {id(command) for command in parsed.commands}
+    found: list[str] = []
+    for command in inner_commands(parsed):
+        refspecs = _of_one(command, wrapped=id(command) not in direct)
+        if refspecs is None:
+            return None
+        found += refspecs
+    return tuple(dict.fromkeys(found))
+
+
+def _of_one(command: SimpleCommand, *, wrapped: bool) -> Sequence[str] | None:
+    if command.assignments:
+        return None
+    if not command.words:
+        return ()
+    name = command.words[0].text
+    if name is None or name in _STATEFUL:
+        return None
+    if name not in _GIT_PROGRAMS:
+        # A git of another directory is another program.
+        return None if name.endswith("/git") else ()
+    return None if wrapped else _of_git(command.words[1:])
+
+
+def _of_git(words: Sequence[Word]) -> Sequence[str] | None:
+    texts = list(_texts(words))
+    while texts and texts[0] in _HARMLESS:
+        del texts[0]
+    match texts:
+        case ["commit", *_]:
+            return (CURRENT,)
+        case ["push", *arguments]:
+            return _of_push(arguments)
+        case [str() as command, *_] if not command.startswith("-"):
+            return ()
+        case _:
+            return None
+
+
+def _of_push(arguments: Sequence[str | None]) -> Sequence[str] | None:
+    """The refspecs of a push; None: not known. Without one, git's configuration decides."""
+    named = [text for text in arguments if text not in _PUSH_OPTIONS]
+    if any(text is None or text.startswith("-") for text in named) or named[:1] != [_REMOTE]:
+        return None
+    refspecs = [text for text in named[1:] if text is not None]
+    return refspecs or None
+
+
+def _texts(words: Sequence[Word]) -> Iterator[str | None]:
+    return (word.text for word in words)

@@ -6,9 +6,8 @@ costs a question.
 
 from typing import Final
 
-from ironcurtain_proxy.model.command import Word
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.steering import STEERING, STEERING_FILES
+from ironcurtain_proxy.model.request import Place, Word
+from ironcurtain_proxy.model.values import STEERING, STEERING_FILES
 from ironcurtain_proxy.shell.secrets import may_match_a_secret, names_a_secret
 
 _SYSTEM: Final = (

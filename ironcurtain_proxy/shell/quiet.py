@@ -1,26 +1,48 @@
-"""The local parts of a command that run no other program, so that the sandbox holds their effects.
+"""What a command does beside its main part, on this machine alone.
+
+The local parts of a command that run no other program, so that the sandbox holds their effects.
 
 Such a part may stand beside an approved one that reaches out, as in `git fetch origin && git merge
 origin/main`, without an approval of its own: it has no use for the network that is open meanwhile,
 and the timeline takes back what it changes. The table is short. A program that runs code of the
 project, by a script, a hook or an option, is missing on purpose.
+
+The files of the workspace that a command runs: by an interpreter, as a module, or by their path.
+
+An approval of the command is one of what they say. In doubt a file is among them.
+
+Changes that one part of a command may make to the meaning of its other parts.
+
+The meaning of `npm test` is looked up before the command runs. In `cp x package.json && npm test`
+it has changed by the time that the part runs.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from itertools import pairwise
+from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.vocabulary import words
-from ironcurtain_proxy.shell.effects import Part, effect_of_part
-from ironcurtain_proxy.shell.family_words import is_free_path
-from ironcurtain_proxy.shell.places import is_of_project
+from ironcurtain_proxy.model.request import (
+    Assignment,
+    ParsedCommand,
+    Place,
+    Redirection,
+    SimpleCommand,
+    Word,
+)
+from ironcurtain_proxy.model.values import words
+from ironcurtain_proxy.shell.effects import Part, effect_of, effect_of_part
+from ironcurtain_proxy.shell.family_table import is_free_path
+from ironcurtain_proxy.shell.outward import sub_commands
+from ironcurtain_proxy.shell.places import is_inside, is_of_project, path_of
 from ironcurtain_proxy.shell.reads import LOCAL_NAME, SHOWN_VARIABLES
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
-_GIT: Final[Mapping[str, frozenset[str]]] = {
+# --- quiet
+
+
+_QUIET_GIT: Final[Mapping[str, frozenset[str]]] = {
     name: words(options)
     for name, options in {
         "add": "-A --all -u --update -v .",
@@ -84,7 +106,7 @@ _ANSWER: Final = re.compile(
 
 
 def _is_quiet_git(given: Sequence[Word]) -> bool:
-    known = _GIT.get(given[0].text or "") if given else None
+    known = _QUIET_GIT.get(given[0].text or "") if given else None
     if known is None:
         return False
     if any(word.splits and word.variables for word in given):
@@ -124,3 +146,134 @@ def _is_quiet_redirection(one: Redirection, place: Place) -> bool:
     if one.operator in {">&", "<&"} and (text or "").isdigit():
         return True
     return text is not None and is_free_path(one.target, place)
+
+
+# --- scripts
+
+
+_INTERPRETERS: Final = words(
+    """
+    python python3 pypy3 node nodejs ruby perl php lua Rscript bash sh zsh dash ksh fish ash busybox
+    ts-node tsx bun deno osascript pwsh awk gawk sed jq source .
+    """
+)
+_VERSIONED: Final = re.compile(r"(?:python|pypy|ruby|perl|php|lua|node)[0-9.]+", re.ASCII)
+_STARTERS: Final = words(
+    """
+    timeout gtimeout time nice ionice nohup env command exec setsid stdbuf sudo doas chroot unshare
+    xargs caffeinate builtin
+    """
+)
+_OF_A_STARTER: Final = re.compile(r"-.*|[A-Za-z_][A-Za-z0-9_]*=.*|[0-9.]+[smhd]?", re.ASCII)
+_MOST_OPERANDS: Final = 3
+"""Behind options it is not known which operand is the script."""
+
+
+def scripts_run(parsed: ParsedCommand, place: Place) -> tuple[str, ...]:
+    """The absolute paths of the files that a command runs, each once; those of readers are none."""
+    return tuple(dict.fromkeys(_of_command(parsed, place)))
+
+
+def _of_command(parsed: ParsedCommand, place: Place) -> Iterator[str]:
+    for part in effect_of(parsed, place).parts:
+        if part.effect != "reads":
+            yield from _of_part(part)
+    # Of the text behind `sh -c` the parts are known, but not where each runs: `cd x; ./y`.
+    for one in parsed.commands:
+        for word in one.words:
+            if word.command is not None and word.command.unreadable is None:
+                yield from _of_command(word.command, place)
+
+
+def _of_part(part: Part) -> Iterator[str]:
+    given = part.command.words
+    for place, word in enumerate(given):
+        name = (word.text or "").rpartition("/")[2]
+        if name in _INTERPRETERS or _VERSIONED.fullmatch(name):
+            yield from _of_interpreter(given[place + 1 :], part.place)
+    started = _started(given)
+    if started is not None and "/" in started.prefix:
+        yield from _inside(started, part.place)
+
+
+def _started(given: Sequence[Word]) -> Word | None:
+    """The program, behind those that start it."""
+    is_started = False
+    for word in given:
+        text = word.text or ""
+        if text.rpartition("/")[2] in _STARTERS:
+            is_started = True
+        elif not (is_started and _OF_A_STARTER.fullmatch(text)):
+            return word
+    return None
+
+
+def _of_interpreter(given: Sequence[Word], place: Place) -> Iterator[str]:
+    operands = [word for word in given if not word.prefix.startswith("-")]
+    is_sure = bool(given) and given[0] in operands
+    for word in operands[: 1 if is_sure else _MOST_OPERANDS]:
+        yield from _inside(word, place)
+    for option, module in pairwise(given):
+        if option.text == "-m" and module.text:
+            below = module.text.replace(".", "/")
+            for name in (f"{below}.py", f"{below}/__main__.py"):
+                yield from _inside(Word(name), place)
+
+
+def _inside(word: Word, place: Place) -> Iterator[str]:
+    path = path_of(word, place)
+    if path is not None and is_inside(path, place):
+        yield path
+
+
+# --- disturbances
+
+
+Disturbance: TypeAlias = Literal["files", "branch", "remotes", "shell"]
+"""The changed thing: files of the project, the current branch, the remotes, or the shell itself."""
+
+_PLACERS: Final = words(
+    """
+    cp mv ln sed tee tar unzip patch dd install rsync curl wget perl awk gawk truncate split
+    sqlite3 jq yq gh glab aws gcloud scp
+    """
+)
+"""Programs that write given content to given places."""
+_SHELL: Final = words("source . export alias unalias declare typeset local eval hash enable shopt "
+                      "exec trap set unset readonly builtin function")  # fmt: skip
+
+_DISTURBING_GIT: Final[dict[str, frozenset[Disturbance]]] = {
+    **dict.fromkeys(("add", "commit", "push", "fetch", "tag", "rm"), frozenset()),
+    **dict.fromkeys(
+        ("restore", "stash", "merge", "pull", "rebase", "cherry-pick", "revert", "reset", "mv",
+         "apply", "am", "clean"),
+        frozenset({"files"}),
+    ),
+    **dict.fromkeys(("checkout", "switch"), frozenset({"files", "branch"})),
+    "branch": frozenset({"branch"}),
+}  # fmt: skip
+"""The changes by sub-command of git; other sub-commands may change everything."""
+
+
+def disturbances(parts: Iterable[Part]) -> frozenset[Disturbance]:
+    """The changes that these parts may make."""
+    return frozenset().union(*[_of(part) for part in parts])
+
+
+def _of(part: Part) -> frozenset[Disturbance]:
+    name = part.program
+    if not part.command.words or name in _SHELL:
+        activates = name in {"source", "."} and (
+            part.command.words[1:2] and part.command.words[1].prefix.endswith("/bin/activate")
+        )
+        return frozenset() if activates else frozenset({"files", "branch", "remotes", "shell"})
+    if name == "git":
+        command = "".join(sub_commands(part.command.words[1:])[:1])
+        return _DISTURBING_GIT.get(command, frozenset({"files", "branch", "remotes"}))
+    writes = any(
+        one.operator not in {"<", "<<", "<<<", "<&-", ">&-"}
+        and one.target.text != "/dev/null"
+        and not (one.operator in {">&", "<&"} and (one.target.text or "").isdigit())
+        for one in part.command.redirections
+    )
+    return frozenset({"files"}) if writes or name in _PLACERS else frozenset()

@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
-from ironcurtain_proxy.model.command import Assignment, Redirection, Word
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import Assignment, Place, Redirection, Word
 from ironcurtain_proxy.shell.grammar import Grammar, ParsedOptions, grammar_of, read_options
 from ironcurtain_proxy.shell.places import path_of, why_not_list, why_not_read
 from ironcurtain_proxy.shell.programs import entries, expanded

@@ -7,7 +7,7 @@ from typing import Final
 
 from ironcurtain_proxy.credentials.names import TREE, compiled
 from ironcurtain_proxy.credentials.table import examples, patterns
-from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.request import Word
 
 _OURS: Final = frozenset({".ironcurtain", "environ", "keychains"})
 """Names besides those of the table: the proxy's own, `/proc/PID/environ`, keychains of macOS."""

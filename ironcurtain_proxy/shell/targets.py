@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.model.command import SimpleCommand, Word
-from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.model.request import SimpleCommand, Word
+from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.family_table import hoisted, task_of
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
 from ironcurtain_proxy.shell.outward import name_of, sub_commands

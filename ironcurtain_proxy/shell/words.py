@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.model.command import Piece, SimpleCommand, Word
+from ironcurtain_proxy.model.request import Piece, SimpleCommand, Word
 from ironcurtain_proxy.shell.constants import Located, defines, with_constants
 
 if TYPE_CHECKING:

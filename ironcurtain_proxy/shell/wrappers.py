@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.model.command import Assignment, ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.vocabulary import words as names
+from ironcurtain_proxy.model.request import Assignment, ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.model.values import words as names
 
 MAX_WRAPPERS: Final = 12
 """The most levels of wrappers in wrappers: `sudo env nice ls` has three."""

@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.request import SqlValue
-from ironcurtain_proxy.model.sql import SqlEffect, gravest
-from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.model.values import SqlEffect, gravest, words
 from ironcurtain_proxy.sql.harmless import PRAGMA, READS, READS_BY_PREFIX, RUNS, TYPED_RUNS
 
 if TYPE_CHECKING:

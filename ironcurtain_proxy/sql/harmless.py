@@ -7,7 +7,7 @@ name may write.
 import re
 from typing import Final
 
-from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.model.values import words
 
 READS: Final = words(
     """

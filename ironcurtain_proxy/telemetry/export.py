@@ -1,11 +1,22 @@
-"""The export of spans and metrics to a collector, over OTLP and HTTP.
+"""Calls as spans and metrics of OpenTelemetry.
+
+A recorder that makes one span and some measurements of each recorded call.
+
+The record comes first, and telemetry is no reason to refuse a call: what goes wrong here is said in
+the log. No argument, result or reason leaves: they may hold what only the record may.
+
+The export of spans and metrics to a collector, over OTLP and HTTP.
 
 The SDK's threads send; a collector that does not answer costs the calls nothing. What waits is
 bounded, and the end of a session waits for a few seconds at most.
 """
 
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.metrics import Meter
@@ -15,10 +26,132 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from ironcurtain_proxy.model.conventions import method_and_target
+from ironcurtain_proxy.model.decision import in_record
+from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock, Recorder
-from ironcurtain_proxy.telemetry.observed import ObservedRecorder
 from ironcurtain_proxy.version import VERSION
+
+# --- observed
+
+
+_log: Final = logging.getLogger(__name__)
+
+_MOST_NAME: Final = 128
+"""Characters of a name that an agent chose."""
+
+
+@dataclass(kw_only=True)
+class ObservedRecorder:
+    """Implements `ports.Recorder`."""
+
+    recorder: Recorder
+    clock: Clock
+    tracer: Tracer
+    meter: Meter
+    _sent: dict[str, float] = field(default_factory=dict, init=False)
+    """The time at which each open call was forwarded; by its id, in seconds of the clock."""
+
+    def __post_init__(self) -> None:
+        self._calls = self.meter.create_counter(
+            "ironcurtain.calls", unit="{call}", description="Calls, by decision"
+        )
+        self._server_time = self.meter.create_histogram(
+            "ironcurtain.call.server_time", unit="s", description="Time until the server answered"
+        )
+        self._wait_time = self.meter.create_histogram(
+            "ironcurtain.call.wait_time", unit="s", description="Time until a reviewer answered"
+        )
+
+    def summarize(self, result: ToolResult) -> ResultSummary:
+        """The recorded part of a result."""
+        return self.recorder.summarize(result)
+
+    async def record(self, record: AuditRecord) -> None:
+        """Write one record; then tell of it.
+
+        Raises:
+            AuditError: it could not be written in time, now or earlier.
+        """
+        try:
+            await self.recorder.record(record)
+        finally:
+            try:
+                self._observe(record)
+            except Exception:  # noqa: BLE001  the call is worth more than its span
+                _log.exception("a call is missing in the telemetry")
+
+    def _observe(self, record: AuditRecord) -> None:
+        if record.result is None:
+            self._sent[record.request_id] = self.clock.monotonic()
+            return
+        sent = self._sent.pop(record.request_id, None)
+        served = None if sent is None else self.clock.monotonic() - sent
+        waited = _seconds(dict(record.context).get("waitedMs"))
+        common = {
+            "ironcurtain.decision": record.effect,
+            "ironcurtain.server": record.server,
+            "ironcurtain.status": record.result.status,
+        }
+        self._calls.add(1, common)
+        if served is not None:
+            self._server_time.record(served, common)
+        if waited is not None:
+            self._wait_time.record(waited, common)
+        self._make_span(record, record.result, common, served, waited)
+
+    def _make_span(
+        self,
+        record: AuditRecord,
+        result: ResultSummary,
+        common: Mapping[str, str],
+        served: float | None,
+        waited: float | None,
+    ) -> None:
+        method, target = method_and_target(record.tool, _MOST_NAME)
+        span = self.tracer.start_span(
+            " ".join([method, *target.values()]),
+            context=_parent(record),
+            kind=SpanKind.SERVER,
+            start_time=round(record.timestamp.timestamp() * 1_000_000_000),
+            attributes={
+                **common,
+                "mcp.method.name": method,
+                **target,
+                "ironcurtain.rule": record.rule,
+                "ironcurtain.decided_by": in_record(record.decided_by),
+                "ironcurtain.session": record.session,
+                "ironcurtain.request": record.request_id,
+                "ironcurtain.policy": record.policy_version,
+                **({} if served is None else {"ironcurtain.server_ms": round(served * 1000)}),
+                **({} if waited is None else {"ironcurtain.wait_ms": round(waited * 1000)}),
+            },
+        )
+        if result.status == "error":
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(round(self.clock.now().timestamp() * 1_000_000_000))
+
+
+def _seconds(milliseconds: Json) -> float | None:
+    return milliseconds / 1000 if isinstance(milliseconds, int) else None
+
+
+def _parent(record: AuditRecord) -> Context | None:
+    """The span of the agent that the call came from, as its `_meta` names it."""
+    meta = dict(record.context).get("meta")
+    found = meta.get("traceparent") if isinstance(meta, dict) else None
+    if not isinstance(found, str):
+        return None
+    return TraceContextTextMapPropagator().extract({"traceparent": found})
+
+
+# --- export
+
 
 _NAME: Final = "ironcurtain-proxy"
 _SECONDS: Final = 2

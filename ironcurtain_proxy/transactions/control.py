@@ -14,8 +14,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from ironcurtain_proxy.control_places.git_index import UnreadableIndexError, gitlinks
-from ironcurtain_proxy.control_places.git_settings import is_harmless, keeps_worktree, named_files
+from ironcurtain_proxy.control_places.git_files import (
+    UnreadableIndexError,
+    gitlinks,
+    is_harmless,
+    keeps_worktree,
+    named_files,
+)
 from ironcurtain_proxy.control_places.links import leads_into, stays_below
 from ironcurtain_proxy.control_places.rules import (
     ControlKind,

@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.control_places.git_index import UnreadableIndexError, merged
+from ironcurtain_proxy.control_places.git_files import UnreadableIndexError, merged
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.applying import Applier
 from ironcurtain_proxy.transactions.changes import Changes, KeptBack, Step

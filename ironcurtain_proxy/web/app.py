@@ -1,4 +1,6 @@
-"""The addresses of the page and of its data.
+"""The page's addresses, and its server.
+
+The addresses of the page and of its data.
 
 `GET /` and `/static/…` are the page: files without secrets. Everything below `/api/` needs the key
 of an open page (`guard`), except the exchange of a ticket for such a key:
@@ -10,8 +12,11 @@ of an open page (`guard`), except the exchange of a ticket for such a key:
 - `GET /api/rule` names the command that would add a rule for a question. The page writes no rule.
   `GET /api/explanation` tells step by step why it is asked about.
 - `GET /api/calls`, `/api/call` and `/api/day` read the audit log.
+
+The running server of the page, on a loopback socket.
 """
 
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -22,17 +27,16 @@ from typing import Final
 import anyio
 import anyio.to_thread
 import orjson
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ironcurtain_proxy.audit.calls import CallHistory, recorded_calls
-from ironcurtain_proxy.audit.display import LogEntry, printable
-from ironcurtain_proxy.audit.selection import REFUSALS, Selection
+from ironcurtain_proxy.audit.display import REFUSALS, LogEntry, Selection, printable
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import Proof, ReviewerAnswer, objection, sent
-from ironcurtain_proxy.mailbox.changes import file_change
+from ironcurtain_proxy.mailbox.answering import Proof, ReviewerAnswer, file_change, objection, sent
 from ironcurtain_proxy.mailbox.display import (
     Field,
     arguments_of,
@@ -42,12 +46,14 @@ from ironcurtain_proxy.mailbox.display import (
     visible,
 )
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, seconds_left, utc_now
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.report.day import calls_part, count_calls
-from ironcurtain_proxy.report.page import part_of_page
-from ironcurtain_proxy.sessions.asker import asker_of
+from ironcurtain_proxy.report.plots import part_of_page
+from ironcurtain_proxy.sessions.running import asker_of
 from ironcurtain_proxy.strict_json import strict_json
-from ironcurtain_proxy.web.guard import Access
+from ironcurtain_proxy.web.guard import Access, PageGuard
+
+# --- app
 
 
 def day_of(history: CallHistory, chosen: Selection, now: datetime) -> str:
@@ -339,3 +345,51 @@ def shown_question(one: PendingRequest, credential: Proof | None, now: datetime)
 
 def _fields(fields: Sequence[Field]) -> list[Json]:
     return [{"name": field.name, "lines": [*field.lines]} for field in fields]
+
+
+# --- server
+
+
+LOOPBACK = "127.0.0.1"
+
+
+def loopback_socket(port: int) -> socket.socket:
+    """A listening socket that only this machine reaches.
+
+    Args:
+        port: 0 for any free one.
+
+    Raises:
+        ConfigurationError: another program has the port.
+    """
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((LOOPBACK, port))
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(f"--port {port}: {error.strerror}") from error
+    listening.listen()
+    return listening
+
+
+def origins_of(listening: socket.socket, public_names: Sequence[str]) -> list[str]:
+    """The origins under which a browser may reach the page, the first for the link."""
+    port = listening.getsockname()[1]
+    named = [f"{scheme}://{name}" for name in public_names for scheme in ("https", "http")]
+    return [f"http://{LOOPBACK}:{port}", f"http://localhost:{port}", *named]
+
+
+def serve_page(
+    page: ReviewPage, access: Access, origins: Sequence[str], listening: socket.socket
+) -> None:
+    """Serve until the person stops the command."""
+    config = uvicorn.Config(
+        PageGuard(page.app(), access, origins),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=1,
+    )
+    uvicorn.Server(config).run(sockets=[listening])

@@ -1,10 +1,9 @@
 """Joins the folders to a running proxy.
 
 - `serving`, `proxy`: `serve`, and one proxy put together from its settings.
-- `overlay`, `confinement`, `reviewers`, `auto_confirm`: one part each. `containment`: also the
-  timeline.
-- `replaying`: recorded calls judged again. `suggesting`: rules that would have spared questions.
-- `pins`: what servers are held to. `call_facts`: what reads calls.
+- `confinement`, `reviewers`, `auto_confirm`: one part each. `containment`: also the timeline.
+- `suggesting`: recorded calls judged again, and rules that would have spared questions.
+- `pins`: what servers are held to. `call_facts`: the overlay, and what reads calls.
 - `reloading`: a changed policy in a running session.
 - `rollback_lookout`: what a rollback may bring back of hooks and settings.
 - `rehearsal`: for `explain`, and the servers' tools for `check --live`.

@@ -39,7 +39,7 @@ from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec, model_access
 from ironcurtain_proxy.config.auto_confirm.settings import PROVIDER_VARIABLE, AutoConfirmConfig
-from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import LitellmModel, LlmLog, parse_model_id

@@ -1,39 +1,47 @@
-"""The resolver of facts, joined from the settings."""
+"""The overlay and the resolver of facts, joined from the settings.
+
+The resolver of facts, joined from the settings.
+
+The overlay, joined from the settings and the sandboxes.
+"""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.approval.capabilities import detect_isolation, effective_profile
+from ironcurtain_proxy.approval.judging import Overlay
+from ironcurtain_proxy.approval.overlay import OverlayRules, is_gate_on
 from ironcurtain_proxy.audit.redaction import secrets_in
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.environment import child_environment
-from ironcurtain_proxy.downstream.working_directory import settle
+from ironcurtain_proxy.downstream.starting import settle
+from ironcurtain_proxy.facts.arguments import Speller
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.commands import CommandContext
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.mounts import MountTable
 from ironcurtain_proxy.facts.operations import OperationSource
-from ironcurtain_proxy.facts.paths import PathReader
+from ironcurtain_proxy.facts.paths import MountTable, PathReader
 from ironcurtain_proxy.facts.resolver import OriginFinder, Resolver, ToolSource
-from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.mailbox.user_message import MessageSource
-from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.family import DiskLookups
+from ironcurtain_proxy.model.annotation import Isolation
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.origin import Target
-from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import PolicyInForce
-from ironcurtain_proxy.model.question import visible
-from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.request import AccessRequest, DiskLookups, ParsedCommand, Place
 from ironcurtain_proxy.origins.book import OriginBook
 from ironcurtain_proxy.origins.keys import Spelling
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.sandbox.installed import without_launcher
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.wiring.confinement import machine_of
+
+# --- call facts
+
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -157,5 +165,75 @@ def origins_for(settings: Settings, in_force: PolicyInForce, book: OriginBook) -
         if asks or (candidate is not None and candidate.asks_who_named):
             return await book.targets(request)
         return ()
+
+    return find
+
+
+# --- overlay
+
+
+def overlay_for(settings: Settings, confined: Collection[str]) -> Overlay:
+    """Profile and approval mode, and what the operator declared of tools.
+
+    Where neither of the two asks anything, they are off. The declarations count all the same: they
+    say which argument holds a shell command, which reviewers and the engine need to know.
+
+    Args:
+        settings: what the operator said.
+        confined: the servers that run in a sandbox.
+    """
+    said = settings.overlay
+    if said.capabilities.profile is None and not is_gate_on(said.interceptor):
+        rules = None
+    else:
+        rules = OverlayRules(
+            interceptor=said.interceptor,
+            profile=said.capabilities.profile,
+            isolation=isolation_of(settings, confined),
+        )
+    return Overlay(
+        rules=rules,
+        declarations=said.capabilities.declarations,
+        by_argument=said.capabilities.by_argument,
+        ask_when_named_by=frozenset(settings.targets.ask_when_named_by),
+    )
+
+
+def isolation_of(settings: Settings, confined: Collection[str]) -> Isolation:
+    """The isolation of the session: the declared one, else by whether every server is confined.
+
+    A server that has a sandbox is never started without it.
+    """
+    said = settings.overlay.capabilities
+    every = bool(settings.servers) and all(spec.name in confined for spec in settings.servers)
+    return detect_isolation(
+        said.isolation_flag, said.isolation_manifest, every_server_confined=every
+    )
+
+
+def say_what_holds(overlay: Overlay, say: Callable[[str], None]) -> None:
+    """Tell the operator once if another profile than the chosen one is used."""
+    rules = overlay.rules
+    if rules is not None and rules.profile is not None:
+        _, sentence = effective_profile(rules.profile, rules.isolation)
+        if sentence is not None:
+            say(f"warning: {sentence}")
+
+
+def command_argument(
+    overlay: Overlay, names: Callable[[str, str], frozenset[str]]
+) -> Callable[[str, str], str | None]:
+    """Finds the argument of a tool that holds a shell command, as the operator declared it.
+
+    Args:
+        overlay: what the operator declared.
+        names: what a tool may be called.
+    """
+
+    def find(server: str, tool: str) -> str | None:
+        if not overlay.declarations:
+            return None
+        found = overlay.declared(names(server, tool))
+        return None if found is None else found.command_argument
 
     return find

@@ -9,22 +9,30 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.config.packs.pack import PackNeeds, needs_of
-from ironcurtain_proxy.config.policy.protection import KEYS, own_code
-from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.policy.policy_loading import KEYS, own_code
+from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.credentials.table import names_needed_by, places_of
-from ironcurtain_proxy.downstream.working_directory import make_private
+from ironcurtain_proxy.downstream.starting import make_private
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.sandbox.directory import SandboxSettings as SrtSettings
 from ironcurtain_proxy.sandbox.hidden_credentials import (
     Credentials,
     FoundPlaces,
     hidden_in,
     present,
+)
+from ironcurtain_proxy.sandbox.installed import (
+    Machine,
+    installation_of,
+    is_confined,
+    why_unconfined,
+    without_launcher,
 )
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import (
@@ -37,14 +45,6 @@ from ironcurtain_proxy.sandbox.private_tmp import (
 )
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, recall, remember
 from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
-from ironcurtain_proxy.sandbox.replaced_launchers import (
-    Machine,
-    installation_of,
-    is_confined,
-    why_unconfined,
-    without_launcher,
-)
-from ironcurtain_proxy.sandbox.settings import SandboxSettings as SrtSettings
 
 _MEMORY: Final = "MEMORY_FILE_PATH"
 """The variable with the file of the public memory server."""

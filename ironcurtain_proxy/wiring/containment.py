@@ -16,10 +16,10 @@ from typing import Final
 import orjson
 from msgspec import Struct
 
-from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.operation import RequestId
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.private_files import read_beginning, write_whole
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits

@@ -12,10 +12,10 @@ from ironcurtain_proxy.approval.containment import why_open
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.snapshots.timeline.bounds import beyond_bounds
+from ironcurtain_proxy.snapshots.timeline.opening import beyond_bounds
 from ironcurtain_proxy.wiring.confinement import confinements, keeps_own_place
 from ironcurtain_proxy.wiring.containment import limits_of
 from ironcurtain_proxy.wiring.proxy import settled

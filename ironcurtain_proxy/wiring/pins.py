@@ -7,13 +7,13 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.agent.introductions import Introduction, introduction_of, shown_title
+from ironcurtain_proxy.agent.asking import Introduction, introduction_of, shown_title
 from ironcurtain_proxy.config.policy.bundled import Bundle
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.greeting import ServerDescription
-from ironcurtain_proxy.facts.fingerprint import pin_digest
+from ironcurtain_proxy.facts.catalogue import pin_digest
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
-from ironcurtain_proxy.model.pinning import Section
+from ironcurtain_proxy.model.server import Section
 from ironcurtain_proxy.pins.book import PinBook, PinnedServer
 from ironcurtain_proxy.pins.store import PINS_NAME, PinStore
 

@@ -12,7 +12,7 @@ from anyio.abc import TaskStatus
 from msgspec import Struct
 
 from ironcurtain_proxy.agent.asking import AskedClient
-from ironcurtain_proxy.agent.own_tools import is_own
+from ironcurtain_proxy.agent.replies import is_own
 from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.redaction import redacted
@@ -20,39 +20,43 @@ from ironcurtain_proxy.audit.syncing import end_process
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
-from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.reading.layers import real
 from ironcurtain_proxy.config.servers.roots import roots_told
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.downstream.greeting import ROOTS
 from ironcurtain_proxy.downstream.options import LOGINS, DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
-from ironcurtain_proxy.downstream.working_directory import settle
+from ironcurtain_proxy.downstream.starting import settle
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue, ToolLists
-from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.budget import BudgetBook
-from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
+from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.mediation.calls import Calls, OwnTools, by_name
 from ironcurtain_proxy.mediation.operations import Operations, ServerQuestions
 from ironcurtain_proxy.mediation.outcome import Results, refuse_later
 from ironcurtain_proxy.mediation.session import Session, SessionSettings
-from ironcurtain_proxy.model.caller import Caller
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.server import ResultRules, ServerSpec
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
 from ironcurtain_proxy.ports import FactGatherer, Recorder, Servers, World
+from ironcurtain_proxy.sandbox.installed import without_launcher
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import remove_private
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after, watched
 from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
-from ironcurtain_proxy.wiring.call_facts import origin_book, origins_for, resolver_for
+from ironcurtain_proxy.wiring.call_facts import (
+    command_argument,
+    origin_book,
+    origins_for,
+    overlay_for,
+    resolver_for,
+)
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
 from ironcurtain_proxy.wiring.containment import containment_of
-from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.pins import follow_acceptance, pins_of
 from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
 from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, remote_hosts

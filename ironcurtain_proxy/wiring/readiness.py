@@ -14,13 +14,12 @@ from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.servers.server_choice import SERVERS_NAME
+from ironcurtain_proxy.config.servers.servers_file import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.budget import BudgetBook
-from ironcurtain_proxy.grants.claims import Approvals
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
+from ironcurtain_proxy.grants.grant_settlement import Approvals
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox

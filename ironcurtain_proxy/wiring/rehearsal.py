@@ -15,32 +15,29 @@ from ironcurtain_proxy.approval.containment import (
     why_asked,
     written_outside,
 )
-from ironcurtain_proxy.config.policy.lint_annotations import LiveTools
+from ironcurtain_proxy.config.policy.lint import LiveTools
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.decision.containment import is_asked_to_read, rule_for_reviewers
+from ironcurtain_proxy.decision.authorizer import is_asked_to_read, rule_for_reviewers
 from ironcurtain_proxy.downstream.servers import DownstreamServers
-from ironcurtain_proxy.downstream.working_directory import tidy
+from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.rehearsal import Rehearsal
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judgement
-from ironcurtain_proxy.model.opening import SandboxOpening
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.case import Judgement
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.server import ServerSpec, Walls
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.own_process.operator_log import say
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.twin import opening_for, with_reads
 from ironcurtain_proxy.sessions.directories import SessionLock, remove_session
-from ironcurtain_proxy.wiring.call_facts import resolver_for
+from ironcurtain_proxy.wiring.call_facts import overlay_for, resolver_for
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
-from ironcurtain_proxy.wiring.overlay import overlay_for
 from ironcurtain_proxy.wiring.proxy import downstream_options, settled
 
 

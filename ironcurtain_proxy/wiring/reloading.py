@@ -39,8 +39,8 @@ import anyio
 import anyio.to_thread
 from msgspec import structs
 
-from ironcurtain_proxy.config.policy.difference import Basis, rule_changes
 from ironcurtain_proxy.config.policy.managed import managed_paths
+from ironcurtain_proxy.config.policy.policy_file import Basis, rule_changes
 from ironcurtain_proxy.config.policy.policy_files import (
     FileStamps,
     file_states,

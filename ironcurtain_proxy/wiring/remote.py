@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.downstream.remote.secrets import headers_of, secret_of
+from ironcurtain_proxy.downstream.remote.logins import headers_of, secret_of
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.hosts import host_matches
+from ironcurtain_proxy.model.condition_reading import host_matches
 from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.remote import RemoteEndpoint
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.server import RemoteEndpoint, ServerSpec
 
 _PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
 

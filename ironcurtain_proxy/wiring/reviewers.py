@@ -15,24 +15,23 @@ from anyio.abc import TaskStatus
 from msgspec import Struct
 
 from ironcurtain_proxy.config.extras import lacks, require
-from ironcurtain_proxy.config.policy.difference import Basis
+from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
-from ironcurtain_proxy.config.reading.environment import PRINCIPAL_VARIABLE
-from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.reading.layers import PRINCIPAL_VARIABLE, real
 from ironcurtain_proxy.config.review_settings import ChannelName
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.branches import repository_of
-from ironcurtain_proxy.facts.fingerprint import server_digest
-from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.facts.catalogue import server_digest
+from ironcurtain_proxy.facts.repositories import repository_of
+from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.grants.session_grants import SessionGrants
 from ironcurtain_proxy.mailbox.grants_command import GrantsAction
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
 from ironcurtain_proxy.model.escalation import FOREVER
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Signatories, SignedAnswer
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import machine_id
 from ironcurtain_proxy.ports import AnswerJudge, Clock, Reviewer, Timeline
 from ironcurtain_proxy.review.channel_order import Channel, Panel
@@ -152,8 +151,7 @@ def persisted_grants(
     if said.scope == "project" and settings.workspace is None:
         return None, "grants.persist has the scope project, but no workspace: nothing is kept"
     # Off unless switched on: most sessions start without it.
-    from ironcurtain_proxy.grants.file import KEPT_NAME, GrantsFile  # noqa: PLC0415
-    from ironcurtain_proxy.grants.kept import Circumstances, PersistedGrants  # noqa: PLC0415
+    from ironcurtain_proxy.grants.kept import KEPT_NAME, Circumstances, GrantsFile, PersistedGrants  # noqa: PLC0415  # noqa: PLC0415
 
     workspace = None if settings.workspace is None else str(settings.workspace)
     repository = None if workspace is None else repository_of(workspace)

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.sandbox.control_files import ControlFile
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
-from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
-from ironcurtain_proxy.snapshots.timeline.entry import Tree
+from ironcurtain_proxy.sandbox.putting_back import ControlFile, RemovedFiles
+from ironcurtain_proxy.snapshots.timeline.history import Tree
 
 _NOT_SEEN: Final = "hooks and settings that the rollback brings back are not looked after"
 

@@ -14,10 +14,8 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.agent.capacity import RequestCapacity
-from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
-from ironcurtain_proxy.agent.guidance import tool_usage
-from ironcurtain_proxy.agent.introductions import Introduction
+from ironcurtain_proxy.agent.asking import ElicitationReviewer, Introduction, tool_usage
+from ironcurtain_proxy.agent.requests import RequestCapacity
 from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
@@ -25,29 +23,30 @@ from ironcurtain_proxy.audit.known_logs import note_log
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
-from ironcurtain_proxy.downstream.descriptors import raise_limit, too_few
-from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
-from ironcurtain_proxy.downstream.working_directory import tidy
+from ironcurtain_proxy.downstream.process import hide_from_debuggers, raise_limit, too_few
+from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.jsonrpc.channels import claim_stdio
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, mirrored_arguments
-from ironcurtain_proxy.jsonrpc.pipes import open_reader, open_writer
-from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
+from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED, claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.mediation.operations import note_unserved
-from ironcurtain_proxy.model.caller import Caller
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.reply import Reply
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
-from ironcurtain_proxy.own_process.memory import MemoryTrimmer
-from ironcurtain_proxy.own_process.operator_log import configure_logging, say
-from ironcurtain_proxy.own_process.unattended import LOGGER, telling
+from ironcurtain_proxy.own_process.operator_log import (
+    LOGGER,
+    MemoryTrimmer,
+    configure_logging,
+    say,
+    telling,
+)
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.channel_order import Channel, LateChannel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.sessions.directories import remove_old_sessions_later
 from ironcurtain_proxy.sessions.running import forget_session, note_session
+from ironcurtain_proxy.wiring.call_facts import say_what_holds
 from ironcurtain_proxy.wiring.confinement import find_sandbox, say_what_root_means
-from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.pins import LISTED_ANEW, pinned_introductions
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.readiness import look_at_servers

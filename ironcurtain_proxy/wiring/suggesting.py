@@ -1,24 +1,286 @@
-"""Rules that would have spared questions, found in recorded calls.
+"""Recorded calls judged again, and rules that would have spared questions.
+
+Recorded calls judged again, by the policy in force and by a candidate.
+
+The facts of a call are gathered once, here and now: what a link led to when the call was made is
+not recorded. Nothing is started, forwarded or written. Judgement, overlay and facts are the parts
+of `serve`; the annotations are those of the policy in force.
+
+Rules that would have spared questions, found in recorded calls.
 
 Greedy: the rule that spares the most questions comes first, and of equal ones the narrowest; what
 it spares is taken away, and the next is looked for. A rule that would allow a call which a person
 denied is left out.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, NamedTuple
 
-from ironcurtain_proxy.config.policy.difference import all_rules
+import orjson
+
+from ironcurtain_proxy.approval.judging import NamedTool, Overlay
+from ironcurtain_proxy.approval.overlay import tool_names
+from ironcurtain_proxy.config.policy.policy_file import all_rules
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.policy.proposing import RuleProposal, is_never_general, proposals
-from ironcurtain_proxy.model.decider import HUMAN, Nobody, Person, in_record, of_record
-from ironcurtain_proxy.model.decision import effect_of
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import OTHERS_LAYERS
-from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.wiring.replaying import LoggedCall, Replayed, Replaying, ReplayTally, call_in
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.resolver import Resolver
+from ironcurtain_proxy.mediation.judge import judge
+from ironcurtain_proxy.model.case import Judgement
+from ironcurtain_proxy.model.crossing import operation_of, recorded_as
+from ironcurtain_proxy.model.decision import (
+    HUMAN,
+    Effect,
+    Nobody,
+    Person,
+    effect_of,
+    in_record,
+    of_record,
+)
+from ironcurtain_proxy.model.operation import TOOL_CALL, Operation, RequestId
+from ironcurtain_proxy.model.policy import OTHERS_LAYERS, Policy
+from ironcurtain_proxy.model.request import Facts, Gathered
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Arguments, RealPath
+from ironcurtain_proxy.wiring.call_facts import command_argument, overlay_for, resolver_for
+
+# --- replaying
+
+
+_CHANGED: Final = re.compile(rb"\[redacted|\xe2\x80\xa6\[|\*{4}")
+"""Marks in arguments that the audit log masked or cut."""
+_OWN: Final = frozenset({"ironcurtain", "unknown", ""})
+_MOST_KNOWN: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A recorded call, judged."""
+
+    server: str
+    tool: str
+    arguments: Arguments
+    gathered: Gathered
+    judged: Judgement
+    """The judgement of the policy in force."""
+    other: Judgement | None
+    """The judgement of the candidate; None: there is none."""
+    count: int = 1
+
+    @property
+    def differs(self) -> bool:
+        """Whether the candidate decides otherwise."""
+        return self.other is not None and self.effect != self.other_effect
+
+    @property
+    def effect(self) -> Effect:
+        """The decision of the policy in force."""
+        return effect_of(self.judged.decision)
+
+    @property
+    def other_effect(self) -> Effect:
+        """The decision of the candidate, or of the policy where there is none."""
+        return effect_of((self.other or self.judged).decision)
+
+
+@dataclass(slots=True)
+class ReplayTally:
+    """The counts of the lines of a log."""
+
+    lines: int = 0
+    calls: int = 0
+    replayed: int = 0
+    passed_over: Counter[str] = field(default_factory=Counter)
+    """Calls that cannot be replayed, by the reason."""
+
+
+class Replaying:
+    """Judges recorded calls."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        loaded: LoadedPolicy,
+        environ: Mapping[str, str],
+        candidate: Policy | None = None,
+    ) -> None:
+        """Join the parts of `serve`. Servers that only the log names are judged by name."""
+        named = {server for server, _ in loaded.annotations}
+        configured = {spec.name: spec for spec in settings.servers}
+        more = [
+            ServerSpec(name=name, command="true", annotations=name)
+            for name in sorted(named - configured.keys())
+        ]
+        self._settings = replace(settings, servers=(*settings.servers, *more))
+        self._known_as = {spec.name: spec.annotations for spec in self._settings.servers}
+        self._loaded = loaded
+        self._candidate = candidate
+        self._overlay: Overlay = overlay_for(settings, ())
+        self._tools: dict[tuple[str, str], CataloguedTool] = {}
+        self._names = partial(tool_names, is_unique=len(configured) == 1)
+        self._resolver: Resolver = resolver_for(
+            self._settings,
+            loaded,
+            self._lookup,
+            environ,
+            command_argument(self._overlay, self._names),
+            {},
+        )
+        # No log says which tools declared a view when it was read.
+        self._resolver.declares_view = lambda _server, _uri: True
+
+    async def call(self, server: str, tool: str, arguments: Arguments) -> Replayed:
+        """Judge one call.
+
+        Raises:
+            KeyError: no server of this name is configured or annotated.
+        """
+        if server not in self._known_as:
+            raise KeyError(server)
+        asked = recorded_as(server, tool, arguments)
+        call = (
+            _call_of(server, tool, arguments)
+            if asked is None
+            else operation_of(asked, RequestId("replayed"))
+        )
+        gathered = await self._resolver.gather(call)
+        return Replayed(
+            server,
+            tool,
+            arguments,
+            gathered,
+            self.judged(gathered, self._loaded.policy, server, tool),
+            None
+            if self._candidate is None
+            else self.judged(gathered, self._candidate, server, tool),
+        )
+
+    def knows(self, server: str) -> bool:
+        """Whether a server of this name is configured or annotated."""
+        return server in self._known_as
+
+    def judged(self, gathered: Gathered, policy: Policy, server: str, tool: str) -> Judgement:
+        """The judgement of a call by another policy."""
+        names, asked = self._names, recorded_as(server, tool, {})
+        return judge(
+            gathered,
+            policy,
+            self._overlay,
+            lambda: NamedTool(server, tool, names(server, tool)),
+            TOOL_CALL if asked is None else asked.method,
+        )
+
+    def _lookup(self, server: str, tool: str) -> CataloguedTool:
+        known = self._tools.get((server, tool))
+        if known is None:
+            known_as = self._known_as[server]
+            annotation = self._loaded.annotations.get((known_as, tool))
+            known = CataloguedTool.described(server, known_as, tool, annotation)
+            self._tools[server, tool] = known
+        return known
+
+    async def log(self, lines: Iterable[bytes | None], tally: ReplayTally) -> Sequence[Replayed]:
+        """Judge each call of a log once; the tally is filled.
+
+        Returns:
+            The calls that the candidate decides otherwise; identical calls are counted.
+        """
+        found: dict[tuple[str, str, bytes], Replayed | None] = {}
+        extra: list[Replayed] = []
+        for raw in lines:
+            tally.lines += 1
+            fields = call_in(raw, tally)
+            if fields is None:
+                continue
+            server, tool, arguments, written, _ = fields
+            key = (server, tool, written)
+            if server not in self._known_as:
+                tally.passed_over["no such server is configured or annotated"] += 1
+                continue
+            tally.replayed += 1
+            if key in found:
+                known = found[key]
+                found[key] = None if known is None else replace(known, count=known.count + 1)
+                continue
+            one = await self.call(server, tool, arguments)
+            if len(found) < _MOST_KNOWN:
+                # What does not differ is not kept: a log is long.
+                found[key] = one if one.differs else None
+            elif one.differs:
+                extra.append(one)
+        return [*[one for one in found.values() if one is not None], *extra]
+
+
+def _call_of(server: str, tool: str, arguments: Arguments) -> Operation:
+    return Operation(
+        request_id=RequestId("replayed"),
+        exposed_name=f"{server}__{tool}",
+        server=server,
+        tool=tool,
+        arguments=arguments,
+        params={},
+    )
+
+
+class LoggedCall(NamedTuple):
+    """A call whose end a line records."""
+
+    server: str
+    tool: str
+    arguments: Arguments
+    written: bytes
+    """The arguments as JSON."""
+    fields: Mapping[str, object]
+
+
+def call_in(
+    raw: bytes | None,
+    tally: ReplayTally,
+    reached: tuple[set[str], set[tuple[str, str]]] | None = None,
+) -> LoggedCall | None:
+    """The call whose end a line records; None: there is none, or it cannot be judged.
+
+    Args:
+        raw: the line.
+        tally: is added to.
+        reached: gets the names of rules and the tools of all calls, also of those left out.
+    """
+    try:
+        fields = None if raw is None else orjson.loads(raw)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        tally.passed_over["the line is no record"] += 1
+        return None
+    server, tool, arguments = (fields.get(name) for name in ("serverName", "toolName", "arguments"))
+    if fields.get("phase") in {"intent", "counted"} or server in _OWN:
+        return None
+    tally.calls += 1
+    if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(arguments, dict):
+        tally.passed_over["the line is no record"] += 1
+        return None
+    if reached is not None:
+        decision = fields.get("policyDecision")
+        reached[0].add(str(decision.get("rule")) if isinstance(decision, dict) else "")
+        reached[1].add((server, tool))
+    if "argumentsDigest" in fields:
+        tally.passed_over["an argument is cut"] += 1
+        return None
+    written = orjson.dumps(arguments)
+    if (mark := _CHANGED.search(written)) is not None:
+        is_cut = mark.group().startswith(b"\xe2")
+        tally.passed_over["an argument is cut" if is_cut else "an argument is masked"] += 1
+        return None
+    return LoggedCall(server, tool, arguments, written, fields)
+
+
+# --- suggesting
+
 
 _MOST_CALLS: Final = 2000
 """The most different calls that are judged."""

@@ -23,7 +23,7 @@ import orjson
 from msgspec import Struct, json
 
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.values import Arguments
 from ironcurtain_proxy.trusted_process import TrustedProcess
 
 HERE: Final = Path(__file__).resolve().parent

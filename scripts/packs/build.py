@@ -16,7 +16,7 @@ import orjson
 
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.config.packs.pack import schema_digest
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 
 class _Found(TypedDict):

@@ -39,7 +39,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 import fetch  # noqa: E402  the installer beside this script
 
 from ironcurtain_proxy.config.packs.pack import needs_of  # noqa: E402
-from ironcurtain_proxy.model.json import Json  # noqa: E402
+from ironcurtain_proxy.model.values import Json  # noqa: E402
 from ironcurtain_proxy.sandbox.launch import NODE_PROXY  # noqa: E402
 from ironcurtain_proxy.sandbox.wanted import opened_for  # noqa: E402
 from tests.e2e.confined_installation import PATH, known_sandbox  # noqa: E402

@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.config.packs.pack import needs_of
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 HERE: Final = Path(__file__).parent
 RESULTS: Final = HERE / "results.json"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import anyio
 import orjson
 
-from ironcurtain_proxy.agent.capacity import RequestCapacity
-from ironcurtain_proxy.agent.introductions import Introduction
+from ironcurtain_proxy.agent.asking import Introduction
+from ironcurtain_proxy.agent.requests import RequestCapacity
 from ironcurtain_proxy.agent.rounds import Rounds
 from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.agent.server import AgentServer
@@ -17,11 +17,11 @@ from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
-from ironcurtain_proxy.model.caller import Caller
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.reply import Answered, Failed, Reply
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import ProgressListener
 
 HELLO: dict[str, Json] = {

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from ironcurtain_proxy.agent import capacity
-from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
+from ironcurtain_proxy.agent import requests
+from ironcurtain_proxy.agent.requests import SMALL, RequestCapacity
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +54,6 @@ async def test_a_large_call_waits_for_room_and_is_turned_away_if_none_comes(
         await anyio.wait_all_tasks_blocked()
         found.give_back(LARGE, taken=True)
     assert found.take(LARGE)
-    monkeypatch.setattr(capacity, "_PATIENCE", 0.01)
+    monkeypatch.setattr(requests, "_PATIENCE", 0.01)
     await found.wait(LARGE)
     assert not found.take(LARGE)

@@ -8,12 +8,12 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
+from ironcurtain_proxy.agent.asking import ElicitationReviewer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT
+from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import Agent, an_agent
 from tests.fakes import FakeClock
 from tests.questions import a_question

@@ -11,9 +11,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from ironcurtain_proxy.agent import rounds
 from ironcurtain_proxy.agent.era import REMOVED, SERVER_INFO_KEY
 from ironcurtain_proxy.agent.sealing import Sealing
-from ironcurtain_proxy.jsonrpc.wire import STREAM_ENDED
-from ironcurtain_proxy.model.caller import CAPABILITIES_KEY, HEADERS_KEY, VERSION_KEY, VERSIONS
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.jsonrpc.pipes import STREAM_ENDED
+from ironcurtain_proxy.model.operation import CAPABILITIES_KEY, HEADERS_KEY, VERSION_KEY, VERSIONS
+from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE, HELLO, TOOLS, Agent, an_agent
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import ironcurtain_proxy
-from ironcurtain_proxy.agent.guidance import tool_usage
-from ironcurtain_proxy.agent.own_tools import PREFLIGHT_TOOL, STATUS_TOOL
+from ironcurtain_proxy.agent.asking import tool_usage
+from ironcurtain_proxy.agent.replies import PREFLIGHT_TOOL, STATUS_TOOL
 from ironcurtain_proxy.cli import COMMANDS
 from tests import source
 

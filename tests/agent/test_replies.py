@@ -5,11 +5,10 @@ from typing import get_args
 import pytest
 
 from ironcurtain_proxy.agent.replies import NOT_RECORDED_NOTE, REFUSALS, result_of
-from ironcurtain_proxy.model.decider import AUTO_APPROVER, Decider, Program
-from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.decision import AUTO_APPROVER, Decider, Ground, Program
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 
 
 def texts(result: dict[str, Json]) -> list[str]:

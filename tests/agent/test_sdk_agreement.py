@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.agent.operations import LISTS, REQUESTS
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import HELLO, Wire, an_agent
 from tests.agent.sdk_server import the_sdk
 from tests.examples import examples

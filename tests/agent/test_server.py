@@ -7,9 +7,9 @@ import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from ironcurtain_proxy import __version__
-from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
 from ironcurtain_proxy.agent.era import CAPABILITIES, VERSIONS
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.agent.requests import SMALL, RequestCapacity
+from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import HELLO, TOOLS, an_agent
 
 pytestmark = pytest.mark.anyio

@@ -5,11 +5,15 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Level, Profile
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules, Subject, tool_names
-from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.capability import CAPABILITIES, SafetyLevel, ToolDeclaration
+from ironcurtain_proxy.model.annotation import (
+    CAPABILITIES,
+    ArgumentRole,
+    SafetyLevel,
+    ToolDeclaration,
+)
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, PriorConsent
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact
+from ironcurtain_proxy.model.values import Json
 from tests.strategies import ROLES, requests
 
 unhurried = settings(deadline=None)

@@ -3,10 +3,9 @@
 import pytest
 
 from ironcurtain_proxy.approval.containment import why_alone
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.request import AccessRequest, Facts
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Place
+from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.shell.statements import parse_command
 
 WORKSPACE = RealPath.from_text("/w")
 PLACE = Place(workspace="/w", directory="/w", home="/home/u", has_repository=True)

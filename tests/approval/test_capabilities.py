@@ -21,9 +21,13 @@ from ironcurtain_proxy.approval.capabilities import (
     level_of,
     verdict,
 )
-from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.capability import CAPABILITIES, Isolation, ToolDeclaration
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.annotation import (
+    CAPABILITIES,
+    ArgumentRole,
+    Isolation,
+    ToolDeclaration,
+)
+from ironcurtain_proxy.model.values import Json
 from tests.approval.subjects import (
     capability_sets,
     declarations,

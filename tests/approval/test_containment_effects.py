@@ -4,8 +4,8 @@ import pytest
 
 from ironcurtain_proxy.approval.containment import effect_of_call
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, TextValue
+from ironcurtain_proxy.model.values import RealPath
 
 WORKSPACE = RealPath.from_text("/work/app")
 

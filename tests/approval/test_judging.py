@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules, Subject, judge
-from ironcurtain_proxy.model.argument_capability import ArgumentCapabilities
-from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
+from ironcurtain_proxy.model.annotation import ArgumentCapabilities, SafetyLevel, ToolDeclaration
+from ironcurtain_proxy.model.case import Judgement
 from ironcurtain_proxy.model.decision import (
     Allow,
     Decision,
@@ -19,10 +19,9 @@ from ironcurtain_proxy.model.decision import (
     PriorConsent,
     effect_of,
 )
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.request import AccessRequest, Facts
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.approval.subjects import ALLOW, DENY, ESCALATE, decisions
 from tests.examples import examples
 from tests.shell.places import PROJECT

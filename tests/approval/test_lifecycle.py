@@ -12,7 +12,7 @@ from ironcurtain_proxy.approval.settlements import (
     state_after,
 )
 from ironcurtain_proxy.errors import KernelError
-from ironcurtain_proxy.model.decider import HUMAN
+from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
 
 STATES = get_args(EscalationState)

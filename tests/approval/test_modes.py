@@ -16,7 +16,7 @@ from ironcurtain_proxy.approval.overlay import (
     tool_names,
     why_asked,
 )
-from ironcurtain_proxy.model.capability import SafetyLevel
+from ironcurtain_proxy.model.annotation import SafetyLevel
 from tests.approval.subjects import interceptors, unhurried
 
 SAFE, MODERATE, DANGEROUS = SafetyLevel

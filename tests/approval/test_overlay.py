@@ -14,10 +14,10 @@ from ironcurtain_proxy.approval.overlay import (
     Subject,
     judge,
 )
-from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
+from ironcurtain_proxy.model.annotation import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.decision import SEVERITY, Decision, Ground, PriorConsent, effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.approval.subjects import (
     ALLOW,
     DENY,

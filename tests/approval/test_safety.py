@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, Subject, safety_level_of
-from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
+from ironcurtain_proxy.model.annotation import ArgumentRole, SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.decision import PriorConsent
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.approval.subjects import PATHS, a_subject, interceptors, subjects, unhurried
 
 SAFE, MODERATE, DANGEROUS = SafetyLevel

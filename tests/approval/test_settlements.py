@@ -3,7 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.approval.settlements import by_refusal, by_reviewer
-from ironcurtain_proxy.model.decider import HUMAN, Decider, Program, in_record
+from ironcurtain_proxy.model.decision import HUMAN, Decider, Program, in_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId
 
 ASKED, JOINED = EscalationId("asked"), EscalationId("joined")

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import get_args
 
-from ironcurtain_proxy.model.decider import DeciderWord
+from ironcurtain_proxy.model.decision import DeciderWord
 from tests.source import PACKAGE, modules, one_worker
 
 

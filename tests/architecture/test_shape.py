@@ -42,27 +42,11 @@ def test_a_folder_is_described_by_a_map_of_all_that_is_in_it(folder: Path) -> No
 SMALL: Final = 100
 STILL_SMALL: Final = frozenset(
     {
-        "agent.operations",
         "config.reading.suggestions",
-        "downstream.left_out",
-        "downstream.probing",
-        "downstream.progress_tokens",
-        "downstream.resending",
         "downstream.task_calls",
-        "downstream.wire_params",
-        "facts.context",
-        "facts.grant_facts",
         "hooks.launching",
         "llm.http",  # imports httpx, which only a question to a model needs
-        "mailbox.leftovers",
-        "mailbox.question",
-        "shell.disturbances",
-        "shell.family_options",
-        "shell.scripts",
-        "snapshots.timeline.events",
-        "snapshots.timeline.rows",
         "sql.harmless",
-        "web.record",
     }
 )
 """Modules that are to be merged, or have a reason. The list only becomes shorter."""

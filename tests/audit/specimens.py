@@ -12,10 +12,10 @@ from msgspec import structs
 
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.writer import LogSettings
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
-from ironcurtain_proxy.model.decider import KERNEL, of_record
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.decision import KERNEL, of_record
 from ironcurtain_proxy.model.operation import RequestId
+from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.values import Json
 
 NOON: Final = datetime(2026, 11, 21, 12, 0, 0, 799_000, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.audit.redaction import redact_text, secrets_in
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.audit.specimens import SECRETS
 
 KEY = "ghp_" + "a1B2" * 9

@@ -16,7 +16,7 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from tests.audit.specimens import intent, record, write_log
 
 Command = Callable[..., tuple[int, str, str]]

@@ -10,7 +10,7 @@ import pytest
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.records import BURST_BYTES, SECONDS
 from ironcurtain_proxy.audit.verify import verify
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from tests.audit.specimens import intent, lines_of, record
 
 pytestmark = pytest.mark.anyio

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.audit import bounding
 from ironcurtain_proxy.audit.bounding import shape_value
 from ironcurtain_proxy.audit.records import RecordEncoder
-from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
+from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewer import _details
-from ironcurtain_proxy.model.audit import OwnField
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.reply import OwnField
+from ironcurtain_proxy.model.values import Json
 from tests.audit.specimens import SECRETS, record
 
 KEY = "AKIAIOSFODNN7EXAMPLE"

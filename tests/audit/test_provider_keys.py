@@ -10,7 +10,7 @@ from uuid import UUID
 import orjson
 import pytest
 
-from ironcurtain_proxy.audit import keys
+from ironcurtain_proxy.audit import secrets
 from ironcurtain_proxy.audit.bounding import shape_arguments, shape_text
 from ironcurtain_proxy.audit.commands import TELLING_ENDINGS, TELLING_NAMES
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text
@@ -175,7 +175,7 @@ def test_random_digests_ids_and_images_are_never_taken_for_a_key() -> None:
             urlsafe_b64encode(blob[:24]).decode(),
         )
         for text in texts:
-            assert keys.redact_keys(text) == text
+            assert secrets.redact_keys(text) == text
 
 
 # --- linear time ---------------------------------------------------------------------------------
@@ -217,11 +217,15 @@ def test_no_part_of_a_hostile_text_is_looked_at_more_than_a_few_times(
     """Characters searched grow as the text does: twice the text, at most about twice the work."""
     work: list[int] = []
     for size in (20_000, 40_000):
-        counted = [_Counted(keys._STARTS), _Counted(keys._SHAPES), _Counted(keys._LONG_PIECE)]
-        monkeypatch.setattr(keys, "_STARTS", counted[0])
-        monkeypatch.setattr(keys, "_SHAPES", counted[1])
-        monkeypatch.setattr(keys, "_LONG_PIECE", counted[2])
-        keys.redact_keys(unit * (size // len(unit)))
+        counted = [
+            _Counted(secrets._STARTS),
+            _Counted(secrets._SHAPES),
+            _Counted(secrets._LONG_PIECE),
+        ]
+        monkeypatch.setattr(secrets, "_STARTS", counted[0])
+        monkeypatch.setattr(secrets, "_SHAPES", counted[1])
+        monkeypatch.setattr(secrets, "_LONG_PIECE", counted[2])
+        secrets.redact_keys(unit * (size // len(unit)))
         monkeypatch.undo()
         work.append(sum(one.looked for one in counted))
     assert work[1] <= 2.2 * work[0] + 1000

@@ -8,12 +8,11 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.audit.chain import GENESIS, digest_of, seal
 from ironcurtain_proxy.audit.files import MAX_LINE
-from ironcurtain_proxy.audit.records import RecordEncoder, summarize
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.audit.records import GENESIS, RecordEncoder, digest_of, seal, summarize
+from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from tests.audit.specimens import intent, record
 
 

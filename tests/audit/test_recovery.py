@@ -10,9 +10,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.audit.chain import Link
 from ironcurtain_proxy.audit.files import head_path, head_text, lock_path, read_head
 from ironcurtain_proxy.audit.log import AuditLog
+from ironcurtain_proxy.audit.records import Link
 from ironcurtain_proxy.audit.recovery import open_log
 from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.audit.writer import LogSettings

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.audit.bounding import VALUE_LIMIT, shape_arguments, shape_text
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_beginning, redact_text
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.audit.specimens import SECRETS, card, core
 from tests.examples import THOROUGH, examples
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.audit.keys import redact_keys
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text
+from ironcurtain_proxy.audit.secrets import redact_keys
 from scripts import provider_keys
 
 FORMS = Path(__file__).with_name("secret_formats.txt").read_text("utf-8").splitlines()

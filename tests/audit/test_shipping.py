@@ -16,10 +16,10 @@ import pytest
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from ironcurtain_proxy.audit.chain import GENESIS, seal
 from ironcurtain_proxy.audit.files import head_path, head_text
 from ironcurtain_proxy.audit.heads import LogHead, merkle_root
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.audit.records import GENESIS, seal
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import machine_id
 from tests import program
 from tests.e2e.raw_client import at

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from ironcurtain_proxy.audit.chain import GENESIS, Link
+from ironcurtain_proxy.audit.records import GENESIS, Link
 from ironcurtain_proxy.audit.syncing import Syncer
 
 

@@ -8,8 +8,6 @@ from itertools import product
 from msgspec import structs
 
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     ArgumentFact,
     PathValue,
@@ -18,6 +16,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
+from ironcurtain_proxy.model.values import Json, RealPath
 
 RETRACTIONS = (
     "never mind", "nevermind", "scratch that", "actually, don't", "actually no", "no wait", "wait",

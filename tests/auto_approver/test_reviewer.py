@@ -22,10 +22,10 @@ from ironcurtain_proxy.auto_approver.reviewer import (
 )
 from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, LlmLog
 from ironcurtain_proxy.mailbox.user_message import UserMessage
-from ironcurtain_proxy.model.decider import AUTO_APPROVER
+from ironcurtain_proxy.model.decision import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import PathValue
+from ironcurtain_proxy.model.values import RealPath
 from tests.fakes import FakeClock
 from tests.llm.scripted_model import ScriptedModel
 

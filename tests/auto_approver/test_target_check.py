@@ -15,9 +15,8 @@ from ironcurtain_proxy.auto_approver.evaluation import (
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue, UrlValue, Value
+from ironcurtain_proxy.model.values import Json, RealPath
 
 OWN = Path(__file__).parent / "scenarios.jsonl"
 SCENARIOS = {one.id: one for one in (*shipped_scenarios(), *read_scenarios(OWN))}

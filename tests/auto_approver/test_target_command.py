@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.target_check import operations_of, veto
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.model.request import Place
+from ironcurtain_proxy.shell.statements import parse_command
 
 PLACE = Place(
     workspace="/home/u/proj",

@@ -10,8 +10,8 @@ from ironcurtain_proxy.auto_approver.target_call import CallSurroundings
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.values import Json
 from tests.architecture.no_io import no_io
 from tests.auto_approver.test_target_check import ANY, PUSH_ROLES, SCENARIOS, call, push
 from tests.examples import examples

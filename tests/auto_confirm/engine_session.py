@@ -9,7 +9,7 @@ from uuid import UUID
 import anyio
 import sqlalchemy as sa
 
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     AutoConfirmSettings,
@@ -24,7 +24,7 @@ from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
 from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows
-from ironcurtain_proxy.model.decider import TIMEOUT, Program, in_record
+from ironcurtain_proxy.model.decision import TIMEOUT, Program, in_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId, Ruling
 from ironcurtain_proxy.review.channel_order import FirstReviewer
 from tests.auto_confirm.engine import calls

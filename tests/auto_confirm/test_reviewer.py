@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.reviewer import LIMIT
 from ironcurtain_proxy.auto_confirm.store.rows import Ending
-from ironcurtain_proxy.model.decider import AUTO_APPROVER, HUMAN, Engine, in_record
+from ironcurtain_proxy.model.decision import AUTO_APPROVER, HUMAN, Engine, in_record
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unreachable
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine_session import (

@@ -13,7 +13,7 @@ from ironcurtain_proxy.auto_confirm.reviewer_chain import (
     without_briefing,
 )
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ReviewerProcess, Start
-from ironcurtain_proxy.model.decider import HUMAN
+from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
 from tests.auto_confirm.test_reviewer_chain import DECISION, EXPIRED

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.engine_knowledge import LONGEST_TEXT
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
@@ -20,12 +20,12 @@ from ironcurtain_proxy.auto_confirm.owed import (
     unwritten_questions,
 )
 from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Findings, LedgerError
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute, is_share_met
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows
-from ironcurtain_proxy.model.decider import Engine
+from ironcurtain_proxy.model.decision import Engine
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from tests.auto_confirm.engine import calls

@@ -12,8 +12,8 @@ from msgspec import structs
 from ironcurtain_proxy.auto_confirm.running_engine import RevocableCalls
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline

@@ -20,7 +20,7 @@ from ironcurtain_proxy.auto_confirm.store.metrics import (
     is_without_people,
 )
 from ironcurtain_proxy.auto_confirm.store.report import collect, engine_part
-from ironcurtain_proxy.model.decider import AUTO_APPROVER
+from ironcurtain_proxy.model.decision import AUTO_APPROVER
 from ironcurtain_proxy.model.escalation import Approved, Ruling, Unreachable
 from tests.auto_confirm.engine_session import (
     BY_MANAGER,

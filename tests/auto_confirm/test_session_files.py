@@ -13,8 +13,8 @@ from ironcurtain_proxy.auto_confirm.engine.patterns import TEMPORARY, FilesFound
 from ironcurtain_proxy.auto_confirm.reviewer import SessionFiles
 from ironcurtain_proxy.credentials.table import names, places
 from ironcurtain_proxy.model.escalation import EscalationId
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import PathValue
+from ironcurtain_proxy.model.values import RealPath
 from tests.auto_confirm.engine import calls
 
 TESTING = Knowledge(

@@ -11,14 +11,12 @@ from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.config.settings import load_settings
-from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.decision.containment import rule_for_reviewers
+from ironcurtain_proxy.decision.authorizer import authorize, rule_for_reviewers
 from ironcurtain_proxy.grants.book import GrantBook, Remembered
 from ironcurtain_proxy.model.decision import SEVERITY, Effect, effect_of
 from ironcurtain_proxy.model.grant import Grant, GrantId, ToolPattern
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.wiring.pins import pins_of
 from tests.bundle.fleet import FIRST, Content, Fleet, now
 

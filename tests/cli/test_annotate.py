@@ -13,7 +13,7 @@ from ironcurtain_proxy.cli.annotate import OPENS, reviewed, shown_tool
 from ironcurtain_proxy.cli.init_dialogue import Dialogue
 from ironcurtain_proxy.config.annotating.described import DescribedServer, described, with_server
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Site, serving
 
 SCRIPTED = Path(__file__).parents[1] / "e2e" / "servers" / "scripted.py"

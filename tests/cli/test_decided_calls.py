@@ -10,8 +10,8 @@ import pytest
 from ironcurtain_proxy.cli.decide import Kernel
 from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.model.decision import effect_of
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.e2e.installation import STAMP, rule
 from tests.program import PROXY

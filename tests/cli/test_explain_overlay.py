@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.program import PROXY
 

@@ -13,13 +13,13 @@ import pytest
 from anyio import to_thread
 
 from ironcurtain_proxy.cli import grants
-from ironcurtain_proxy.grants.file import GrantsFile
 from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.grants.kept import GrantsFile
 from ironcurtain_proxy.mailbox.grants_command import GrantsAction
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.grant import GrantId
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.grants.kept_grants import NOW, a_kept
 from tests.mailbox.mailbox_fixture import CLOCK
 

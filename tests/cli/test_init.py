@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.config.presets.test_presets import SERVER
 from tests.e2e.confined_installation import PATH, require_sandbox

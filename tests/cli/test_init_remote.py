@@ -13,7 +13,7 @@ import pytest
 from ironcurtain_proxy.cli.init_dialogue import Dialogue
 from ironcurtain_proxy.cli.init_ending import wanting_login, with_logins
 from ironcurtain_proxy.cli.init_servers import read_servers, settings_for
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.cli.test_init import Machine, read_until, started_by, terminal
 from tests.downstream.remote.authorization import an_authority, guarded_site
 from tests.downstream.remote.site import Site, serving

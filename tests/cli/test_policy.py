@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli.policy_change import write_policy
-from ironcurtain_proxy.config.policy.editing import with_rule
+from ironcurtain_proxy.config.policy.proposing import with_rule
 from ironcurtain_proxy.errors import ConfigurationError
 from tests import program
 

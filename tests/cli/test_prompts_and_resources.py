@@ -12,7 +12,7 @@ from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.cli.annotate import reviewed
 from ironcurtain_proxy.cli.init_dialogue import Dialogue
 from ironcurtain_proxy.config.annotating.described import described, described_prompts, with_server
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.servers import whole
 
 PROMPT: dict[str, Json] = {

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from ironcurtain_proxy.model.decider import HUMAN
+from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.mailbox.mailbox_fixture import a_box, escalation, until
 

@@ -24,7 +24,7 @@ from ironcurtain_proxy.mailbox.mailboxes import (
     this_process,
 )
 from ironcurtain_proxy.mailbox.messages import request_bytes, request_name, response_name
-from ironcurtain_proxy.model.decider import HUMAN
+from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_taken, mark_taken
 from tests.mailbox.mailbox_fixture import CLOCK, a_box, escalation, until, within

@@ -8,7 +8,7 @@ import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.messages import Credential, response_name
-from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT, Program
+from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.cli.test_review import reviewing
 from tests.cli.test_reviewing import command

@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import NotHeld
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
-from ironcurtain_proxy.snapshots.timeline.places import claim
+from ironcurtain_proxy.snapshots.timeline.opening import claim
 from tests import program
 from tests.program import PROXY
 

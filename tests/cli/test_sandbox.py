@@ -11,8 +11,8 @@ import pytest
 
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.writer import LogSettings
-from ironcurtain_proxy.model.audit import ResultSummary
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.reply import ResultSummary
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.audit.specimens import NOON, record
 from tests.config.presets.test_presets import SERVER

@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-from ironcurtain_proxy.config.auto_confirm.notification_settings import NotificationsForm
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerForm
 from ironcurtain_proxy.config.auto_confirm.settings import (
     AutoConfirmForm,
     ContextForm,
     NightForm,
+    NotificationsForm,
     SafetyRuleForm,
     StoreForm,
     TargetsForm,

@@ -9,7 +9,7 @@ import pytest
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, level_of
 from ironcurtain_proxy.config.overlay_settings import OverlaySettings
 from ironcurtain_proxy.config.settings import KEYS, load_settings
-from ironcurtain_proxy.model.capability import CAPABILITIES, SafetyLevel
+from ironcurtain_proxy.model.annotation import CAPABILITIES, SafetyLevel
 from tests import program
 from tests.program import PROXY
 

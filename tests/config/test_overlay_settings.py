@@ -9,9 +9,9 @@ from ironcurtain_proxy.approval.overlay import InterceptorConfig, RatedTool, is_
 from ironcurtain_proxy.config.overlay_settings import GrantSettings, OverlaySettings
 from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.config.settings import Settings, load_settings
-from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
-from ironcurtain_proxy.model.composite import CompositeSpec, CompositeStep
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.annotation import SafetyLevel, ToolDeclaration
+from ironcurtain_proxy.model.operation import CompositeSpec, CompositeStep
+from ironcurtain_proxy.model.values import Json
 from tests.config.files import write
 
 SERVERS: Json = {"git": {"command": "x"}, "files": {"command": "y"}}

@@ -12,8 +12,8 @@ from ironcurtain_proxy.config.policy.annotations_file import read_annotations_fi
 from ironcurtain_proxy.config.policy.policy_loading import packs_of
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 
 PACKS = Path(__file__).parents[2] / "ironcurtain_proxy" / "config" / "packs"
 NAMES = sorted(file.stem for file in (PACKS / "shipped").glob("*.json"))

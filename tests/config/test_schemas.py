@@ -22,7 +22,7 @@ from ironcurtain_proxy.config.schemas import FILES, DocumentKind, schema_of
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.config.settings import KEYS, gather_settings
 from ironcurtain_proxy.model.conditions import VALUE_CONDITIONS
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.config.files import RULE, policy, replaced, write
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from ironcurtain_proxy.auto_confirm.running_engine import EngineParts
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.review.channel_order import Panel
 from ironcurtain_proxy.wiring.auto_confirm import EngineSurroundings, assemble_engine
 from tests.config.auto_confirm.test_settings import loaded, refusal

@@ -9,7 +9,7 @@ import pytest
 from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.config.settings import Settings, load_settings, refuse_platform
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.config.files import write
 
 SERVERS = '{"files": {"command": "x"}, "git": {"command": "y"}}'

@@ -7,7 +7,7 @@ import pytest
 
 from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 
 def read(tmp_path: Path, section: Json) -> Settings:

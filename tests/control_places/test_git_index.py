@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.control_places.git_index import UnreadableIndexError, gitlinks
+from ironcurtain_proxy.control_places.git_files import UnreadableIndexError, gitlinks
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
 

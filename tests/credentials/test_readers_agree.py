@@ -18,10 +18,9 @@ from ironcurtain_proxy.credentials.table import (
     places,
 )
 from ironcurtain_proxy.decision.rules import covers
-from ironcurtain_proxy.model.command import Word
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
-from ironcurtain_proxy.model.request import PathValue
+from ironcurtain_proxy.model.request import PathValue, Word
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
 HOME: Final = "/home/u"

@@ -7,7 +7,6 @@ from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import DomainCondition, ListCondition, PathCondition
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, effect_of
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, ProtectedName, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -16,6 +15,7 @@ from ironcurtain_proxy.model.request import (
     TextValue,
     UrlValue,
 )
+from ironcurtain_proxy.model.values import RealPath
 
 WORK = RealPath.from_text("/work")
 

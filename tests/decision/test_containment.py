@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from ironcurtain_proxy.decision.containment import is_asked_to_read, quorums_of, rule_for_reviewers
+from ironcurtain_proxy.decision.authorizer import is_asked_to_read, quorums_of, rule_for_reviewers
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import NameCondition, PathCondition
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from ironcurtain_proxy.model.signing import Quorum
+from ironcurtain_proxy.model.values import RealPath
 
 KEPT = Rule(name="kept", effect="escalate", reason="so", contained=False)
 OTHER = Rule(name="other", effect="escalate", reason="so")

@@ -4,9 +4,9 @@ import pytest
 
 from ironcurtain_proxy.decision.rules import covers
 from ironcurtain_proxy.model.conditions import ExceptingNames, PathCondition
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.request import PathValue, TextValue
+from ironcurtain_proxy.model.values import RealPath
 
 NAMES = ExceptingNames(
     roles=frozenset({"read-path"}),

@@ -13,10 +13,9 @@ from ironcurtain_proxy.model.conditions import (
     ListCondition,
 )
 from ironcurtain_proxy.model.decision import Allow, Deny, Effect, Ground
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Floor, LayerName, Policy, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import ArgumentFact, SqlValue, TextValue, UrlValue
-from ironcurtain_proxy.model.sql import SqlEffect
+from ironcurtain_proxy.model.values import RealPath, SqlEffect
 from tests.decision.test_authorizer import WORK, path, request, within
 
 READ: tuple[ArgumentRole, ...] = ("read-path",)

@@ -6,9 +6,9 @@ from ironcurtain_proxy.decision.explanation import explain, shown
 from ironcurtain_proxy.decision.rules import DEFAULT_DENY, combine
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import DomainCondition, ListCondition
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, ProtectedPath, Rule
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue, UrlValue
+from ironcurtain_proxy.model.values import RealPath
 from tests.decision.test_authorizer import path, request, within
 
 READ: tuple[ArgumentRole, ...] = ("read-path",)

@@ -4,9 +4,9 @@ import pytest
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.condition_reading import host_matches, is_public_host
 from ironcurtain_proxy.model.conditions import ListCondition
 from ironcurtain_proxy.model.decision import Allow
-from ironcurtain_proxy.model.hosts import host_matches, is_public_host
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import ArgumentFact, TextValue
 from tests.decision.test_authorizer import request

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.decision.authorizer import authorize
+from ironcurtain_proxy.decision.authorizer import authorize, goes_by_name, prior_consent_of
 from ironcurtain_proxy.decision.explanation import explain
-from ironcurtain_proxy.decision.prior_consent import goes_by_name, prior_consent_of
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import ExceptingNames, NameCondition, PathCondition
 from ironcurtain_proxy.model.decision import Effect
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue
+from ironcurtain_proxy.model.values import RealPath
 from tests.decision.test_authorizer import WORK, path, request, said, within
 
 READ: tuple[ArgumentRole, ...] = ("read-path",)

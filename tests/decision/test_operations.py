@@ -10,9 +10,9 @@ from ironcurtain_proxy.decision.explanation import explain
 from ironcurtain_proxy.model.conditions import UriCondition
 from ironcurtain_proxy.model.decision import Deny, Escalate
 from ironcurtain_proxy.model.operation import Method, label
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Floor, Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, ServerQuestion, TextValue
+from ironcurtain_proxy.model.values import RealPath
 from tests.decision.test_authorizer import path, request, said, within
 
 

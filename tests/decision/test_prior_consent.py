@@ -2,8 +2,7 @@
 
 from hypothesis import HealthCheck, given, settings
 
-from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.decision.prior_consent import prior_consent_of
+from ironcurtain_proxy.decision.authorizer import authorize, prior_consent_of
 from ironcurtain_proxy.decision.rules import (
     DEFAULT_DENY,
     answering_rules,

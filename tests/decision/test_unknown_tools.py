@@ -17,7 +17,7 @@ from ironcurtain_proxy.model.request import (
     TextValue,
     UrlValue,
 )
-from ironcurtain_proxy.model.sql import SqlEffect
+from ironcurtain_proxy.model.values import SqlEffect
 from tests.decision.test_authorizer import path, request, said, within
 
 ASKS = Policy(rules=(), unknown_tools="ask")

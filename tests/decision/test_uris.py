@@ -3,8 +3,8 @@
 import pytest
 
 from ironcurtain_proxy.model.conditions import UriCondition
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import PathValue, TextValue
+from ironcurtain_proxy.model.values import RealPath
 
 NOTES = UriCondition(patterns=frozenset({"note://mine/*", "memo:insights"}))
 

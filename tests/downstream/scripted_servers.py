@@ -13,9 +13,9 @@ from ironcurtain_proxy.downstream.guardian import descendants
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
+from ironcurtain_proxy.model.values import Json
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")
 OPTIONS = DownstreamOptions()

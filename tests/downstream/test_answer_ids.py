@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.scripted_servers import OPTIONS, a_call, running, text_of
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,7 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.downstream.guardian import descendants
-from ironcurtain_proxy.downstream.orphans import become_subreaper
-from ironcurtain_proxy.downstream.process import ServerProcess, spawn
+from ironcurtain_proxy.downstream.process import ServerProcess, become_subreaper, spawn
 from ironcurtain_proxy.downstream.starting import end_if_bereaved
 from ironcurtain_proxy.model.server import ServerSpec
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 STARTS_A_SERVER = """
 import os, resource
-from ironcurtain_proxy.downstream.descriptors import raise_limit
+from ironcurtain_proxy.downstream.process import raise_limit
 from ironcurtain_proxy.downstream.process import spawn
 from ironcurtain_proxy.model.server import ServerSpec
 raise_limit()
@@ -28,7 +28,7 @@ print(*resource.getrlimit(resource.RLIMIT_NOFILE), *said)
 
 SAYS_WHETHER_THERE_ARE_ENOUGH = """
 import sys
-from ironcurtain_proxy.downstream.descriptors import raise_limit, too_few
+from ironcurtain_proxy.downstream.process import raise_limit, too_few
 raise_limit()
 print(too_few(int(sys.argv[1])))
 """

@@ -6,8 +6,8 @@ import pytest
 
 from ironcurtain_proxy.downstream.listing import MAX_PAGES, MAX_TOOLS, list_entries, list_tools
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ShownTools, ToolResult
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.scripted_servers import running, scripted
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.downstream.load import DiskReserve, Load, load_of
-from ironcurtain_proxy.sandbox.limits import SandboxLimits
+from ironcurtain_proxy.sandbox.profile import SandboxLimits
 from tests.downstream.scripted_servers import is_alive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.downstream.masking import MARK, Masker
+from ironcurtain_proxy.downstream.environment import MARK, Masker
 
 # Secrets of few letters, that begin, end and contain each other.
 _SECRET = st.text("ab", min_size=1, max_size=6)

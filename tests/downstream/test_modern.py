@@ -18,18 +18,19 @@ from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.downstream import connection as connection_module
 from ironcurtain_proxy.downstream.servers import DownstreamServers
-from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.caller import (
+from ironcurtain_proxy.model.operation import (
     CAPABILITIES_KEY,
     INFO_KEY,
     LEVEL_KEY,
     VERSION_KEY,
     Caller,
+    Method,
+    RequestId,
 )
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.operation import Method, RequestId
+from ironcurtain_proxy.model.reply import question_in
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Message, Site, remote, reply, serving
 from tests.downstream.scripted_servers import (
     OPTIONS,

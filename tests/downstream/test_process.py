@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.downstream.guardian import descendants
-from ironcurtain_proxy.downstream.orphans import become_subreaper
-from ironcurtain_proxy.downstream.process import ServerProcess, spawn
+from ironcurtain_proxy.downstream.process import ServerProcess, become_subreaper, spawn
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.server import ServerSpec
 from tests.downstream.scripted_servers import SCRIPT, is_alive

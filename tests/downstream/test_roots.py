@@ -14,9 +14,8 @@ import pytest
 from ironcurtain_proxy.downstream.roots import ServerRoots, retry_while_outside, says_outside
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import ServerUnavailableError
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import file_uri
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
+from ironcurtain_proxy.model.values import Json, file_uri
 from tests.downstream.scripted_servers import OPTIONS, a_call, run, running, text
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ from msgspec import structs
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError, ServerUnavailableError
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.scripted_servers import (
     OPTIONS,
     a_call,

@@ -7,11 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.downstream import allowance, session_log
-from ironcurtain_proxy.downstream.allowance import OutputLimit
-from ironcurtain_proxy.downstream.masking import Masker
-from ironcurtain_proxy.downstream.session_log import SessionLog
-from ironcurtain_proxy.downstream.stderr import StderrDrain
+from ironcurtain_proxy.downstream import session_log
+from ironcurtain_proxy.downstream.environment import Masker
+from ironcurtain_proxy.downstream.process import StderrDrain
+from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog
 from tests.downstream.scripted_servers import OPTIONS, running, scripted, text_of, until
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +51,7 @@ def test_a_line_without_end_is_broken_up(tmp_path: Path) -> None:
 def test_no_more_is_kept_of_one_server_than_the_disk_can_bear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allowance, "_MOST_PRINTED", 1 << 20)
+    monkeypatch.setattr(session_log, "_MOST_PRINTED", 1 << 20)
     ration = OutputLimit()
     text = logged(tmp_path / "log", b"0123456789abcde\n" * 500_000, ration=ration)
     assert len(text) < 2 << 20

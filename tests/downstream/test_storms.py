@@ -7,10 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.downstream import allowance, left_out, supervisor
-from ironcurtain_proxy.downstream.allowance import Allowance, NotificationLimits
+from ironcurtain_proxy.downstream import notifications, session_log, supervisor
+from ironcurtain_proxy.downstream.session_log import Allowance, NotificationLimits
 from ironcurtain_proxy.errors import ServerUnavailableError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.scripted_servers import OPTIONS, a_call, running, scripted, text_of, until
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +53,7 @@ async def test_one_kind_of_notifications_leaves_room_for_the_other() -> None:
 async def test_a_storm_of_notifications_is_cut_counted_and_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(left_out, "_SAID_AGAIN", 600.0)
+    monkeypatch.setattr(notifications, "_SAID_AGAIN", 600.0)
     heard: list[Mapping[str, Json]] = []
     moves: list[Mapping[str, Json]] = []
 
@@ -99,7 +99,7 @@ async def test_large_notifications_are_bounded_in_sum() -> None:
 async def test_a_server_that_restarts_does_not_begin_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(allowance, "_NOTICES", 0.0)
+    monkeypatch.setattr(session_log, "_NOTICES", 0.0)
     heard: list[object] = []
 
     async def log(_server: str, params: Mapping[str, Json]) -> None:
@@ -119,7 +119,7 @@ async def test_a_server_that_restarts_does_not_begin_anew(
 async def test_an_agent_that_wants_errors_only_is_not_told_of_what_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(left_out, "_COLLECTED", 0.0)
+    monkeypatch.setattr(notifications, "_COLLECTED", 0.0)
     heard: list[Mapping[str, Json]] = []
 
     async def log(_server: str, params: Mapping[str, Json]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.errors import CallLostError, CallTimedOutError, UnansweredError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Message, Site, done, reply, talking_to
 from tests.downstream.scripted_servers import OPTIONS, a_call, text_of, until
 

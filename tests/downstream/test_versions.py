@@ -4,11 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from ironcurtain_proxy.downstream.greeting import greet
-from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
+from ironcurtain_proxy.downstream.greeting import VERSIONS, check_version, greet, supported_version
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.scripted_servers import running, scripted, text_of
 
 pytestmark = pytest.mark.anyio

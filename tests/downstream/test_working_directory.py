@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.downstream.working_directory import settle, tidy
+from ironcurtain_proxy.downstream.starting import settle, tidy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
 

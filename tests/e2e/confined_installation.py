@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import pytest
 
 from ironcurtain_proxy.downstream import guardian
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe, remember
 from tests.e2e.installation import QUICK, ROOT, Installation, Roles, rule
 from tests.e2e.raw_client import Message, RawClient, text, texts

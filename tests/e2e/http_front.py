@@ -11,7 +11,7 @@ from typing import Final
 import httpx
 import orjson
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import DEADLINE, NEWEST, Message, RawClient, at

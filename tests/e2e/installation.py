@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 import orjson
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.e2e.process_tree import MARK, Watch, below, descendants, marked
 from tests.e2e.raw_client import Message, RawClient, at

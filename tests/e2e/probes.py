@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
 
 HELLO: Final[Message] = {

@@ -15,7 +15,7 @@ from typing import Final, Self, TypeAlias
 
 import orjson
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests import program
 
 Message: TypeAlias = dict[str, Json]

@@ -9,9 +9,9 @@ import pytest
 import ironcurtain_proxy
 from ironcurtain_proxy import TrustedProcess
 from ironcurtain_proxy.agent.operations import REQUESTS
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.reply import Reply
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.wiring.proxy import Proxy
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import Message, RawClient

@@ -7,7 +7,7 @@ import pytest
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, level_of
 from ironcurtain_proxy.config.settings import load_settings
-from ironcurtain_proxy.model.capability import CAPABILITIES
+from ironcurtain_proxy.model.annotation import CAPABILITIES
 from tests.e2e.installation import ROOT
 
 PAGE = (ROOT / "docs/approvals.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.store.store import open_store
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import PATH, require_sandbox, use_default_sandbox
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import ROOT, Installation
 from tests.e2e.raw_client import texts
 from tests.e2e.test_auto_confirm import OUTSIDE, Office, manager

@@ -8,7 +8,7 @@ import pytest
 from mcp import Client, ClientSession, StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.http_front import TOKENS, an_http_front
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import at

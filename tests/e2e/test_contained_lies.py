@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import HOSTILE, refused
 from tests.e2e.installation import Installation
 from tests.e2e.test_containment import contained, shell, why_asked

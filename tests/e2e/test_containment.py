@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.e2e.confined_installation import PATH, add_hostile, done, escalations, folder, refused
 from tests.e2e.installation import ROOT, Installation, rule

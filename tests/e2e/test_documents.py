@@ -13,7 +13,7 @@ from ironcurtain_proxy.cli.reviewing import TOKEN_FILE
 from ironcurtain_proxy.config.auto_confirm.settings import PROVIDER_VARIABLE
 from ironcurtain_proxy.config.clients.finding import find
 from ironcurtain_proxy.config.clients.known import CLIENTS, KnownClient
-from ironcurtain_proxy.config.reading import environment
+from ironcurtain_proxy.config.reading import layers
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from tests import program
 from tests.e2e.installation import ROOT
@@ -77,10 +77,10 @@ def test_every_file_of_a_client_is_documented() -> None:
 def test_every_variable_is_documented() -> None:
     documented = set(re.findall(r"\bvariable\s+`([A-Z_]+)`", CONFIGURATION.read_text()))
     known = {
-        *environment._VARIABLES,
-        *environment.SECRET_VARIABLES,
-        environment.CONFIG_VARIABLE,
-        environment.SESSION_VARIABLE,
+        *layers._VARIABLES,
+        *layers.SECRET_VARIABLES,
+        layers.CONFIG_VARIABLE,
+        layers.SESSION_VARIABLE,
         PROVIDER_VARIABLE,
         TOKEN_FILE,
     }

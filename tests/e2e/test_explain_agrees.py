@@ -18,8 +18,8 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_po
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.decision import effect_of
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import PATH, known_sandbox, require_sandbox
 from tests.e2e.installation import STAMP, Installation, rule
 from tests.e2e.raw_client import Message, at, texts

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, texts

@@ -19,7 +19,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy import Approved, Declined, Escalation, ToolCallRequest, TrustedProcess
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.e2e.confined_installation import PATH
 from tests.program import PROXY

@@ -16,7 +16,7 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.e2e.confined_installation import PATH, require_sandbox
 from tests.e2e.raw_client import Message, RawClient, texts

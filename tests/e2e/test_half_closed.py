@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import DEADLINE, NEWEST, Message, at, text

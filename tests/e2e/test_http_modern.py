@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import ENVELOPE
 from tests.e2e.http_front import FrontAddress, HttpAgent, an_http_front
 from tests.e2e.installation import Installation

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from starlette.responses import Response
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Site, done, event, serving, stream
 from tests.e2e.http_front import BOTH, HttpAgent, an_http_front, events
 from tests.e2e.installation import Installation, rule

@@ -20,7 +20,7 @@ from mcp.client.context import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, TextContent
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.http_front import TOKENS, an_http_front
 from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.real_servers import PACKAGES, missing

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, Roles, rule, tool
 from tests.e2e.raw_client import Message, RawClient, at, text
 

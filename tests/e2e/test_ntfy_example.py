@@ -7,7 +7,7 @@ from urllib.request import urlopen
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.test_auto_confirm import OUTSIDE, Office

@@ -14,11 +14,11 @@ from ironcurtain_proxy.cli.explain import rehearsed_operation
 from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import load_settings
-from ironcurtain_proxy.model.asked import on_the_wire, operation_of
+from ironcurtain_proxy.model.crossing import on_the_wire, operation_of
 from ironcurtain_proxy.model.decision import Ground, effect_of
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import RequestId
-from ironcurtain_proxy.wiring.replaying import Replaying
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.wiring.suggesting import Replaying
 from tests.e2e.installation import Installation, rule
 from tests.e2e.probes import FORM, PAGE, SAMPLE, call
 from tests.e2e.raw_client import Message, RawClient, at

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.trusted_process import ToolCallResponse, TrustedProcess
 from tests.e2e.installation import Installation, rule, tool
 

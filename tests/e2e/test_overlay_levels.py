@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient

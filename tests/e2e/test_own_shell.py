@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import PATH, done, escalations, known_sandbox, refused
 from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.mailbox_person import Person

@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.e2e.installation import QUICK, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at, text

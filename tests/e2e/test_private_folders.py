@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import HOSTILE, done
 from tests.e2e.installation import QUICK, Installation
 from tests.e2e.raw_client import Message, RawClient, texts

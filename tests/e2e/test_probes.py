@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import ROOT, Installation
 from tests.e2e.probes import AGENT, DROPPED, SERVER, Asked, Probe, call
 from tests.e2e.raw_client import Message, RawClient, at

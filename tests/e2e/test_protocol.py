@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient, at, text
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
 from tests.e2e.real_servers import COMMANDS, add_real

@@ -1,6 +1,6 @@
 """What reviewers, the record and the agent read of a call that does several things."""
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.raw_client import at, texts
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import RawClient, at
 from tests.e2e.test_operations import SAID, add_whole

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import PATH, use_default_sandbox
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person

@@ -8,7 +8,7 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import BLOCKED, HOSTILE, add_hostile, done, folder, refused
 from tests.e2e.hidden_files import CANARY, HIDDEN, LONE, furnish
 from tests.e2e.installation import Installation

@@ -16,7 +16,7 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.http_front import TOKENS, an_http_front
 from tests.e2e.installation import ROOT, Installation
 from tests.e2e.real_servers import PACKAGES, missing

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests import program
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.raw_client import Message, RawClient, at
 from tests.e2e.test_auto_confirm import manager

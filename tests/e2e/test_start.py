@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.installation import STAMP, Installation, rule
 from tests.e2e.raw_client import Message, at, text
 

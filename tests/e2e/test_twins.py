@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import (
     BLOCKED,
     HOSTILE,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.agent.guidance import tool_usage
+from ironcurtain_proxy.agent.asking import tool_usage
 from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import RawClient, at, texts
 

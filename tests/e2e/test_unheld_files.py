@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.confined_installation import done
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, RawClient

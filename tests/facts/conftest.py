@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.facts.arguments import Speller
 from ironcurtain_proxy.facts.paths import PathReader
-from ironcurtain_proxy.facts.spelling import Speller
 
 
 class Tree:

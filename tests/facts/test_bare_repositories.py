@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.facts.remotes import BARE, repository_root
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.facts.pushes import BARE, repository_root
+from ironcurtain_proxy.model.values import RealPath
 
 
 def lay_out(directory: Path) -> None:

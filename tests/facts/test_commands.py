@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.facts import branches
+from ironcurtain_proxy.facts import repositories
 from ironcurtain_proxy.facts.commands import CommandContext, with_command
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue, Place
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.shell.effects import EffectLevel, effect_of
 from ironcurtain_proxy.shell.families import sought
 
@@ -142,8 +140,8 @@ def test_what_is_no_text_is_no_command(project: Path, command: Json) -> None:
 def test_git_only_reads_in_a_worktree_that_git_made(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(branches, "_TEMPORARY", ())
-    monkeypatch.setattr(branches, "gettempdir", lambda: "/nowhere")
+    monkeypatch.setattr(repositories, "_TEMPORARY", ())
+    monkeypatch.setattr(repositories, "gettempdir", lambda: "/nowhere")
     made, evil = project / "wt", project / "evil/.git/worktrees/wt"
     (project / ".git/worktrees/wt").mkdir(parents=True)
     made.mkdir()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ironcurtain_proxy.facts.context import ServerContexts, lacks_path
+from ironcurtain_proxy.facts.arguments import ServerContexts, lacks_path
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 STATUS = ToolAnnotation(
     server="git", tool="git_status", arguments={"path": RoleSpec(default=("read-path",))}

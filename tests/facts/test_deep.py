@@ -1,11 +1,10 @@
 """Members of objects have roles of their own, and what nobody described is read by its looks."""
 
-from ironcurtain_proxy.facts.deep import looks_in
-from ironcurtain_proxy.facts.facts import FactReader
+from ironcurtain_proxy.facts.facts import FactReader, looks_in
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import Facts, PathValue, Unresolvable, UrlValue
+from ironcurtain_proxy.model.values import Json
 from tests.facts.conftest import Tree
 
 WRITE = RoleSpec(default=("write-path",))

@@ -15,8 +15,8 @@ from ironcurtain_proxy.model.annotation import (
     RoleSpec,
     ToolAnnotation,
 )
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import Facts, PathValue, TextValue, Unresolvable, UrlValue
+from ironcurtain_proxy.model.values import Json
 from tests.facts.conftest import Tree
 
 GIT = GitRemotes({"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"})

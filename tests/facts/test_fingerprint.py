@@ -2,8 +2,8 @@
 
 import pytest
 
-from ironcurtain_proxy.facts.fingerprint import fingerprint
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.facts.catalogue import fingerprint
+from ironcurtain_proxy.model.values import Json
 
 
 def test_the_order_of_keys_does_not_matter_at_any_depth() -> None:

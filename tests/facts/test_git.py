@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.facts.arguments import Refusal
 from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
-from ironcurtain_proxy.facts.spelling import Refusal
 
 GOOD = "https://github.com/acme/x.git"
 EVIL = "https://evil.example.com/x.git"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.facts.git_credentials import shows_credentials
+from ironcurtain_proxy.facts.pushes import shows_credentials
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import effect_of

@@ -7,10 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.facts import grant_facts
-from ironcurtain_proxy.facts.grant_facts import DirectoryFinder, directories_of, directories_to_open
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.facts import resolver
+from ironcurtain_proxy.facts.resolver import DirectoryFinder, directories_of, directories_to_open
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, TextValue, Value
+from ironcurtain_proxy.model.values import RealPath
 
 NO_VALUES: tuple[Value, ...] = ()
 
@@ -79,7 +79,7 @@ async def test_a_disk_that_hangs_is_not_waited_for(
         ends.wait(30)
         return frozenset()
 
-    monkeypatch.setattr(grant_facts, "directories_of", hang)
+    monkeypatch.setattr(resolver, "directories_of", hang)
     with anyio.fail_after(10):
         assert await DirectoryFinder(deadline=0.01).find(naming(tmp_path)) is None
     ends.set()

@@ -9,10 +9,10 @@ import pytest
 from ironcurtain_proxy.facts.commands import CommandContext, observed
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.grants.families import described
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import Place
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.shell.families import covers, families_of, sought
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 
 
 @pytest.fixture

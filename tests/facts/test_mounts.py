@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.facts.mounts import MountTable
+from ironcurtain_proxy.facts.paths import MountTable
 
 LOCAL = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n28 27 0:5 / /tmp rw shared:1 - tmpfs t rw\n"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.facts.arguments import Refusal, Speller
 from ironcurtain_proxy.facts.paths import PathReader, PathReading
-from ironcurtain_proxy.facts.spelling import Refusal, Speller
 
 
 def read(tmp_path: Path, name: str) -> PathReading | Refusal:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.facts.arguments import Refusal, Speller
 from ironcurtain_proxy.facts.paths import (
     _MAX_LINKS,
     NO_NUMBER,
@@ -19,8 +20,7 @@ from ironcurtain_proxy.facts.paths import (
     PathReading,
     file_system_type,
 )
-from ironcurtain_proxy.facts.spelling import Refusal, Speller
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from tests.facts.conftest import Tree
 from tests.facts.unprivileged import without_privileges
 
@@ -144,9 +144,9 @@ def test_a_plain_file_of_proc_is_a_file(tree: Tree) -> None:
 
 _SECOND_PROCFS = """
 import subprocess, sys
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.facts.paths import PathReader
-from ironcurtain_proxy.facts.spelling import Refusal, Speller
+from ironcurtain_proxy.facts.arguments import Refusal, Speller
 place = sys.argv[1]
 subprocess.run(["mount", "-t", "proc", "proc", place], check=True)
 reader = PathReader(Speller(home="/", workspace=None, cwd=None))

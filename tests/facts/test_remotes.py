@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.facts.git import GitRemotes, _git_environment, _read_settings
-from ironcurtain_proxy.facts.git_process import GitOutput
-from ironcurtain_proxy.facts.remotes import RemoteReader
-from ironcurtain_proxy.facts.spelling import Refusal
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.facts.arguments import Refusal
+from ironcurtain_proxy.facts.git import GitOutput, GitRemotes, _git_environment, _read_settings
+from ironcurtain_proxy.facts.pushes import RemoteReader
 from ironcurtain_proxy.model.request import UrlValue, Value
+from ironcurtain_proxy.model.values import Json, RealPath
 from tests.facts.test_git import EVIL, GOOD, INSTEAD, ORIGIN, environment, home, remotes, repository
 
 __all__ = ["home", "remotes", "repository"]

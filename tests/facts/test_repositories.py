@@ -5,7 +5,7 @@ import pytest
 
 from ironcurtain_proxy.errors import BusyError
 from ironcurtain_proxy.facts.repositories import Repositories
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 
 pytestmark = pytest.mark.anyio
 

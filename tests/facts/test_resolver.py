@@ -8,18 +8,17 @@ from pathlib import Path
 import anyio
 import pytest
 
+from ironcurtain_proxy.facts.arguments import Refusal
 from ironcurtain_proxy.facts.catalogue import build_catalogue
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.mounts import MountTable
-from ironcurtain_proxy.facts.paths import PathReader, PathReading
+from ironcurtain_proxy.facts.paths import MountTable, PathReader, PathReading
 from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
-from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation
-from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.values import Arguments, Json
 from tests.facts.conftest import Tree
 
 pytestmark = pytest.mark.anyio

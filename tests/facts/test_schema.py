@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.facts.schema import SchemaChecker, compile_schema
-from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
-from ironcurtain_proxy.model.input_schema import declared_arguments
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation, declared_arguments
+from ironcurtain_proxy.model.values import Json
 
 
 def problem(schema: Json, arguments: dict[str, Json], *, annotated: str = "abcxyz") -> str | None:

@@ -2,10 +2,14 @@
 
 import pytest
 
-from ironcurtain_proxy.facts.schema import SchemaChecker, compile_schema
-from ironcurtain_proxy.facts.schema_cost import TooCostlyError, refuse_costly
+from ironcurtain_proxy.facts.schema import (
+    SchemaChecker,
+    TooCostlyError,
+    compile_schema,
+    refuse_costly,
+)
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 ANNOTATION = ToolAnnotation(server="s", tool="t", arguments={"a": RoleSpec(default=("none",))})
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.facts.spelling import LOOK_ALIKES, Refusal, Speller
+from ironcurtain_proxy.facts.arguments import LOOK_ALIKES, Refusal, Speller
 
 SPELLER = Speller(home="/home/me", workspace="/srv/work", cwd="/srv/cwd", alias="/workspace")
 SERVED = Speller(home="/home/me", workspace=None, cwd=None, alias="/workspace")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.facts.urls import (
+from ironcurtain_proxy.facts.arguments import (
     canonical_git_url,
     canonical_url,
     git_domain,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ironcurtain_proxy.front.listening import listening, port_of
+from ironcurtain_proxy.front.guard import listening, port_of
 from ironcurtain_proxy.front.settings import FrontSettings, take_settings
 
 

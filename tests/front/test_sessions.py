@@ -6,11 +6,16 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from ironcurtain_proxy.agent.messages import Message
+from ironcurtain_proxy.agent.requests import Message
 from ironcurtain_proxy.front import sessions as module
-from ironcurtain_proxy.front.process import ProxyProcess
-from ironcurtain_proxy.front.session import OWN, AgentSession
-from ironcurtain_proxy.front.sessions import MOST, Sessions, TooManySessionsError
+from ironcurtain_proxy.front.sessions import (
+    MOST,
+    OWN,
+    AgentSession,
+    ProxyProcess,
+    Sessions,
+    TooManySessionsError,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -10,19 +10,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from ironcurtain_proxy.facts.branches import repository_of
 from ironcurtain_proxy.facts.commands import CommandContext, observed
-from ironcurtain_proxy.facts.git import GitRemotes
-from ironcurtain_proxy.facts.git_process import GitOutput
+from ironcurtain_proxy.facts.git import GitOutput, GitRemotes
+from ironcurtain_proxy.facts.repositories import repository_of
 from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.model.grant import CallPattern, Candidate, FamilyPattern, Grant, GrantId
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.request import AccessRequest, Place
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.shell.families import sought
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 

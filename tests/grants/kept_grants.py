@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.grants.book import Remembered
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.patterns import describe
-from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import (
     Constraint,
     ExactValue,
@@ -20,7 +19,8 @@ from ironcurtain_proxy.model.grant import (
     ToolPattern,
     WithinDirectory,
 )
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import Family
+from ironcurtain_proxy.model.values import RealPath
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PROJECT = RealPath.from_text("/work/one")

@@ -6,12 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ironcurtain_proxy.grants.matching import covers
-from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
+from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates, covers
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.grant import ExactValue, Grant, GrantId, WithinDirectory
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -20,6 +17,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
+from ironcurtain_proxy.model.values import Json, RealPath
 
 pytestmark = pytest.mark.requirement("X-12")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.grants.budget import MAX_RUNS, Budget, BudgetBook, Tool
+from ironcurtain_proxy.grants.book import MAX_RUNS, Budget, BudgetBook, Tool
 from ironcurtain_proxy.model.grant import GrantId
 
 pytestmark = pytest.mark.requirement("D-25")

@@ -18,10 +18,8 @@ from ironcurtain_proxy.grants.grant_settlement import (
     tool_candidate,
 )
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
-from ironcurtain_proxy.model.decider import HUMAN
-from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.decision import HUMAN, Ground
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Origin, OriginReason
-from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import (
     CallPattern,
     CapabilityPattern,
@@ -32,8 +30,8 @@ from ironcurtain_proxy.model.grant import (
     Pattern,
     ToolPattern,
 )
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Family, PathValue
+from ironcurtain_proxy.model.values import RealPath
 from tests.grants.family_projects import NOW, Project
 from tests.questions import a_question
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.grants import file as grants_file
-from ironcurtain_proxy.grants.file import GrantsFile, GrantsFileError
+from ironcurtain_proxy.grants import kept as grants_file
 from ironcurtain_proxy.grants.format import KeptGrant, grants_file_bytes
+from ironcurtain_proxy.grants.kept import GrantsFile, GrantsFileError
 from tests.grants.kept_grants import a_kept
 
 pytestmark = pytest.mark.requirement("X-12")

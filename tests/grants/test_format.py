@@ -27,8 +27,7 @@ from ironcurtain_proxy.model.grant import (
     SameFlag,
     WithinDirectory,
 )
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import Json, RealPath
 from tests.e2e.raw_client import Message, at
 from tests.grants.kept_grants import NOW, a_kept, kept_grants, several
 

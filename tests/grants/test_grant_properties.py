@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.grants.matching import covers, has_expired, is_of
-from ironcurtain_proxy.grants.patterns import HISTORY, PINNED, EscalatedCall, Places, candidates
+from ironcurtain_proxy.grants.patterns import (
+    HISTORY,
+    PINNED,
+    EscalatedCall,
+    Places,
+    candidates,
+    covers,
+    has_expired,
+    is_of,
+)
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.grant import (
     Constraint,
@@ -20,8 +28,8 @@ from ironcurtain_proxy.model.grant import (
     SameFlag,
     WithinDirectory,
 )
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import TextValue, UrlValue
+from ironcurtain_proxy.model.values import RealPath
 from tests.grants.test_book import NOW, a_call, fact, path
 
 pytestmark = pytest.mark.requirement("X-12")

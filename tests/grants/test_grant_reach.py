@@ -7,11 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ironcurtain_proxy.grants.matching import covers
-from ironcurtain_proxy.grants.patterns import FLAGS, HISTORY, EscalatedCall
+from ironcurtain_proxy.grants.patterns import FLAGS, HISTORY, EscalatedCall, covers
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES, ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import PathValue, TextValue, UrlValue, Value
+from ironcurtain_proxy.model.values import Json
 from tests.examples import examples
 from tests.grants.test_book import NOW, PROTECTED, a_call, fact, path, remembered
 

@@ -11,11 +11,11 @@ from anyio import create_task_group
 from anyio.lowlevel import checkpoint
 
 from ironcurtain_proxy.approval.overlay import asked_before
-from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.budget import Budget, BudgetBook
-from ironcurtain_proxy.grants.claims import Approvals, Claim
+from ironcurtain_proxy.grants.book import Budget, BudgetBook, GrantBook
 from ironcurtain_proxy.grants.families import command_candidates
 from ironcurtain_proxy.grants.grant_settlement import (
+    Approvals,
+    Claim,
     NewGrantTerms,
     capability_pattern,
     offered,
@@ -24,25 +24,23 @@ from ironcurtain_proxy.grants.grant_settlement import (
     settle_by_grants,
     tool_candidate,
 )
-from ironcurtain_proxy.grants.matching import names_opening
-from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
-from ironcurtain_proxy.model.decider import AUTO_APPROVER, HUMAN, Decider, Engine, Program
-from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates, names_opening
+from ironcurtain_proxy.model.decision import AUTO_APPROVER, HUMAN, Decider, Engine, Ground, Program
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
-from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import (
+    NOTHING_OPENED,
     CallPattern,
     CapabilityPattern,
     FamilyPattern,
     Grant,
     GrantId,
     Pattern,
+    SandboxOpening,
     ToolPattern,
 )
-from ironcurtain_proxy.model.opening import NOTHING_OPENED, SandboxOpening
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Family, PathValue
+from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.questions import ETC, a_question
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("D-29")]

@@ -13,12 +13,17 @@ import pytest
 
 from ironcurtain_proxy.grants import kept as persisted_grants
 from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.file import GrantsContent, GrantsFile, GrantsUpdate
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.grant_settlement import capability_pattern
-from ironcurtain_proxy.grants.kept import Circumstances, PersistedGrants
+from ironcurtain_proxy.grants.kept import (
+    Circumstances,
+    GrantsContent,
+    GrantsFile,
+    GrantsUpdate,
+    PersistedGrants,
+)
 from ironcurtain_proxy.model.grant import GrantId, ToolPattern
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from tests.grants.kept_grants import NOW, PROJECT, a_grant
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("X-12")]

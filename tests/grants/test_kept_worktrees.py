@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.grants.entry import KeptScope
-from ironcurtain_proxy.model.family import Family
+from ironcurtain_proxy.grants.format import KeptScope
 from ironcurtain_proxy.model.grant import FamilyPattern, Grant, GrantId
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import Family
+from ironcurtain_proxy.model.values import RealPath
 from tests.grants.kept_grants import NOW, PROJECT, a_grant
 from tests.grants.test_kept import ELSEWHERE, HERE, Session
 

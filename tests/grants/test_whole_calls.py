@@ -17,11 +17,9 @@ from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.grant import CallPattern, Grant, GrantId
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, SqlValue, Value
 from ironcurtain_proxy.model.request import TextValue as Text
-from ironcurtain_proxy.model.sql import SqlEffect
+from ironcurtain_proxy.model.values import Json, RealPath, SqlEffect
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REASONS = (

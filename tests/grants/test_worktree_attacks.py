@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ironcurtain_proxy.facts import branches
+from ironcurtain_proxy.facts import repositories
 from tests.grants.family_projects import Project
 from tests.grants.stretched_commands import APPROVED, STRETCHED
 
@@ -28,8 +28,8 @@ FILES = {
 def _not_temporary() -> Iterator[None]:
     """The directories of tests are temporary ones, where no worktree counts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(branches, "_TEMPORARY", ())
-        patch.setattr(branches, "gettempdir", lambda: "/nowhere")
+        patch.setattr(repositories, "_TEMPORARY", ())
+        patch.setattr(repositories, "gettempdir", lambda: "/nowhere")
         yield
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.facts import branches
-from ironcurtain_proxy.facts.branches import repository_of
+from ironcurtain_proxy.facts import repositories
+from ironcurtain_proxy.facts.repositories import repository_of
 from tests.grants.family_projects import Project
 
 MAKEFILE = "test:\n\tgo test ./...\n"
@@ -15,8 +15,8 @@ MAKEFILE = "test:\n\tgo test ./...\n"
 @pytest.fixture(autouse=True)
 def _not_temporary(monkeypatch: pytest.MonkeyPatch) -> None:
     """The directories of tests are temporary ones, where no worktree counts."""
-    monkeypatch.setattr(branches, "_TEMPORARY", ())
-    monkeypatch.setattr(branches, "gettempdir", lambda: "/nowhere")
+    monkeypatch.setattr(repositories, "_TEMPORARY", ())
+    monkeypatch.setattr(repositories, "gettempdir", lambda: "/nowhere")
 
 
 @pytest.fixture
@@ -284,5 +284,5 @@ def test_no_worktree_counts_in_a_directory_for_temporary_files(
     """Every program of the user may lay out a repository there."""
     other = worktree(project)
     project.approve("go test ./...")
-    monkeypatch.setattr(branches, "_TEMPORARY", (str(project.path.parent),))
+    monkeypatch.setattr(repositories, "_TEMPORARY", (str(project.path.parent),))
     assert not other.covers("go test ./...")

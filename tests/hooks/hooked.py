@@ -8,13 +8,11 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.annotate import annotate
-from ironcurtain_proxy.config.annotating.known import known_servers
-from ironcurtain_proxy.config.presets.compose import compose
-from ironcurtain_proxy.config.presets.preset import PresetName, preset
+from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
+from ironcurtain_proxy.config.presets.preset import PresetName, compose, preset
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.launching import hook_words
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
 from tests.hooks.scripted_model import ScriptedModel
 

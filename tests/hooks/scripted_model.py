@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import orjson
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 Block: TypeAlias = dict[str, Json]
 

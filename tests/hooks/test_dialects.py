@@ -19,7 +19,7 @@ from ironcurtain_proxy.hooks.events import (
     Refuse,
     UnreadableEventError,
 )
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 DATA: Final = Path(__file__).parents[1] / "data/hooks"
 RECORDED: Final = sorted(DATA.glob("*/*/*.json"))

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.hooks.launching import INTERPRETER, STUB, hook_words
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
 from tests.hooks.hooked import HookedHome, decision_in
 

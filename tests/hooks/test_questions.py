@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
 from tests.hooks.hooked import HookedHome, decision_in
 

@@ -14,7 +14,7 @@ from ironcurtain_proxy.jsonrpc.codec import (
     encode_value,
     recover_id,
 )
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 # Numbers around every edge that a parser could trip over.
 _INTEGERS = st.one_of(

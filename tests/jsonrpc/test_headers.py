@@ -21,8 +21,8 @@ from ironcurtain_proxy.jsonrpc.headers import (
     mirrored_arguments,
     mismatch,
 )
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolDefinition
+from ironcurtain_proxy.model.values import Json
 
 Message = dict[str, Json]
 

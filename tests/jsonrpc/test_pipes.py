@@ -210,7 +210,7 @@ async def test_a_file_and_dev_null_can_be_read_and_a_file_can_be_written(tmp_pat
 def test_the_wire_is_out_of_reach_of_prints_and_of_children() -> None:
     program = """
 import os, subprocess
-from ironcurtain_proxy.jsonrpc.channels import claim_stdio
+from ironcurtain_proxy.jsonrpc.pipes import claim_stdio
 read, write = claim_stdio()
 print("stray", flush=True)
 subprocess.run(["sh", "-c", "echo child; cat"])

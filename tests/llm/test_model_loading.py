@@ -11,7 +11,7 @@ import pytest
 
 from ironcurtain_proxy.auto_approver.evaluation import AROUND, shipped_scenarios
 from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig
-from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
+from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.model import ModelReviewer
 from ironcurtain_proxy.llm.litellm_model import Completion
 from ironcurtain_proxy.mailbox.user_message import UserMessage

@@ -17,9 +17,8 @@ from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Ruling
 from ironcurtain_proxy.model.grant import GrantPattern, WithinDirectory
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 from ironcurtain_proxy.ports import AnswerJudge
 
 

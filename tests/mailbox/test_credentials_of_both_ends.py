@@ -11,7 +11,7 @@ from ironcurtain_proxy.inbox import EscalationInbox
 from ironcurtain_proxy.mailbox.answering import NotTheReviewerError, ReviewerAnswer, post
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, this_process
 from ironcurtain_proxy.mailbox.messages import Credential, read_request, request_bytes, request_name
-from ironcurtain_proxy.model.decider import TIMEOUT, Program
+from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from tests.cli.review_screen.test_review_screen import ready, shown, status_of

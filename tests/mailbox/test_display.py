@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.mailbox.changes import changes_of, file_change
+from ironcurtain_proxy.mailbox.answering import changes_of, file_change
 from ironcurtain_proxy.mailbox.display import (
     Field,
     banner,
@@ -22,7 +22,7 @@ from ironcurtain_proxy.mailbox.display import (
 )
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
 from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.mailbox.mailbox_fixture import CLOCK, escalation, within
 
 INVISIBLE = {

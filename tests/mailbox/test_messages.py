@@ -21,7 +21,7 @@ from ironcurtain_proxy.mailbox.messages import (
     response_bytes,
     response_id,
 )
-from ironcurtain_proxy.model.decider import HUMAN, Program
+from ironcurtain_proxy.model.decision import HUMAN, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.mailbox.mailbox_fixture import an_id, escalation, within
 

@@ -11,7 +11,7 @@ import pytest
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.mailbox.mailboxes import ListenerLock
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
-from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT
+from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
 from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, a_box, an_id, escalation, until, within
 

@@ -12,7 +12,7 @@ from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, sent
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, utc_now
-from ironcurtain_proxy.model.decider import Signers
+from ironcurtain_proxy.model.decision import Signers
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from ironcurtain_proxy.model.signing import SignedAnswer
 from tests.cli.review_screen.test_review_screen import ready

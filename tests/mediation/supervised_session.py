@@ -11,14 +11,13 @@ from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules
 from ironcurtain_proxy.grants.grant_settlement import capability_pattern
 from ironcurtain_proxy.mediation.plans import Opened, PlannedCall
-from ironcurtain_proxy.model.capability import ToolDeclaration
-from ironcurtain_proxy.model.decider import HUMAN
-from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.annotation import ToolDeclaration
+from ironcurtain_proxy.model.decision import HUMAN, Effect
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
 from ironcurtain_proxy.model.grant import Grant, GrantId
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Reply
+from ironcurtain_proxy.model.values import Json
 from tests.fakes import FakeRecorder, FakeTools, Harness, no_roles
 
 YES = Approved(by=HUMAN)

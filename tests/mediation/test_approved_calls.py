@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from ironcurtain_proxy.model.decider import HUMAN, Grants
+from ironcurtain_proxy.model.decision import HUMAN, Grants
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Held, Unreachable
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.request import Facts

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.conditions import PathCondition
-from ironcurtain_proxy.model.decider import HUMAN, KERNEL
+from ironcurtain_proxy.model.decision import HUMAN, KERNEL
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Approved,
@@ -19,10 +19,10 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.model.operation import Operation
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
+from ironcurtain_proxy.model.values import RealPath
 from tests.fakes import Harness, no_roles
 from tests.mediation.test_mediator import policy, writes
 

@@ -9,29 +9,26 @@ import anyio.lowlevel
 import pytest
 from msgspec import structs
 
-from ironcurtain_proxy.model.audit import AuditRecord, PutBack
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.decider import (
+from ironcurtain_proxy.model.decision import (
     AUTO_APPROVER,
     CONTAINMENT,
     HUMAN,
     KERNEL,
     Decider,
+    Effect,
     Engine,
     Program,
 )
-from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation, RequestId
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.reply import Answered, Refused
+from ironcurtain_proxy.model.reply import Answered, AuditRecord, PutBack, Refused
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.server import ToolResult, Walls
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.values import Json, RealPath
 from tests.fakes import DONE, FakeDesk, FakeFacts, FakeRecorder, FakeServers, Harness, no_roles
 
 pytestmark = pytest.mark.anyio

@@ -14,12 +14,11 @@ from ironcurtain_proxy.errors import (
     CallTimedOutError,
     ServerUnavailableError,
 )
-from ironcurtain_proxy.model.audit import AuditRecord, PutBack
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.decider import HUMAN
+from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import Declined, EscalationId
 from ironcurtain_proxy.model.operation import Operation
-from ironcurtain_proxy.model.reply import Answered, Failed, Refused
+from ironcurtain_proxy.model.reply import Answered, AuditRecord, Failed, PutBack, Refused
 from ironcurtain_proxy.model.request import Gathered
 from ironcurtain_proxy.model.server import ToolResult
 from tests.fakes import DONE, FakeRecorder, Harness

@@ -5,23 +5,22 @@ import pytest
 from ironcurtain_proxy.mediation.question import said_of_call
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import OriginReason
-from ironcurtain_proxy.model.family import Family
-from ironcurtain_proxy.model.opening import SandboxOpening
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.escalation import MOST_WORDS, OriginReason
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
     Facts,
+    Family,
     FoundSecret,
     PathValue,
+    Place,
     TextValue,
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.model.sentence import MOST_WORDS
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.shell.statements import parse_command
 
 WORKSPACE = RealPath.from_text("/w")
 HOME = RealPath.from_text("/home/u")

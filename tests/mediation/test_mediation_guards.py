@@ -10,19 +10,25 @@ import pytest
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.plans import Opened
-from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.case import Settlement
-from ironcurtain_proxy.model.decider import HUMAN, KERNEL
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, Ground
+from ironcurtain_proxy.model.case import Judgement, Settlement
+from ironcurtain_proxy.model.decision import (
+    HUMAN,
+    KERNEL,
+    Allow,
+    Decision,
+    Deny,
+    Effect,
+    Escalate,
+    Ground,
+)
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
-from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import Operation
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.reply import Allowed, Answered, Refused, Withheld
+from ironcurtain_proxy.model.reply import Allowed, Answered, AuditRecord, Refused, Withheld
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, TextValue
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import RealPath
 from tests.fakes import DONE, FakeRecorder, FakeServers, Harness, no_roles
 from tests.mediation.test_mediator import writes
 from tests.mediation.test_plans import harness, open_plan

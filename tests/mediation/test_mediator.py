@@ -8,8 +8,15 @@ from msgspec import structs
 
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.decider import AUTO_APPROVER, HUMAN, KERNEL, TIMEOUT, Grants
-from ironcurtain_proxy.model.decision import Effect, Ground
+from ironcurtain_proxy.model.decision import (
+    AUTO_APPROVER,
+    HUMAN,
+    KERNEL,
+    TIMEOUT,
+    Effect,
+    Grants,
+    Ground,
+)
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -18,9 +25,7 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import Operation
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Allowed, Answered, Failed, Refused
 from ironcurtain_proxy.model.request import (
@@ -32,6 +37,7 @@ from ironcurtain_proxy.model.request import (
     Unresolvable,
 )
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json, RealPath
 from tests.examples import examples
 from tests.fakes import DONE, FakeRecorder, FakeTools, Harness, no_roles
 

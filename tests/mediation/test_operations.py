@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
-from ironcurtain_proxy.facts.naming import Names
+from ironcurtain_proxy.facts.live_catalogue import Names
 from ironcurtain_proxy.mediation.operations import Operations
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
+from ironcurtain_proxy.model.values import Json
 from tests.fakes import Harness
 
 pytestmark = pytest.mark.anyio

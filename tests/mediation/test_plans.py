@@ -9,12 +9,12 @@ from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Prof
 from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.overlay import InterceptorConfig, OverlayRules
 from ironcurtain_proxy.mediation.plans import MAX_CALLS, Opened, PlannedCall, read_calls
-from ironcurtain_proxy.model.capability import ToolDeclaration
-from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT, Grants
+from ironcurtain_proxy.model.annotation import ToolDeclaration
+from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT, Grants
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Held, Unreachable
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused, RefusedBy
+from ironcurtain_proxy.model.values import Json
 from tests.fakes import FakeTools, Harness, no_roles
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("D-23")]

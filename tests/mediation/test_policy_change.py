@@ -8,14 +8,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from ironcurtain_proxy.model.decider import HUMAN, KERNEL
-from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.decision import HUMAN, KERNEL, Effect
 from ironcurtain_proxy.model.escalation import Approved, EscalationId, Superseded
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.request import Gathered
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from tests.fakes import DONE, FakeFacts, Harness, no_roles
 
 pytestmark = pytest.mark.anyio

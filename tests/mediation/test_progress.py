@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from ironcurtain_proxy.mediation.escalated import pulse
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 pytestmark = pytest.mark.anyio
 

@@ -12,14 +12,10 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand
 from ironcurtain_proxy.model.conditions import DomainCondition
-from ironcurtain_proxy.model.decider import HUMAN
-from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.decision import HUMAN, Effect
 from ironcurtain_proxy.model.escalation import Approved
 from ironcurtain_proxy.model.operation import Operation
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.request import (
@@ -27,13 +23,17 @@ from ironcurtain_proxy.model.request import (
     ArgumentFact,
     Facts,
     FoundSecret,
+    ParsedCommand,
     PathValue,
+    Place,
+    SimpleCommand,
     SqlValue,
     TextValue,
     UrlValue,
     Value,
     lasting,
 )
+from ironcurtain_proxy.model.values import RealPath
 from tests.examples import examples
 from tests.fakes import Harness
 

@@ -14,7 +14,7 @@ from msgspec import structs
 import ironcurtain_proxy
 from ironcurtain_proxy.mediation.plans import PlannedCall
 from ironcurtain_proxy.mediation.signatures import SignedAnswers
-from ironcurtain_proxy.model.decider import (
+from ironcurtain_proxy.model.decision import (
     AUTO_APPROVER,
     CONTAINMENT,
     HUMAN,
@@ -28,11 +28,11 @@ from ironcurtain_proxy.model.decider import (
     Signers,
 )
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId, Ruling
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue
 from ironcurtain_proxy.model.signing import CallRisk, Quorum, SignedAnswer
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.signing.keys import KeyFile
 from tests.fakes import FakeClock, Harness
 from tests.mediation.supervised_session import call, grant, supervised

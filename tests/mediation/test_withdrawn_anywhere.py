@@ -14,16 +14,14 @@ from anyio.lowlevel import checkpoint
 from msgspec import structs
 
 from ironcurtain_proxy.facts.repositories import Repositories
-from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.decider import Engine, Grants
-from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.decision import Effect, Engine, Grants
 from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, Ruling
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import Operation, RequestId
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.reply import AuditRecord
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from tests.fakes import DONE, FakeFacts, FakeRecorder, Harness, no_roles
 from tests.mediation.supervised_session import Aftermath, call, plan, supervised

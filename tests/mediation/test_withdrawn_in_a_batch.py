@@ -16,8 +16,7 @@ import orjson
 import pytest
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.agent.capacity import RequestCapacity
-from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
+from ironcurtain_proxy.agent.requests import RequestCapacity, Requests, ServerAnswer, Service
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.recovery import open_log
 from ironcurtain_proxy.audit.verify import verify
@@ -26,10 +25,10 @@ from ironcurtain_proxy.jsonrpc.answers import Answers
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import MessageId
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from tests.fakes import DONE, Harness
 
 pytestmark = pytest.mark.anyio

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from ironcurtain_proxy.model.escalation import Unreachable
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import Method, ParsedRequest, label
-from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply, Withheld
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.server import Section, ToolResult
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import NothingPinned
 from tests.fakes import Harness
 

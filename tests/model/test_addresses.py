@@ -4,8 +4,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from ironcurtain_proxy.model.addresses import is_public, is_within, plain
-from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.model.server import RemoteEndpoint, is_public, is_within, plain
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from ironcurtain_proxy.model.annotation import (
     is_truthy,
     same_scalar,
 )
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 
 def test_every_role_has_traits() -> None:

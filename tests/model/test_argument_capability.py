@@ -2,11 +2,11 @@
 
 import pytest
 
-from ironcurtain_proxy.model.argument_capability import (
+from ironcurtain_proxy.model.annotation import (
     ArgumentCapabilities,
     capabilities_by_argument,
 )
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 RULES = (
     ArgumentCapabilities(

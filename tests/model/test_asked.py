@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ironcurtain_proxy.model.asked import (
+from ironcurtain_proxy.model.crossing import (
     asked_by,
     asked_of,
     fault_of,
@@ -14,8 +14,8 @@ from ironcurtain_proxy.model.asked import (
     recorded_as,
 )
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.operation import Method, ParsedRequest, RequestId, label
+from ironcurtain_proxy.model.values import Json
 
 PROMPT: Mapping[str, Json] = {
     "ref": {"type": "ref/prompt", "name": "greet"},

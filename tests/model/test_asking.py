@@ -2,9 +2,9 @@
 
 import pytest
 
-from ironcurtain_proxy.model.asking import question_in
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.reply import question_in
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 
 TEXT: Json = [{"type": "text", "text": "done"}]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
+from ironcurtain_proxy.model.values import BootMoment, boot_moment
 
 
 @given(st.text(), st.floats(allow_nan=False))

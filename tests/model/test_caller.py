@@ -2,8 +2,8 @@
 
 import pytest
 
-from ironcurtain_proxy.model.caller import VERSIONS, Caller, client_name
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import VERSIONS, Caller, client_name
+from ironcurtain_proxy.model.values import Json
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from ironcurtain_proxy.model.capability import CAPABILITIES, SafetyLevel, ToolDeclaration
+from ironcurtain_proxy.model.annotation import CAPABILITIES, SafetyLevel, ToolDeclaration
 
 
 @pytest.mark.requirement("D-33")

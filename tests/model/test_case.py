@@ -5,15 +5,26 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ironcurtain_proxy.model.audit import AuditRecord, PutBack, ResultStatus, ResultSummary
-from ironcurtain_proxy.model.case import Arrival, Case, Settlement
-from ironcurtain_proxy.model.decider import AUTO_APPROVER, HUMAN, KERNEL, Decider, Grants, Program
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
+from ironcurtain_proxy.model.case import Arrival, Case, Judgement, Settlement
+from ironcurtain_proxy.model.decision import (
+    AUTO_APPROVER,
+    HUMAN,
+    KERNEL,
+    Allow,
+    Decider,
+    Decision,
+    Deny,
+    Escalate,
+    Grants,
+    Ground,
+    Program,
+    asking_answer,
+    held_part,
+)
 from ironcurtain_proxy.model.escalation import EscalationId, Origin, OriginReason
-from ironcurtain_proxy.model.grounds import asking_answer, held_part
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import Operation, RequestId
+from ironcurtain_proxy.model.reply import AuditRecord, PutBack, ResultStatus, ResultSummary
+from ironcurtain_proxy.model.values import Json
 
 
 def a_case(decision: Decision, server: str = "server") -> Case:

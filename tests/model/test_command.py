@@ -1,6 +1,6 @@
 """The nouns of a shell command."""
 
-from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.model.request import ParsedCommand, SimpleCommand, Word
 
 
 def test_a_known_word_begins_as_it_is_and_an_unknown_one_up_to_what_is_not_known() -> None:

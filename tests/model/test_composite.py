@@ -1,7 +1,7 @@
 """Composites, and the words about calls that wait."""
 
 from ironcurtain_proxy.mediation.escalated import sign_of_life
-from ironcurtain_proxy.model.composite import CompositeSpec, CompositeStep
+from ironcurtain_proxy.model.operation import CompositeSpec, CompositeStep
 
 
 def test_a_composite_keeps_its_steps_in_the_order_in_which_they_are_made() -> None:

@@ -20,10 +20,9 @@ from ironcurtain_proxy.model.conditions import (
     SqlCondition,
     UriCondition,
 )
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.request import AccessRequest, TextValue
+from ironcurtain_proxy.model.values import Json, RealPath
 
 READ: frozenset[ArgumentRole] = frozenset({"read-path"})
 NO_CALL = AccessRequest(

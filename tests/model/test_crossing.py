@@ -4,7 +4,6 @@ from typing import Final
 
 import pytest
 
-from ironcurtain_proxy.model.caller import ENVELOPE
 from ironcurtain_proxy.model.crossing import (
     MAX_BYTES,
     MAX_DEPTH,
@@ -13,7 +12,8 @@ from ironcurtain_proxy.model.crossing import (
     divide,
     meta_of,
 )
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import ENVELOPE
+from ironcurtain_proxy.model.values import Json
 
 TRACE: Final[dict[str, Json]] = {
     "progressToken": "t",

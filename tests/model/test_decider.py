@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.model.decider import (
+from ironcurtain_proxy.model.decision import (
     AUTO_APPROVER,
     CONTAINMENT,
     HUMAN,

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ironcurtain_proxy.model.case import Settlement
-from ironcurtain_proxy.model.decider import HUMAN, KERNEL
-from ironcurtain_proxy.model.decision import Allow, Escalate, Ground
+from ironcurtain_proxy.model.decision import HUMAN, KERNEL, Allow, Escalate, Ground
 from ironcurtain_proxy.model.grant import Candidate
 from ironcurtain_proxy.model.reply import Allowed
 from tests.model.test_case import a_case

@@ -1,7 +1,6 @@
 """Families of commands in words, and what the disk says of them."""
 
-from ironcurtain_proxy.model.family import ANY, OWN_BRANCH, Family
-from ironcurtain_proxy.model.place import NOWHERE, Place
+from ironcurtain_proxy.model.request import ANY, NOWHERE, OWN_BRANCH, Family, Place
 
 MAKE = Family(program=("make",), kept=("test", f"a{ANY}"), around=("CI=1", "> out"))
 

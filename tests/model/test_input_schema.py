@@ -21,9 +21,13 @@ from jsonschema_rs import (
 )
 
 from ironcurtain_proxy.facts.schema import SchemaChecker, compile_schema
-from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
-from ironcurtain_proxy.model.input_schema import declared_arguments, resolved
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.annotation import (
+    RoleSpec,
+    ToolAnnotation,
+    declared_arguments,
+    resolved,
+)
+from ironcurtain_proxy.model.values import Json
 
 _FILE: Final = Path(__file__).with_name("input-schemas.jsonl.gz")
 _TEXTS: Final[list[Json]] = [

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import PathValue, TextValue, may_be_a_place
+from ironcurtain_proxy.model.values import RealPath
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@
 
 from datetime import UTC, datetime
 
-from ironcurtain_proxy.model.audit import PutBack
-from ironcurtain_proxy.model.case import Arrival, Case
+from ironcurtain_proxy.model.case import Arrival, Case, Judgement
 from ironcurtain_proxy.model.decision import Allow, Ground
-from ironcurtain_proxy.model.judgement import Judgement
 from ironcurtain_proxy.model.operation import Operation, RequestId
+from ironcurtain_proxy.model.reply import PutBack
 
 
 def test_a_record_names_what_was_put_back_and_where_it_is_kept() -> None:

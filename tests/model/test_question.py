@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.question import (
+from ironcurtain_proxy.model.escalation import (
     as_json,
     fold,
     folded,
@@ -15,6 +14,7 @@ from ironcurtain_proxy.model.question import (
     question,
     visible,
 )
+from ironcurtain_proxy.model.values import Json
 from tests.questions import a_question
 
 

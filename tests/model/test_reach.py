@@ -1,11 +1,10 @@
 """What a process can touch, and what one call is let into besides."""
 
-from ironcurtain_proxy.model.family import Family
-from ironcurtain_proxy.model.opening import SandboxOpening, shown_host
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.view import NotTaken
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.grant import SandboxOpening, shown_host
+from ironcurtain_proxy.model.request import Family, Place
+from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.timeline import NotTaken
+from ironcurtain_proxy.model.values import RealPath
 
 WORKSPACE, OWN = RealPath.from_text("/w"), RealPath.from_text("/tmp/own")
 

@@ -13,8 +13,8 @@ from ironcurtain_proxy.model.conditions import (
 )
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.operation import Method, is_like_a_label, label, named_in
-from ironcurtain_proxy.model.path import RealPath, file_uri
 from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.values import RealPath, file_uri
 
 READ = label("resources/read")
 FETCH = label("prompts/get", "fetch")

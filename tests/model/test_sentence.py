@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.model.sentence import and_more, short_host, short_name, short_place
+from ironcurtain_proxy.model.escalation import and_more, short_host, short_name, short_place
 
 
 @pytest.mark.parametrize("plain", ["main", "origin/main", "a.txt", "https://a.example:8443/x"])

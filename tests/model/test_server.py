@@ -1,7 +1,6 @@
 """A server's answer, and the JSON that it was written as."""
 
-from ironcurtain_proxy.model.remote import RemoteEndpoint
-from ironcurtain_proxy.model.server import ServerSpec, ToolResult
+from ironcurtain_proxy.model.server import RemoteEndpoint, ServerSpec, ToolResult
 
 
 def test_a_copy_with_another_result_does_not_keep_what_the_first_was_written_as() -> None:

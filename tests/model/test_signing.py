@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import ToolEffect
-from ironcurtain_proxy.model.opening import SandboxOpening
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.signing import (
     CallRisk,

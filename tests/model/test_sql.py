@@ -8,7 +8,7 @@ from ironcurtain_proxy.model.request import (
     effect_word,
     sql_of,
 )
-from ironcurtain_proxy.model.sql import gravest, is_at_most
+from ironcurtain_proxy.model.values import gravest, is_at_most
 
 
 def test_a_graver_effect_covers_the_ones_before_it() -> None:

@@ -1,6 +1,6 @@
 """The names of files that steer a client are found however they are spelled."""
 
-from ironcurtain_proxy.model.steering import STEERING, STEERING_FILES
+from ironcurtain_proxy.model.values import STEERING, STEERING_FILES
 
 
 def test_every_name_is_in_the_spelling_in_which_names_are_compared() -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground, effect_of
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.values import RealPath
 
 
 @pytest.mark.parametrize("text", ["/", "/a", "/a/b", "/a/ b/c"])

@@ -1,6 +1,6 @@
 """Lists of words that are written as text."""
 
-from ironcurtain_proxy.model.vocabulary import word_list, words
+from ironcurtain_proxy.model.values import word_list, words
 
 
 def test_a_text_is_the_set_of_its_words_whatever_the_blanks_between_them() -> None:

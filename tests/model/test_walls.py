@@ -2,9 +2,9 @@
 
 import pytest
 
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.server import Walls
 from ironcurtain_proxy.model.timeline import PathNotHeld
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.values import RealPath
 
 
 def path(text: str) -> RealPath:

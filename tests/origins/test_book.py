@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.origin import ByNobody, ByUser, InResult, NamedBy, Own, TargetOrigin
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -19,6 +17,7 @@ from ironcurtain_proxy.model.request import (
     Value,
 )
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.origins import book as module
 from ironcurtain_proxy.origins.book import MOST_KEYS, OriginBook
 from ironcurtain_proxy.origins.keys import Spelling, TargetPiece

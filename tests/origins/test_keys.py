@@ -3,8 +3,8 @@
 import pytest
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import PathValue, TextValue, UrlValue, Value
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.origins.keys import (
     Spelling,
     TargetKind,

@@ -2,10 +2,8 @@
 
 import pytest
 
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.pins.difference import changes
-from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
-from ironcurtain_proxy.pins.scan import scan
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins, changes, scan
 
 
 def rules(value: Json, *others: str) -> list[str]:

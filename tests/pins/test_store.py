@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy import private_files
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.pins.pinned import PinnedPart, ServerPins
 from ironcurtain_proxy.pins.store import PinsFileError, PinStore
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ironcurtain_proxy.facts.fingerprint import pin_digest
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.facts.catalogue import pin_digest
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.pins.book import without_workspace
 
 HERE, THERE = "/home/ann/one", "/home/ann/two"

@@ -15,7 +15,7 @@ from ironcurtain_proxy.config.reading.document import RulePlace
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.decision import effect_of
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 TOP = Path(__file__).parents[2]
 CALLS = yaml.safe_load((Path(__file__).parent / "decided-calls.yaml").read_text("utf-8"))

@@ -12,7 +12,7 @@ import ironcurtain_proxy
 from ironcurtain_proxy.cli.decide import Kernel
 from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.examples import examples
 
 SHIPPED: Final = Path(ironcurtain_proxy.__file__).parent / "config" / "policy" / "shipped"

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.downstream.connection import Connection
-from ironcurtain_proxy.downstream.listeners import Listeners
+from ironcurtain_proxy.downstream.notifications import UnusableMessages
+from ironcurtain_proxy.downstream.open_questions import Listeners
 from ironcurtain_proxy.downstream.session_log import SessionLog
-from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import an_agent
 
 CALLS: Final = 3

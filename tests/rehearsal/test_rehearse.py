@@ -11,8 +11,7 @@ import pytest
 from ironcurtain_proxy.grants.book import Remembered
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern, WithinDirectory
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.rehearsal.playing import Assumed, Rehearsed, rehearse
 from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
 from tests import program

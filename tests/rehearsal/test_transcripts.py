@@ -8,9 +8,8 @@ import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.facts.client_tools import ServerCall, as_server_call
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.rehearsal.recorded import TranscriptCall
-from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.rehearsal.transcripts import TranscriptCall, read_transcripts
 from tests.rehearsal.transcripts import (
     CODEX_START,
     HERE,

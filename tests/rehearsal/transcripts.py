@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 HERE = "/home/ann/project"
 

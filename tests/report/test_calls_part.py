@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.audit.calls import recorded_calls
+from ironcurtain_proxy.audit.display import Selection
 from ironcurtain_proxy.audit.known_logs import Member
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from ironcurtain_proxy.report.day import Day, calls_part, count_calls
-from ironcurtain_proxy.report.page import page
-from ironcurtain_proxy.report.plots import shown
+from ironcurtain_proxy.report.plots import page, shown
 from tests.audit.specimens import NOON, intent, record
 from tests.report.parsed import Parsed
 

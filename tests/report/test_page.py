@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.report.page import percent, table
+from ironcurtain_proxy.report.plots import percent, table
 
 
 @pytest.mark.parametrize(

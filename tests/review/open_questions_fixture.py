@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 
-from ironcurtain_proxy.model.decider import HUMAN
-from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.decision import HUMAN, Ground
 from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, Ruling
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Reviewer
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from tests.fakes import FakeClock

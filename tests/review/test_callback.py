@@ -5,7 +5,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from ironcurtain_proxy.model.decider import HUMAN, TIMEOUT, Program
+from ironcurtain_proxy.model.decision import HUMAN, TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.review.callback import CallbackReviewer
 from tests.fakes import FakeClock

@@ -8,8 +8,7 @@ import anyio
 import pytest
 from msgspec import structs
 
-from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.decider import HUMAN, KERNEL
+from ironcurtain_proxy.model.decision import HUMAN, KERNEL
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Declined,
@@ -20,7 +19,8 @@ from ironcurtain_proxy.model.escalation import (
     Superseded,
     Unreachable,
 )
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import ParsedCommand
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.review import open_questions as desk_module
 from ironcurtain_proxy.review.channel_order import Channel, Panel
 from ironcurtain_proxy.review.open_questions import OpenQuestions

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.approval.overlay import asked_before
-from ironcurtain_proxy.model.decider import HUMAN
+from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.escalation import (
     AlreadyUsed,
     Declined,

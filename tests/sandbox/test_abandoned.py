@@ -14,8 +14,7 @@ from typing import Final
 import pytest
 
 from ironcurtain_proxy.sandbox import directory as directories
-from ironcurtain_proxy.sandbox.abandoned import remove_abandoned
-from ironcurtain_proxy.sandbox.directory import make_directory
+from ironcurtain_proxy.sandbox.directory import make_directory, remove_abandoned
 
 NAME: Final = "ironcurtain-srt-abcdefgh"
 
@@ -213,7 +212,7 @@ def test_starts_at_the_same_time_remove_each_thing_once_and_nothing_that_is_new(
         "import sys, tempfile; tempfile.tempdir = sys.argv[1]\n"
         "from ironcurtain_proxy.sandbox import directory\n"
         "directory._SHORT = sys.argv[1]\n"
-        "from ironcurtain_proxy.sandbox.abandoned import remove_abandoned\n"
+        "from ironcurtain_proxy.sandbox.directory import remove_abandoned\n"
         "import os\n"
         "for _ in range(50):\n"
         "    made = directory.make_directory()\n"

@@ -7,10 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, UrlValue
-from ironcurtain_proxy.sandbox.denials import Closed
-from ironcurtain_proxy.sandbox.error_hints import MAX_BLOCKS, MAX_TEXT, annotated, annotated_error
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.sandbox.denials import (
+    MAX_BLOCKS,
+    MAX_TEXT,
+    Closed,
+    annotated,
+    annotated_error,
+)
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
 PROFILE = SandboxProfile(allowed_domains=("open.example", "*.open.example"))

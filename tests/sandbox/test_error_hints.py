@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.sandbox.error_hints import (
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.sandbox.denials import (
     MAX_BLOCKS,
     MAX_TEXT,
     annotated,

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.config.reading.operator_paths import real
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.config.reading.layers import real
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.installed import (
     Installed,
     NotInstalled,

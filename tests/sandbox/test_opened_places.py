@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.model.opening import SandboxOpening
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.grant import SandboxOpening
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.lookout import ControlLookout
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 from ironcurtain_proxy.sandbox.twin import left_closed

@@ -9,12 +9,16 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.sandbox.directory import SandboxSettings, sealed
 from ironcurtain_proxy.sandbox.launch import NODE_PROXY, Confinement, confine
-from ironcurtain_proxy.sandbox.limits import shown_limits
-from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
-from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
+from ironcurtain_proxy.sandbox.profile import (
+    SandboxProfile,
+    SandboxSurroundings,
+    profile_of,
+    shown_limits,
+)
 
 AROUND = SandboxSurroundings(
     home="/home/me",

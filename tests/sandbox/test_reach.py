@@ -3,8 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.opening import SandboxOpening
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -13,8 +12,9 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
+from ironcurtain_proxy.model.values import RealPath
+from ironcurtain_proxy.sandbox.denials import closed_hosts, obstacle, opening_of
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.sandbox.reach import closed_hosts, obstacle, opening_of
 
 PROFILE = SandboxProfile(
     allow_write=("/work", "/state/fs.cwd"),

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.model.server import Walls
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.sandbox.walls import walls_of
 
 WORKSPACE = RealPath.from_text("/ws")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.wanted import RefusedWrite, folder_for, opened_for, refused_writes
 
 HOME = "/home/me-who-is-nobody"

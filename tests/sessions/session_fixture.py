@@ -7,7 +7,7 @@ from pathlib import Path
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest, this_process
 from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.values import Arguments
 from ironcurtain_proxy.sessions.running import note_session
 from tests.mailbox.mailbox_fixture import escalation
 

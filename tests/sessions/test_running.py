@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.sessions.configuration import FILE_NAME
-from ironcurtain_proxy.sessions.running import running_sessions
+from ironcurtain_proxy.sessions.running import FILE_NAME, running_sessions
 from tests.sessions.session_fixture import SESSION, a_session
 
 DAMAGED = {

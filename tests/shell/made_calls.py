@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import Place
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.grammar import Option, grammar_of
-from ironcurtain_proxy.shell.parse import parse_command
 from ironcurtain_proxy.shell.programs import entries, expanded
+from ironcurtain_proxy.shell.statements import parse_command
 
 MARK: Final = "XsecretX"
 """A text that only files have which hold secrets, and the environment."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import Place
 
 PROJECT: Final = Place(
     workspace="/home/u/project",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ironcurtain_proxy.shell.branches import branches_of_command
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.operations import branches_of_command
+from ironcurtain_proxy.shell.statements import parse_command
 
 
 @pytest.mark.requirement("B-76", "B-77")

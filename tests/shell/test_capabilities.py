@@ -2,10 +2,10 @@
 
 import pytest
 
-from ironcurtain_proxy.model.capability import CAPABILITIES
+from ironcurtain_proxy.model.annotation import CAPABILITIES
 from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import effect_of
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
 
 RUNS = {"fs.read", "fs.write", "proc.exec"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 
 
 def programs(text: str) -> list[str | None]:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import Place
 from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import effect_of, worst
 from ironcurtain_proxy.shell.families import covers, families_of
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.hostile_commands import MORE_THAN_READING
 from tests.shell.places import PROJECT
 

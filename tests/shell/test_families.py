@@ -6,9 +6,9 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import Place
 from ironcurtain_proxy.shell.families import covers, families_of
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
 from tests.shell.stretched_families import STRETCHED
 

@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from ironcurtain_proxy.model.vocabulary import words
+from ironcurtain_proxy.model.values import words
 from ironcurtain_proxy.shell.families import covers, families_of
 from ironcurtain_proxy.shell.family_table import Task, task_of, task_texts
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
 
 READ_NO_MODES: Final = words(

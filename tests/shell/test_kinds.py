@@ -3,7 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.shell.families import covers, families_of
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
 
 

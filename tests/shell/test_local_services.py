@@ -7,8 +7,8 @@ import pytest
 from ironcurtain_proxy.cli import web
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import covers, families_of
-from ironcurtain_proxy.shell.parse import parse_command
 from ironcurtain_proxy.shell.programs import paths
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
 
 APPROVED = "curl -s http://localhost:3000/health"

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from ironcurtain_proxy.shell.operations import DANGER, ShellOperation, operation_of
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.shell.parse import MAX_DEPTH, MAX_LENGTH, parse_command
+from ironcurtain_proxy.model.request import ParsedCommand
+from ironcurtain_proxy.shell.statements import MAX_DEPTH, MAX_LENGTH, parse_command
 
 
 def programs(text: str) -> list[str | None]:
@@ -181,7 +181,7 @@ def test_no_heap_of_signs_raises(signs: list[str]) -> None:
 
 def test_the_grammar_is_not_loaded_before_the_first_command() -> None:
     code = (
-        "import sys, ironcurtain_proxy.shell.parse as s;"
+        "import sys, ironcurtain_proxy.shell.statements as s;"
         "assert 'tree_sitter' not in sys.modules; s.parse_command('ls');"
         "assert 'tree_sitter' in sys.modules"
     )

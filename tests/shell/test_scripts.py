@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.shell.parse import parse_command
-from ironcurtain_proxy.shell.scripts import scripts_run
+from ironcurtain_proxy.shell.quiet import scripts_run
+from ironcurtain_proxy.shell.statements import parse_command
 from tests.shell.places import PROJECT
 
 ELSEWHERE = replace(PROJECT, directory="/srv/server")

@@ -3,7 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.shell.effects import effect_of
-from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.statements import parse_command
 from ironcurtain_proxy.shell.wrappers import MAX_WRAPPERS, any_program, inner_commands
 from tests.shell.places import PROJECT
 

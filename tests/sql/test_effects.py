@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.model.sql import SqlEffect, gravest, is_at_most
+from ironcurtain_proxy.model.values import SqlEffect, gravest, is_at_most
 from ironcurtain_proxy.sql.effects import effect_of
 
 READS = (

@@ -9,11 +9,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
-from ironcurtain_proxy.model.decider import HUMAN
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.decision import HUMAN
 from ironcurtain_proxy.model.operation import RequestId
+from ironcurtain_proxy.model.reply import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.telemetry.export import Telemetry
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.control_places.git_index import UnreadableIndexError, gitlinks, merged
+from ironcurtain_proxy.control_places.git_files import UnreadableIndexError, gitlinks, merged
 from tests.control_places.test_git_index import git, repository
 from tests.transactions.bench import Workbench, said
 

@@ -14,9 +14,9 @@ from playwright.async_api import BrowserContext, Page, expect
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.mailbox.messages import Credential
-from ironcurtain_proxy.model.audit import ResultSummary
-from ironcurtain_proxy.model.decider import Program
+from ironcurtain_proxy.model.decision import Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
+from ironcurtain_proxy.model.reply import ResultSummary
 from tests.audit.specimens import record
 from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until
 from tests.questions import ETC, SRV

@@ -12,13 +12,12 @@ import pytest
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
-from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.budget import BudgetBook
-from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.grants.book import BudgetBook, GrantBook
+from ironcurtain_proxy.grants.grant_settlement import Approvals
 from ironcurtain_proxy.grants.session_grants import SessionGrants
-from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.escalation import Superseded
 from ironcurtain_proxy.model.grant import ExactValue, Grant, GrantId, GrantPattern
+from ironcurtain_proxy.model.reply import AuditRecord
 from ironcurtain_proxy.model.server import ToolDefinition
 from ironcurtain_proxy.review.open_questions import OpenQuestions
 from ironcurtain_proxy.wiring.reloading import Reloading

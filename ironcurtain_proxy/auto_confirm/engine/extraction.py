@@ -26,8 +26,6 @@ from ironcurtain_proxy.auto_confirm.engine.operations import (
     OperationKind,
 )
 from ironcurtain_proxy.model.annotation import RESOURCE_ROLES
-from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     ArgumentFact,
     PathValue,
@@ -36,6 +34,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
+from ironcurtain_proxy.model.values import Arguments, Json, RealPath
 
 # --- branches -------------------------------------------------------------------------------------
 # The branches that a git operation changes.

@@ -13,7 +13,7 @@ from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 
 ENOUGH: Final = 100
 """The calls that must be decided before a call can count as unusual."""

@@ -20,9 +20,8 @@ from ironcurtain_proxy.auto_confirm.engine.patterns import (
     SessionType,
 )
 from ironcurtain_proxy.model.escalation import Origin
-from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.values import Arguments, RealPath
 
 # --- the score of a session's place ---------------------------------------------------------------
 # The score of a session's place: its directory, branch and variables against the required ones.

@@ -15,7 +15,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.credentials.table import is_credential
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 
 # --- sessions -------------------------------------------------------------------------------------
 # Sessions as parties: who asks, and who reviews.

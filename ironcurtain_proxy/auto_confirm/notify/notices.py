@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 MAX_WORD: Final = 100
 """Characters."""

@@ -21,7 +21,7 @@ import orjson
 from anyio.abc import TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.notice_channels import (

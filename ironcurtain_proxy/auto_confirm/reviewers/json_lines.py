@@ -1,23 +1,35 @@
-"""The lines between the proxy and a reviewer process.
+"""The protocol of a reviewer that is a process, and the queue of its questions.
+
+The lines between the proxy and a reviewer process.
 
 Each line is a JSON object. The proxy sends `review` and `cancel`; the process answers. This module
 checks the form of answers for all dialects.
+
+A priority queue for reviewers with a limited number of concurrent reviews.
+
+The highest priority is next, and within it the longest wait.
 """
 
 import json  # noqa: TID251  orjson keeps the last of two equal keys and says nothing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from heapq import heapify, heappop, heappush
 from hmac import compare_digest
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
+import anyio
 import orjson
 
 from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, View, cut
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.mailbox.messages import MAX_NOTE, Credential, clean_line, timestamp
-from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.escalation import Escalation, visible
+
+# --- json lines
+
 
 # --- the protocol ---------------------------------------------------------------------------------
 # The interface of a reviewer process's protocol: questions out, answers in.
@@ -232,3 +244,66 @@ def _text(fields: Mapping[str, object], key: str) -> str:
     value = fields.get(key)
     # Half a surrogate pair can be written as JSON, but not as bytes.
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+# --- turns
+
+
+@dataclass(slots=True, order=True)
+class _Waiting:
+    urgency: int
+    """The negative of the priority: the heap's first is its least."""
+    since: datetime
+    number: int
+    its_turn: anyio.Event = field(default_factory=anyio.Event, compare=False)
+
+
+class ReviewQueue:
+    """Admits a limited number, in order."""
+
+    def __init__(self, at_once: int) -> None:
+        self._free = at_once
+        self._waiting: list[_Waiting] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return the number of waiting questions."""
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def turn(self, priority: int, since: datetime) -> AsyncIterator[None]:
+        """Wait for a turn, and have it until the block ends.
+
+        Args:
+            priority: higher is sooner.
+            since: when it was asked, aware.
+        """
+        await self._take(priority, since)
+        try:
+            yield
+        finally:
+            self._give_back()
+
+    async def _take(self, priority: int, since: datetime) -> None:
+        if self._free > 0:
+            # Nobody waits while a turn is free.
+            self._free -= 1
+            return
+        self._count += 1
+        waiting = _Waiting(-priority, since, self._count)
+        heappush(self._waiting, waiting)
+        try:
+            await waiting.its_turn.wait()
+        except BaseException:
+            if waiting.its_turn.is_set():
+                self._give_back()
+            else:
+                self._waiting = [one for one in self._waiting if one is not waiting]
+                heapify(self._waiting)
+            raise
+
+    def _give_back(self) -> None:
+        if self._waiting:
+            heappop(self._waiting).its_turn.set()
+        else:
+            self._free += 1

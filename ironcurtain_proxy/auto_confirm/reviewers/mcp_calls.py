@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ironcurtain_proxy.auto_confirm.briefing import View
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
     MAX_ANSWER,
     NOT_AN_OBJECT,

@@ -20,15 +20,20 @@ from ironcurtain_proxy.auto_confirm.briefing import (
     cut,
     view_of,
 )
-from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
-from ironcurtain_proxy.auto_confirm.reviewers.json_lines import read_object
-from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
+from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED, EngineDecision
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import ReviewQueue, read_object
 from ironcurtain_proxy.llm.litellm_model import Completion, LlmLog, Model, usage_of, warm_within
 from ironcurtain_proxy.mailbox.messages import clean_line
-from ironcurtain_proxy.model.decider import TIMEOUT, Program
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.question import as_json, visible
+from ironcurtain_proxy.model.decision import TIMEOUT, Program
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Ruling,
+    as_json,
+    visible,
+)
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock
 
 _log: Final = logging.getLogger(__name__)

@@ -24,12 +24,13 @@ from ironcurtain_proxy.auto_confirm.briefing import (
     is_same_party,
     view_of,
 )
-from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
     NOTHING_OPEN,
     Dialect,
     NoAnswer,
     ProcessAnswer,
+    ReviewQueue,
 )
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
     ProcessSpec,
@@ -38,11 +39,10 @@ from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
     new_token,
     prepared,
 )
-from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, Oversize, open_wire
-from ironcurtain_proxy.model.decider import TIMEOUT, Program
+from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.steady_clock import on_the_wall

@@ -25,13 +25,11 @@ import orjson
 
 from ironcurtain_proxy.audit.bounding import shape_arguments
 from ironcurtain_proxy.auto_confirm.briefing import Redacted
-from ironcurtain_proxy.downstream.allowance import OutputLimit
-from ironcurtain_proxy.downstream.masking import Masker
-from ironcurtain_proxy.downstream.process import ServerProcess, spawn
-from ironcurtain_proxy.downstream.session_log import SessionLog
-from ironcurtain_proxy.downstream.stderr import StderrDrain
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.downstream.environment import Masker
+from ironcurtain_proxy.downstream.process import ServerProcess, StderrDrain, spawn
+from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 
 TOKEN_FD: Final = "IRONCURTAIN_REVIEWER_TOKEN_FD"  # noqa: S105  a variable's name
 """The variable with the number of the descriptor from which the token is read, to its end."""

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import structs
 
 from ironcurtain_proxy.auto_confirm.briefing import Redact, View, view_of
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, Ruling
 from ironcurtain_proxy.ports import Reviewer

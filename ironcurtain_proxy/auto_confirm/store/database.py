@@ -20,16 +20,16 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ironcurtain_proxy.auto_confirm.store.faults import (
-    AlreadyDecidedError,
-    StoreError,
-    StoreLostError,
-)
 from ironcurtain_proxy.auto_confirm.store.files import (
     STORE_NAME,
     OpenFile,
     prepare_file,
     reused_file,
+)
+from ironcurtain_proxy.auto_confirm.store.rows import (
+    AlreadyDecidedError,
+    StoreError,
+    StoreLostError,
 )
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.private_files import make_private_directory
 
 # --- the file of SQLite ---------------------------------------------------------------------------

@@ -13,17 +13,18 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     ABANDONED_BY,
     MODEL,
     PASSED_ON,
     TIMEOUT,
+    AlreadyDecidedError,
     Ending,
     EscalationTask,
     InteractionRow,
     PermissionDecision,
     Status,
+    StoreError,
     TaskStatus,
     is_reviewer,
 )
@@ -35,7 +36,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     TASKS,
     UPKEEP,
 )
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 OPEN: Final[tuple[Status, ...]] = ("pending", "held", "escalated")
 """The states of a call that waits for its decision."""

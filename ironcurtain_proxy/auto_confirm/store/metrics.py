@@ -16,10 +16,9 @@ from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, SAFE_BANDS
-from ironcurtain_proxy.auto_confirm.store.health import is_stuck
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
 from ironcurtain_proxy.auto_confirm.store.rows import ABANDONED_BY, HUMAN, WITHDRAWN_BY, TaskStatus
-from ironcurtain_proxy.auto_confirm.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.store import Store, is_stuck
 from ironcurtain_proxy.auto_confirm.store.tables import (
     DECISIONS,
     HISTORY,
@@ -27,8 +26,8 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     REVIEWER_DECISIONS,
     TASKS,
 )
-from ironcurtain_proxy.model.decider import in_record, of_record
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.decision import in_record, of_record
+from ironcurtain_proxy.model.values import Json
 
 LATENCY_TARGET_MS: Final = 100.0
 RESPONSE_TARGET_SECONDS: Final = 300.0

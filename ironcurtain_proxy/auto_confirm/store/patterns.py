@@ -16,13 +16,13 @@ from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, InteractionHistory
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand, SafePath
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
 from ironcurtain_proxy.auto_confirm.store.rows import (
     LONGEST_REGEX,
     NewPattern,
     PatternProposal,
     PatternRow,
+    StoreError,
 )
 from ironcurtain_proxy.auto_confirm.store.tables import (
     INTERACTIONS,
@@ -30,7 +30,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     REVIEWER_DECISIONS,
     SAFE_PATHS,
 )
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 
 _TOO_WIDE: Final = re.compile(r"/[^/]*|/(home|Users)/[^/]+|/(private|var)/[^/]+", re.ASCII)
 """Directories that are never proposed: top-level ones, and whole homes."""

@@ -21,7 +21,7 @@ from ironcurtain_proxy.auto_confirm.store.metrics import (
 )
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
-from ironcurtain_proxy.model.decider import (
+from ironcurtain_proxy.model.decision import (
     ClientDialog,
     Contained,
     Engine,
@@ -35,16 +35,17 @@ from ironcurtain_proxy.model.decider import (
     of_record,
 )
 from ironcurtain_proxy.report import plots
-from ironcurtain_proxy.report.page import (
+from ironcurtain_proxy.report.plots import (
     NOTHING,
     UNKNOWN,
     ReportPart,
     ReportSection,
     Tile,
+    begin_of_stretch,
     percent,
+    step_for,
     table,
 )
-from ironcurtain_proxy.report.plots import begin_of_stretch, step_for
 
 # --- figures over time ----------------------------------------------------------------------------
 # The data for a report's plots, counted by the database, at the finest by minute.

@@ -1,4 +1,9 @@
-"""The values of the store. The import of this file loads no database library."""
+"""The values of the store, and its errors.
+
+The values of the store. The import of this file loads no database library.
+
+The errors of the store. The import of this file loads no database library.
+"""
 
 import re
 from collections.abc import Mapping
@@ -6,9 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand
-from ironcurtain_proxy.model import decider
-from ironcurtain_proxy.model.decider import Engine, Person, Program, in_record, of_record
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.model import decision
+from ironcurtain_proxy.model.decision import Engine, Person, Program, in_record, of_record
+from ironcurtain_proxy.model.values import Json
+
+# --- rows
+
 
 Status: TypeAlias = Literal["pending", "approved", "rejected", "auto_approved", "held", "escalated"]
 """The state of an interaction. `held`: a first reviewer is asked; `escalated`: a further one."""
@@ -21,8 +30,8 @@ DecisionWord: TypeAlias = Literal["approved", "rejected", "escalated", "timed_ou
 TaskStatus: TypeAlias = Literal["open", "answered", "timed_out", "withdrawn", "unasked"]
 """The state of a question to one reviewer. `unasked`: it ended, and no reviewer ever saw it."""
 
-HUMAN: Final = in_record(decider.HUMAN)
-TIMEOUT: Final = in_record(decider.TIMEOUT)
+HUMAN: Final = in_record(decision.HUMAN)
+TIMEOUT: Final = in_record(decision.TIMEOUT)
 WITHDRAWN_BY: Final = Engine("withdrawn")
 """The agent cancelled the call, which is no decision."""
 ABANDONED_BY: Final = in_record(Engine("abandoned"))
@@ -30,7 +39,7 @@ ABANDONED_BY: Final = in_record(Engine("abandoned"))
 PASSED_ON: Final = in_record(Engine("passed-on"))
 """A reviewer could not be asked, or gave an answer that does not count."""
 
-MODEL: Final = in_record(decider.AUTO_APPROVER)
+MODEL: Final = in_record(decision.AUTO_APPROVER)
 """The auto-approver, which is asked about held calls before a reviewer."""
 
 LONGEST_REGEX: Final = 512
@@ -191,3 +200,18 @@ class PatternProposal:
     """The refusals: always 0 for a proposal."""
     sessions: int
     """The number of sessions with these approvals."""
+
+
+# --- faults
+
+
+class StoreError(IronCurtainError):
+    """The store cannot be read or written: the engine approves nothing."""
+
+
+class AlreadyDecidedError(StoreError):
+    """The interaction already has its final decision."""
+
+
+class StoreLostError(StoreError):
+    """The open file is no longer the store, or is damaged: it must be opened anew."""

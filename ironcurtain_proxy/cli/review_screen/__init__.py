@@ -1,8 +1,7 @@
 """The review of open questions on a terminal.
 
-- `review_screen`: the live screen. `plain_review`: line by line, for scripts.
-- `waiting_list`: the calls that wait, the search in them, and one in full.
-- `text_screen`: lines that scroll, and the names of keys.
+- `review_screen`: the live screen. `plain_review`: line by line, for scripts; the sources of rules,
+  explanations and past calls.
+- `waiting_list`: the calls that wait, the search in them, one in full, and lines that scroll.
 - `history_screen`: past calls; the rule, the explanation and the keys, in place of a call.
-- `screen_sources`: the sources of rules, explanations and past calls.
 """

@@ -13,10 +13,9 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ironcurtain_proxy.audit.calls import CallHistory
-from ironcurtain_proxy.audit.display import CallTable, LogEntry
-from ironcurtain_proxy.audit.selection import REFUSALS, Selection
-from ironcurtain_proxy.cli.review_screen.screen_sources import OfferedRule, ScreenSources
-from ironcurtain_proxy.cli.review_screen.text_screen import (
+from ironcurtain_proxy.audit.display import REFUSALS, CallTable, LogEntry, Selection
+from ironcurtain_proxy.cli.review_screen.plain_review import OfferedRule, ScreenSources
+from ironcurtain_proxy.cli.review_screen.waiting_list import (
     KEY_WORDS,
     KeyLine,
     OneLine,

@@ -1,19 +1,26 @@
-"""The review line by line, as in the original, for scripts and plain terminals.
+"""The review line by line, and what every screen draws from.
+
+The review line by line, as in the original, for scripts and plain terminals.
 
 Prints a banner for every request and takes `/approve N`, `/approve+ N`, `/deny N words`, with `all`
 for a number. Knows nothing of files or terminals: it is handed what is pending and what was typed.
+
+Sources of the screen for all but the questions: rules, explanations, past calls.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
-from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
-from ironcurtain_proxy.mailbox.changes import changes_of
+from ironcurtain_proxy.audit.calls import CallHistory
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, changes_of
 from ironcurtain_proxy.mailbox.display import banner
 from ironcurtain_proxy.mailbox.mailboxes import PendingRequest
+
+# --- plain review
+
 
 HELP: Final = (
     "/approve N|all   /approve+ N (and remember; /approve+2 N the second kind)   "
@@ -100,3 +107,41 @@ class PlainReview:
     def answered(self, one: PendingRequest) -> None:
         """Note an answered request, so that its end is not printed."""
         self._open.pop(self._numbers[one.id], None)
+
+
+# --- screen sources
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedRule:
+    """A rule for the operator's layer."""
+
+    command: str
+    """The command that adds it."""
+    change: Sequence[str]
+    """The lines of the diff of `policy.yaml`, and the effects of the rule."""
+    write: Callable[[], None]
+    """Writes the rule. Raises `ConfigurationError`: it cannot be written, or the file has changed.
+    """
+
+
+RuleOffer: TypeAlias = Callable[[PendingRequest], OfferedRule | None]
+"""Returns the rule for a call, or None. Blocks, and may raise `ConfigurationError`."""
+
+
+def _no_rule(_one: PendingRequest) -> OfferedRule | None:
+    return None
+
+
+def _no_explanation(_one: PendingRequest) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenSources:
+    """The sources that the command gives its screen."""
+
+    rule: RuleOffer = _no_rule
+    explain: Callable[[PendingRequest], list[str]] = _no_explanation
+    """Explains in lines why a call is asked about. Blocks, and may raise `ConfigurationError`."""
+    history: CallHistory = field(default_factory=lambda: CallHistory(tuple, str))

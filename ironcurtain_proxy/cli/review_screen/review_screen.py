@@ -23,21 +23,22 @@ from ironcurtain_proxy.cli.review_screen.history_screen import (
     keys_screen,
     rule_screen,
 )
-from ironcurtain_proxy.cli.review_screen.screen_sources import ScreenSources
-from ironcurtain_proxy.cli.review_screen.text_screen import KEYS, KeyLine, OneLine
+from ironcurtain_proxy.cli.review_screen.plain_review import ScreenSources
 from ironcurtain_proxy.cli.review_screen.waiting_list import (
+    KEYS,
     LOW,
+    KeyLine,
+    OneLine,
     Search,
     WaitingList,
     detail_of,
     title_of,
 )
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.answering import Proof, ReviewerAnswer, objection, sent
-from ironcurtain_proxy.mailbox.changes import file_change
+from ironcurtain_proxy.mailbox.answering import Proof, ReviewerAnswer, file_change, objection, sent
 from ironcurtain_proxy.mailbox.display import summary, time_left, visible, why_alone
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, PendingRequest, utc_now
-from ironcurtain_proxy.sessions.asker import asker_of
+from ironcurtain_proxy.sessions.running import asker_of
 
 GUARD_SECONDS: Final = 0.3
 """Seconds for which keys do not answer a request that appeared by itself: the key was meant for the

@@ -3,11 +3,10 @@
 A server's texts may be wrong, so the result is a proposal. A tool that the texts leave in doubt
 is `unknown`: every preset asks about it or denies it.
 
-- `annotate`: the tools of a server, each with the roles of its arguments and its kind.
+- `annotate`: the tools of a server, each with the roles of its arguments and its kind; those that
+  the shipped annotations describe are recognised by name and schema.
 - `described`: a server with a proposal for each tool, and its entry in the annotation file.
-- `known`: tools that the shipped annotations describe, recognised by name and schema.
-- `propose`, `texts`, `proposal`: proposals for a tool, an argument, a member of an object, and a
-  tool as annotated from its list.
-- `words`, `words.toml`: the words that indicate arguments and effects.
-- `shell_tools`: tools that run commands, and the types of a schema.
+- `propose`, `texts`: proposals for a tool, an argument, and a member of an object.
+- `proposal`: a tool as annotated from its list, tools that run commands, and `words.toml`, the
+  words that indicate arguments and effects.
 """

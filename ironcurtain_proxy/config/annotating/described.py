@@ -16,7 +16,7 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import is_there, read_document
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import Roles, ToolEffect
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 _MOST_TOOLS: Final = 2_000
 

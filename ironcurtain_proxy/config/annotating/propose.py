@@ -9,27 +9,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool
-from ironcurtain_proxy.config.annotating.shell_tools import (
-    NO_TEXT,
-    is_closed_choice,
-    runs,
-    types_of,
-)
-from ironcurtain_proxy.config.annotating.texts import ArgumentContext, proposed_for
-from ironcurtain_proxy.config.annotating.words import (
+from ironcurtain_proxy.config.annotating.proposal import (
     DESTROYS,
     FETCHES,
+    NO_TEXT,
     READS,
     WORDS,
     WRITES,
+    Proposed,
+    ProposedTool,
+    is_closed_choice,
+    runs,
     speaks_of_change,
     speaks_of_destroying,
+    types_of,
     words_of,
 )
-from ironcurtain_proxy.model.annotation import Roles, ToolEffect
-from ironcurtain_proxy.model.input_schema import declared_arguments, resolved
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.config.annotating.texts import ArgumentContext, proposed_for
+from ironcurtain_proxy.model.annotation import Roles, ToolEffect, declared_arguments, resolved
+from ironcurtain_proxy.model.values import Json
 
 _MOST_DEPTH: Final = 12
 _MOST_NODES: Final = 3_000

@@ -15,10 +15,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.config.annotating.proposal import LikelyMeaning, Proposed
-from ironcurtain_proxy.config.annotating.words import PATH_FORMATS, URL_FORMATS, WORDS, words_of
+from ironcurtain_proxy.config.annotating.proposal import (
+    PATH_FORMATS,
+    URL_FORMATS,
+    WORDS,
+    LikelyMeaning,
+    Proposed,
+    words_of,
+)
 from ironcurtain_proxy.model.annotation import Roles
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 _PATHS: Final = WORDS["paths"]
 _COMMANDS: Final = WORDS["commands"]

@@ -1,4 +1,8 @@
-"""The section `auto_confirm`: settings of the engine.
+"""The section `auto_confirm`: the engine's settings and its notifications.
+
+Notifications of the auto-confirm engine: `auto_confirm.notifications`.
+
+The section `auto_confirm`: settings of the engine.
 
 Imported only where the section exists: most sessions start without it.
 """
@@ -7,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, get_args  # noqa: TID251  a word, said wrongly
+from typing import Annotated, Any, Final, Literal, TypeAlias, assert_never, get_args  # noqa: TID251  a word, said wrongly
 
 from msgspec import UNSET, Meta, field
 
-from ironcurtain_proxy.auto_confirm.engine.decision import check_on_timeout
+from ironcurtain_proxy.auto_confirm.engine.evaluation import check_on_timeout
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import (
@@ -27,10 +31,12 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
     TimeoutAction,
     UnknownAction,
 )
-from ironcurtain_proxy.config.auto_confirm.notification_settings import (
-    NotificationSettings,
-    NotificationsForm,
-    notifications,
+from ironcurtain_proxy.auto_confirm.notice_channels import (
+    CommandChannel,
+    FileChannel,
+    NoticeChannel,
+    TmuxChannel,
+    WebhookChannel,
 )
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import (
     ReviewerForm,
@@ -50,6 +56,99 @@ from ironcurtain_proxy.config.reading.forms import (
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.errors import ConfigurationError
+
+# --- notification settings
+
+
+NotificationKind: TypeAlias = Literal["none", "command", "webhook", "file", "tmux"]
+
+_SUMMARY_MINUTES: Final = 15.0
+_NEEDED: Final[Mapping[NotificationKind, str]] = {
+    "command": "command",
+    "webhook": "url",
+    "file": "file",
+    "tmux": "target",
+}
+"""The key that each kind needs."""
+
+_WebAddress: TypeAlias = Annotated[
+    str,
+    says(r"https?://[^/?#\x00][^\x00]*", "must begin with http:// or https://, and name a host", 1),
+]
+_TmuxTarget: TypeAlias = Annotated[
+    str,
+    says(
+        # The value becomes an argument and must not look like an option.
+        r"[A-Za-z0-9_%@$:.=][A-Za-z0-9_%@$:./=-]{0,99}",
+        "must name a tmux session, window or pane, such as main:0.1",
+        1,
+    ),
+]
+
+
+class NotificationsForm(CheckedForm, frozen=True, kw_only=True, rename={}):
+    """Where notifications go."""
+
+    kind: NotificationKind = "none"
+    command: Maybe[tuple[NameText, ...]] = UNSET
+    """For `command`: the program and its arguments."""
+    url: Maybe[_WebAddress] = UNSET
+    """For `webhook`."""
+    file: Maybe[NameText] = UNSET
+    """For `file`."""
+    target: Maybe[_TmuxTarget] = UNSET
+    """For `tmux`: a session, window or pane."""
+    summary_minutes: Annotated[float, Meta(ge=0, le=1440)] = _SUMMARY_MINUTES
+    """Minutes between two summaries of the engine's approvals; 0 for none."""
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield the key that is missing, and keys of other kinds."""
+        if self.command == ():
+            yield ("command",), "must hold a program and its arguments", ""
+        # Notifications may be switched off for a while, with the rest left in place.
+        if self.kind == "none":
+            return
+        needed = _NEEDED[self.kind]
+        if getattr(self, needed) is UNSET:
+            yield (), f"{self.kind} needs {needed!r}", ""
+        for key in _NEEDED.values():
+            if key != needed and getattr(self, key) is not UNSET:
+                yield (key,), f'is not for "{self.kind}"', ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationSettings:
+    """The channels for notifications."""
+
+    channels: tuple[NoticeChannel, ...] = ()
+    summary_minutes: float = _SUMMARY_MINUTES
+    """Minutes between two summaries of the engine's approvals; 0: no summaries."""
+
+
+def notifications(layers: Layers, spot: Spot, form: NotificationsForm) -> NotificationSettings:
+    """Return the settings of a section; paths are relative to the file that holds them."""
+    channel: NoticeChannel | None = None
+    match form.kind:
+        case "none":
+            pass
+        case "command":
+            channel = CommandChannel(argv=form.command or ())
+        case "webhook":
+            channel = WebhookChannel(url=form.url or "")
+        case "file":
+            path = layers.as_path(spot.at("file")) if form.file else None
+            channel = None if path is None else FileChannel(path=path)
+        case "tmux":
+            channel = TmuxChannel(target=form.target or "")
+        case _:
+            assert_never(form.kind)
+    return NotificationSettings(
+        channels=() if channel is None else (channel,), summary_minutes=form.summary_minutes
+    )
+
+
+# --- settings
+
 
 PROVIDER_VARIABLE: Final = "IRONCURTAIN_PROVIDER"
 """The variable with the provider of the session's model, set by the program that starts the proxy.

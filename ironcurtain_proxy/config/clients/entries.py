@@ -16,7 +16,7 @@ from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.forms import fill
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.remote_entry import NETWORK_TYPES, RemoteForm
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 _WORKSPACE: Final = frozenset({"workspaceFolder", "workspaceRoot"})
 _HOME: Final = frozenset({"userHome", "HOME", "env:HOME"})

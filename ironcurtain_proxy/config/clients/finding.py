@@ -30,7 +30,7 @@ from ironcurtain_proxy.config.clients.text_format import (
 )
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import is_there, read_file
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 _MOVED: Final = {"CODEX_HOME": ".codex", "XDG_CONFIG_HOME": ".config"}
 """Directories below the home directory that a variable moves."""

@@ -1,22 +1,34 @@
-"""The MCP clients whose configurations are known: their files, and the form of an entry.
+"""The MCP clients whose files are known, and how each starts this proxy.
+
+The MCP clients whose configurations are known: their files, and the form of an entry.
 
 `docs/clients.md` says where each form was found, and when.
+
+The command that starts this proxy. Its path is absolute: graphical clients have another PATH.
 """
 
+import os
 import re
+import shutil
+import sys
 from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
 
+import orjson
 from msgspec import Struct
 from msgspec.json import decode
 
-from ironcurtain_proxy.config.clients.json_text import JsonText
-from ironcurtain_proxy.config.clients.text_format import TablePath, TextFormat
+from ironcurtain_proxy.config.clients.text_format import JsonText, TablePath, TextFormat
 from ironcurtain_proxy.config.clients.toml_text import TomlText
 from ironcurtain_proxy.config.clients.yaml_text import YamlText
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.values import Json
+
+# --- known
+
 
 FormatName: TypeAlias = Literal["json", "toml", "yaml"]
 
@@ -107,3 +119,61 @@ def entry_of(
 def _files(client: KnownClient) -> Iterator[str]:
     yield from client.user_files
     yield from client.project_files
+
+
+# --- own command
+
+
+_PROGRAM: Final = "ironcurtain-proxy"
+
+
+def own_command(environ: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Return the command and the arguments that start this proxy.
+
+    Raises:
+        ConfigurationError: this installation is temporary.
+    """
+    prefix = Path(sys.prefix)
+    if _is_cache(prefix):
+        return _through_uvx(environ)
+    program = prefix / "bin" / _PROGRAM
+    if program.is_file():
+        return str(_short(program, environ)), []
+    return sys.executable, ["-m", "ironcurtain_proxy"]
+
+
+def _is_cache(prefix: Path) -> bool:
+    """Return whether `uvx` or `pipx run` made this environment for one run."""
+    return any(part.startswith(("archive-v", "builds-v")) for part in prefix.parts) or (
+        prefix.parent.name == ".cache" and "pipx" in prefix.parts
+    )
+
+
+def _through_uvx(environ: Mapping[str, str]) -> tuple[str, list[str]]:
+    uvx = shutil.which("uvx", path=environ.get("PATH"))
+    if uvx is None:
+        raise ConfigurationError(
+            "this is a temporary installation, which a client cannot start: install the package "
+            "with `uv tool install` or `pipx install` and run `init` again"
+        )
+    source = _source()
+    given = ["--from", source] if source else []
+    return str(Path(uvx).absolute()), [*given, _PROGRAM]
+
+
+def _source() -> str:
+    """Return the source of this installation; empty: a package index."""
+    try:
+        text = distribution(_PROGRAM).read_text("direct_url.json")
+    except PackageNotFoundError:
+        return ""
+    url = str(orjson.loads(text).get("url", "")) if text else ""
+    return url.removeprefix("file://")
+
+
+def _short(program: Path, environ: Mapping[str, str]) -> Path:
+    """Return the name on the PATH that leads to the program: it stays the same across versions."""
+    found = shutil.which(_PROGRAM, path=environ.get("PATH"))
+    if found is not None and os.path.realpath(found) == os.path.realpath(program):
+        return Path(found).absolute()
+    return program

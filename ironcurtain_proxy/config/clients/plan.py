@@ -17,8 +17,8 @@ from ironcurtain_proxy.config.clients.entries import MovableServer, ProxyEntry, 
 from ironcurtain_proxy.config.clients.finding import ClientFile, ServerTable
 from ironcurtain_proxy.config.clients.known import entry_of
 from ironcurtain_proxy.config.clients.text_format import Move, NotUnderstoodError, moved
-from ironcurtain_proxy.config.reading.environment import CLIENT_VARIABLES
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.config.reading.layers import CLIENT_VARIABLES
+from ironcurtain_proxy.model.values import Json
 
 ENTRY_NAME: Final = "ironcurtain"
 PROJECT_NAME: Final = "ironcurtain-project"

@@ -1,16 +1,33 @@
-"""The parts shared by the three formats of client files.
+"""Changes of one part of a client's file, and of JSON with comments.
+
+The parts shared by the three formats of client files.
 
 A format finds the members of one table in a text, and replaces some of them. Everything else of
 the text stays as it is, byte for byte: comments, order, layout. No format is trusted to have done
 so: `moved` reads the new text and compares.
+
+JSON with comments and commas at the end, as editors write their settings.
+
+Comments are blanked out, so that every position stays; what is left is parsed by the strict parser
+of the rest of the program. The library json-five keeps such texts, but had its last release in 2024
+and needs two further packages.
 """
 
+import json  # noqa: TID251  orjson does not say where a value ends
+import re
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
+from typing import Any, Final, Protocol, TypeAlias  # noqa: TID251  msgspec knows no recursive `Json`
 
-from ironcurtain_proxy.model.json import Json
+import orjson
+from msgspec import Struct
+
+from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.strict_json import strict_json
+
+# --- text format
+
 
 TablePath: TypeAlias = tuple[str, ...]
 """The keys that lead to a table of servers, such as `("mcpServers",)`."""
@@ -145,3 +162,174 @@ def _verified(form: TextFormat, text: str, wanted: Json) -> str:
     if form.parse(text) != wanted:
         raise NotUnderstoodError("cannot be changed without changing something else")
     return text
+
+
+# --- json text
+
+
+_STRING: Final = r'"(?:[^"\\]|\\.)*+"?'
+_COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_LAST_COMMA: Final = re.compile(rf"{_STRING}|,(?=[ \t\r\n]*[}}\]])", re.DOTALL)
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+_INDENT: Final = re.compile(r"\n([ \t]+)\S")
+_BOM: Final = "\N{ZERO WIDTH NO-BREAK SPACE}"
+
+_DECODER: Final = json.JSONDecoder(parse_int=str)
+
+
+class _Member(Struct, frozen=True):
+    name: str
+    start: int
+    end: int
+    comma: int | None
+    """The position of the comma behind it; None: there is none."""
+
+
+class JsonText:
+    """The format of JSON with comments."""
+
+    def parse(self, text: str) -> Json:
+        """Return the value; a key that stands twice is refused."""
+        try:
+            return strict_json(_plain(text).encode())
+        except orjson.JSONDecodeError as error:
+            where = f" at line {error.lineno}, column {error.colno}" if error.doc else ""
+            raise NotUnderstoodError(f"is not JSON: {error.msg}{where}") from None
+        except (UnicodeEncodeError, RecursionError):
+            raise NotUnderstoodError("is not JSON") from None
+
+    def sources(self, text: str, place: TablePath) -> Mapping[str, str]:
+        """Return each member from its key to the end of its value."""
+        return {one.name: text[one.start : one.end] for one in _members(text, place)}
+
+    def written(self, text: str, place: TablePath, name: str, value: Mapping[str, Json]) -> str:
+        """Return the new member, on lines of its own where the table's first member has one."""
+        members = _members(text, place)
+        key = orjson.dumps(name).decode()
+        start = members[0].start if members else 0
+        begin = line_start(text, start)
+        if begin == start:
+            return f"{key}: {_compact({**value})}"
+        indent = text[begin:start]
+        lines = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode().split("\n")
+        unit = _unit(text)
+        stepped = [_stepped(line, unit) for line in lines]
+        return f"{key}: " + f"{newline(text)}{indent}".join(stepped)
+
+    def replaced(
+        self, text: str, place: TablePath, names: Collection[str], sources: Sequence[str]
+    ) -> str:
+        """The text after a replacement. Comments stay, except those inside the replaced members."""
+        members = _members(text, place)
+        going = [one for one in members if one.name in names]
+        if not going:
+            raise NotUnderstoodError("has no such table")
+        first = going[0]
+        begin = line_start(text, first.start)
+        between = "," + (newline(text) + text[begin : first.start] if begin < first.start else " ")
+        edits: list[Edit] = [(first.start, first.end, between.join(sources))]
+        edits += [_removal(text, one) for one in going[1:]]
+        staying = [one for one in members if one is first or one.name not in names]
+        if staying[-1] is not members[-1] and members[-1].comma is None:
+            comma = staying[-1].comma
+            edits += [] if comma is None else [(comma, comma + 1, "")]
+        return spliced(text, edits)
+
+
+def _uncommented(text: str) -> str:
+    text = text.replace(_BOM, " ", 1) if text.startswith(_BOM) else text
+    return _COMMENT.sub(_blanked, text)
+
+
+def _plain(text: str) -> str:
+    return _LAST_COMMA.sub(lambda found: " " if found[0] == "," else found[0], _uncommented(text))
+
+
+def _blanked(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith('"') else re.sub(r"[^\r\n]", " ", found[0])
+
+
+def with_first(text: str, place: TablePath, key: str, value: Json) -> str:
+    """Return a text that was parsed, with a new first member of the object at a place."""
+    at = _start(_plain(text), place) + 1
+    rest = _skip(text, at)
+    blanks, member = text[at:rest], f"{_compact(key)}: {_compact(value)}"
+    if text[rest] == "}":
+        return f"{text[:at]}\n  {member}\n{text[rest:]}"
+    return f"{text[:at]}{blanks}{member},{blanks or ' '}{text[rest:]}"
+
+
+def _members(text: str, place: TablePath) -> list[_Member]:
+    """Return the members of the object at a place of a text that was parsed."""
+    plain, commas = _plain(text), _uncommented(text)
+    return [
+        _Member(name, start, end, after if commas[after : after + 1] == "," else None)
+        for name, start, _, end in _pairs(plain, _start(plain, place))
+        for after in (_skip(commas, end),)
+    ]
+
+
+def _start(plain: str, place: TablePath) -> int:
+    """Return the position of the brace that opens the object at a place."""
+    at = _skip(plain, 0)
+    for key in place:
+        at = next((value for name, _, value, _ in _pairs(plain, at) if name == key), len(plain))
+    return at
+
+
+def _pairs(plain: str, at: int) -> list[tuple[str, int, int, int]]:
+    """Return the members: name, start, and the start and end of the value."""
+    found: list[tuple[str, int, int, int]] = []
+    try:
+        if plain[at] != "{":
+            raise NotUnderstoodError("has no such table")
+        at = _skip(plain, at + 1)
+        while plain[at] != "}":
+            start = at
+            name, at = _DECODER.raw_decode(plain, at)
+            value = _skip(plain, _skip(plain, at) + 1)
+            _, end = _DECODER.raw_decode(plain, value)
+            found.append((str(name), start, value, end))
+            at = _skip(plain, end)
+            if plain[at] == ",":
+                at = _skip(plain, at + 1)
+    except (ValueError, IndexError, RecursionError):
+        raise NotUnderstoodError("has no such table") from None
+    return found
+
+
+def _skip(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    return at if blanks is None else blanks.end()
+
+
+def _removal(text: str, member: _Member) -> Edit:
+    """The edit that removes a member, its comma, and its lines if nothing else stands on them."""
+    start, end = member.start, member.end if member.comma is None else member.comma + 1
+    begin = line_start(text, start)
+    rest = text[end : text.find("\n", end) + 1]
+    if begin < start and rest and not rest.strip():
+        return begin, end + len(rest), ""
+    while begin == start and text[start - 1] in " \t":
+        start = begin = start - 1
+    return start, end, ""
+
+
+def _unit(text: str) -> str:
+    found = _INDENT.search(text)
+    return found[1] if found else "  "
+
+
+def _stepped(line: str, unit: str) -> str:
+    inner = line.lstrip(" ")
+    return unit * ((len(line) - len(inner)) // 2) + inner
+
+
+def _compact(value: Json) -> str:
+    if isinstance(value, dict):
+        return (
+            "{" + ", ".join(f"{_compact(key)}: {_compact(one)}" for key, one in value.items()) + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_compact, value)) + "]"
+    return orjson.dumps(value).decode()

@@ -21,7 +21,7 @@ from ironcurtain_proxy.config.clients.text_format import (
     newline,
     spliced,
 )
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 _TOKEN: Final = re.compile(
     r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]',

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from ironcurtain_proxy.config.clients.known import FORMATS, FormatName, format_of
 from ironcurtain_proxy.config.clients.plan import FileChange
 from ironcurtain_proxy.config.clients.text_format import Move, NotUnderstoodError, given_back
-from ironcurtain_proxy.config.migration.rewriting import exchange
+from ironcurtain_proxy.config.migration.migration import exchange
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.private_files import locked_file, make_private_directory, write_whole
 

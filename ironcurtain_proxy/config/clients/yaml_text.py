@@ -19,7 +19,7 @@ from ironcurtain_proxy.config.clients.text_format import (
 )
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.yaml_reading import parse_yaml
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ It is read from the file before defaults are applied; a default would hide it.
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 COMMAND: Final = "ironcurtain-proxy config migrate"
 """The command with which the operator writes a file anew."""

@@ -14,7 +14,7 @@ import orjson
 from msgspec import Struct
 from msgspec.json import decode
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 _SHIPPED: Final = Path(__file__).parent / "shipped"
 _INDEX: Final = _SHIPPED.parent / "index.json"

@@ -28,8 +28,8 @@ from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.forms import Document, NameText, fill
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import parse
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Rule
+from ironcurtain_proxy.model.values import Json
 
 ENROLMENT_NAME: Final = "bundle.json"
 TRUST_NAME: Final = "bundle-root.json"

@@ -22,13 +22,13 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, read_ru
 from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.forms import Document, NameText, read_form
-from ironcurtain_proxy.config.reading.operator_paths import absolute, real, working_directory
+from ironcurtain_proxy.config.reading.layers import absolute, real, working_directory
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.servers.remote_entry import AskForm, asked
 from ironcurtain_proxy.model.condition_reading import host_patterns
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, ProtectedPath, UnknownTools
+from ironcurtain_proxy.model.values import RealPath
 
 ENGINE_NAME: Final = "engine.json"
 

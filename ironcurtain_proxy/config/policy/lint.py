@@ -1,20 +1,139 @@
-"""Rules without effect: they can never match, or an earlier rule covers them.
+"""Rules and annotations without effect.
+
+The subjects of rules: every resource role of every annotated tool.
+
+The kernel evaluates the rules once for each resource role of a tool, and once for a tool without
+any.
+
+Rules without effect: they can never match, or an earlier rule covers them.
 
 All findings are warnings: the policy is valid, but perhaps not what its author meant. A rule is
 compared with every annotated tool that it could apply to.
+
+Annotations that no longer fit, alone or compared with the live tools.
+
+An argument or a tool without annotation is denied; `check` reports it before the agent meets it.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ironcurtain_proxy.config.policy.lint_subjects import RuleSubject, Subjects
+from ironcurtain_proxy.config.annotating.proposal import words_of
 from ironcurtain_proxy.config.reading.document import DocumentPlace, RulePlace
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
-from ironcurtain_proxy.model.annotation import Annotations
+from ironcurtain_proxy.model.annotation import (
+    RESOURCE_ROLES,
+    Annotations,
+    ArgumentRole,
+    RoleSpec,
+    ToolAnnotation,
+    declared_arguments,
+)
 from ironcurtain_proxy.model.conditions import ListCondition
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.values import Json, RealPath
+
+# --- lint subjects
+
+
+RuleSubject: TypeAlias = tuple[str, str, ArgumentRole | None]
+"""Server, tool and resource role of one evaluation; None: the tool may have no resource role."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRoles:
+    """The roles that a tool's arguments can have."""
+
+    possible: frozenset[ArgumentRole]
+    certain: frozenset[ArgumentRole]
+    """The roles that the arguments have in every case."""
+
+    @classmethod
+    def of(cls, annotation: ToolAnnotation) -> "ToolRoles":
+        """Return the roles over all cases of all arguments."""
+        specs = annotation.arguments.values()
+        return cls(
+            frozenset([role for spec in specs for roles in _cases(spec) for role in roles]),
+            frozenset().union(*[frozenset.intersection(*_cases(spec)) for spec in specs]),
+        )
+
+    @property
+    def subjects(self) -> tuple[ArgumentRole | None, ...]:
+        """The subjects of one tool."""
+        resources = [role for role in self.possible if role in RESOURCE_ROLES]
+        always = any(role in RESOURCE_ROLES for role in self.certain)
+        return (*resources,) if always else (*resources, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """The subjects of all annotated tools."""
+
+    roles: Mapping[tuple[str, str], ToolRoles]
+    tools_by_server: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, annotations: Annotations) -> "Subjects":
+        """Return the subjects of the annotations in force."""
+        by_server: dict[str, set[str]] = {}
+        for server, tool in annotations:
+            by_server.setdefault(server, set()).add(tool)
+        return cls(
+            {key: ToolRoles.of(annotation) for key, annotation in annotations.items()},
+            {server: frozenset(tools) for server, tools in by_server.items()},
+        )
+
+    def tools_of(self, servers: Iterable[str] | None) -> frozenset[str]:
+        """Return the tools of these servers; None: of all servers."""
+        chosen = self.tools_by_server if servers is None else servers
+        return frozenset().union(*[self.tools_by_server.get(s, frozenset()) for s in chosen])
+
+    def of_rule(self, rule: Rule) -> frozenset[RuleSubject]:
+        """Return every subject that the rule may apply to."""
+        return frozenset(
+            [
+                (server, tool, role)
+                for server, tool, roles in self._in_scope(rule)
+                for role in roles.subjects
+                if _can_match(rule, role, roles.possible)
+            ]
+        )
+
+    def have_role(self, rule: Rule, wanted: frozenset[ArgumentRole]) -> bool:
+        """Whether a tool that the rule could apply to has an argument of one of these roles."""
+        return any(roles.possible & wanted for _, _, roles in self._in_scope(rule))
+
+    def certainly(self, rule: Rule, subject: RuleSubject) -> bool:
+        """Return whether the rule applies to the subject in every case of its arguments."""
+        server, tool, role = subject
+        return role is not None or _can_match(rule, None, self.roles[server, tool].certain)
+
+    def _in_scope(self, rule: Rule) -> Iterable[tuple[str, str, ToolRoles]]:
+        servers = self.tools_by_server if rule.servers is None else rule.servers
+        for server in servers:
+            known = self.tools_by_server.get(server, frozenset())
+            for tool in known if rule.tools is None else known & rule.tools:
+                yield server, tool, self.roles[server, tool]
+
+
+def _cases(spec: RoleSpec) -> list[frozenset[ArgumentRole]]:
+    inside = frozenset().union(*[one.every_role() for one in spec.inside.values()])
+    return [inside | {*spec.default}, *[inside | {*case.roles} for case in spec.cases]]
+
+
+def _can_match(rule: Rule, role: ArgumentRole | None, roles: frozenset[ArgumentRole]) -> bool:
+    if role is None and rule.roles is not None and rule.roles.isdisjoint(roles):
+        return False
+    if role is not None and not rule.is_about(role):
+        return False
+    return all(one.may_hold(role, roles) for one in rule.conditions)
+
+
+# --- lint
+
 
 _Words: TypeAlias = Iterable[str]
 
@@ -164,3 +283,112 @@ def _named(rule: Rule) -> str:
 
 def _words(words: _Words) -> str:
     return " or ".join(sorted(words))
+
+
+# --- lint annotations
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTools:
+    """The tools that the running servers offer."""
+
+    definitions: tuple[ToolDefinition, ...]
+    """The tools, by the operator's server name."""
+    answered: frozenset[str]
+    """The servers that answered."""
+    silent: Mapping[str, str] = field(default_factory=dict)
+    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The hosts that the sandbox of a server kept it from."""
+    """The reason why a server did not answer, as far as known."""
+    prompts: Mapping[str, tuple[Mapping[str, Json], ...]] = field(default_factory=dict)
+    """The prompts by server; a server that did not list them is missing."""
+    resources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The URIs of resources, and templates of URIs, by server."""
+
+
+def lint_annotations(annotations: Annotations, source: object, report: Report) -> None:
+    """Report arguments with a case wider than the default, which should be the widest."""
+    places: Counter[str] = Counter()
+    for (server, _), annotation in annotations.items():
+        index = places[server]
+        places[server] += 1
+        for name, spec in annotation.arguments.items():
+            extra = _beyond_default(spec)
+            if extra:
+                place: DocumentPlace = ("servers", server, "tools", index, "args", name)
+                words = ", ".join(sorted(extra))
+                report.warning(source, place, f"a case has roles that the default lacks: {words}")
+
+
+def lint_servers(
+    annotations: Annotations, servers: Iterable[ServerSpec], source: object, report: Report
+) -> None:
+    """Report servers without any annotated tool: no call of theirs is allowed."""
+    known = {server for server, _ in annotations}
+    for spec in servers:
+        if spec.annotations not in known:
+            message = (
+                f"server {shown(spec.name)} has no annotated tool: every call is denied, or asked "
+                f"about (unknownTools). Run `ironcurtain-proxy annotate {spec.name}`"
+            )
+            report.warning(source, (), message, nearest(spec.annotations, known))
+
+
+def lint_live(
+    annotations: Annotations, live: LiveTools, servers: Iterable[ServerSpec], report: Report
+) -> None:
+    """Compare the annotations with the tools that the servers offer now."""
+    for spec in servers:
+        if spec.name not in live.answered:
+            why = live.silent.get(spec.name, "")
+            words = f"did not answer: not compared{why and f' ({why})'}"
+            # No reason means that the server is still starting: fetching a package takes time.
+            say = report.error if why else report.warning
+            say(f"server {shown(spec.name)}", (), words)
+            continue
+        tools = {tool.name: tool for tool in live.definitions if tool.server == spec.name}
+        known = {tool: a for (owner, tool), a in annotations.items() if owner == spec.annotations}
+        for tool, definition in tools.items():
+            place = f"{spec.name}/{tool}"
+            if tool in known:
+                _compare(known[tool], definition.input_schema, place, report)
+            else:
+                message = (
+                    "has no annotation: every call is denied, or asked about (unknownTools). Run "
+                    f"`ironcurtain-proxy annotate {spec.name}`"
+                )
+                report.warning(place, (), message, nearest(tool, of_same_verb(tool, known)))
+        for tool in known:
+            if tool not in tools:
+                place = f"{spec.name}/{tool}"
+                report.warning(place, (), "is annotated, but the server does not offer it")
+
+
+def of_same_verb(tool: str, known: Iterable[str]) -> list[str]:
+    """Return the tools with the same first word: `write_query` misspelt is never `read_query`."""
+    first = words_of(tool)[:1]
+    return [other for other in known if words_of(other)[:1] == first]
+
+
+def _compare(annotation: ToolAnnotation, schema: Json, place: str, report: Report) -> None:
+    live = {} if schema is None else declared_arguments(schema).names
+    for name in live:
+        if name not in annotation.arguments:
+            message = f"argument {shown(name)} is not annotated: calls that use it are denied"
+            report.warning(place, (), message)
+    for name in annotation.arguments:
+        if name not in live:
+            message = f"argument {shown(name)} is annotated, but the tool no longer has it"
+            report.warning(place, (), message, nearest(name, live))
+    same_names = live.keys() == annotation.arguments.keys()
+    if annotation.input_schema and same_names and annotation.input_schema != schema:
+        message = (
+            "its input schema has changed since it was annotated: look at its roles again with "
+            "`ironcurtain-proxy annotate`"
+        )
+        report.warning(place, (), message)
+
+
+def _beyond_default(spec: RoleSpec) -> frozenset[str]:
+    extra = {role for case in spec.cases for role in case.roles}
+    return frozenset(extra - {*spec.default, "none"})

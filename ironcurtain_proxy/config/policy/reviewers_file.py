@@ -38,7 +38,7 @@ from ironcurtain_proxy.config.reading.forms import (
     read_form,
     says,
 )
-from ironcurtain_proxy.config.reading.operator_paths import real, rooted
+from ironcurtain_proxy.config.reading.layers import real, rooted
 from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, CallRisk, ReviewerKey, Signatories

@@ -39,10 +39,9 @@ from ironcurtain_proxy.model.conditions import (
     PathCondition,
 )
 from ironcurtain_proxy.model.decision import Effect
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.signing import Quorum
-from ironcurtain_proxy.model.sql import SQL_EFFECTS, SqlEffect
+from ironcurtain_proxy.model.values import SQL_EFFECTS, RealPath, SqlEffect
 
 
 def secret_names(roles: frozenset[ArgumentRole]) -> ExceptingNames:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, TypeVar
 from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.problems import PathPart, Report, nearest, shown
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 DocumentPlace: TypeAlias = tuple[PathPart, ...]
 """A place in a document, such as `("rules", 3, "if")`."""

@@ -26,7 +26,7 @@ from msgspec import Meta, Struct, UnsetType, ValidationError, convert, field
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import PathPart, Report
 from ironcurtain_proxy.config.reading.reading import read_document
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 SCHEMA_KEY: Final = "$schema"
 T = TypeVar("T")

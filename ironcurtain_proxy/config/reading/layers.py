@@ -1,25 +1,226 @@
-"""Layers of settings: the environment over the configuration file.
+"""Where a setting comes from: the environment, the files, the default.
+
+Settings from environment variables, with the names of the original program.
+
+An empty variable counts as unset: many clients write all variables they know.
+
+Paths as written by the operator.
+
+The agent's paths are resolved in `facts`, which trusts nothing.
+
+Layers of settings: the environment over the configuration file.
 
 Defaults, meanings and keys of settings are in `config.settings`.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
-from typing import Final, TypeVar
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from ironcurtain_proxy.config.reading.document import Spot
-from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, Environment
-from ironcurtain_proxy.config.reading.operator_paths import (
-    STATE_DIRECTORY,
-    absolute,
-    expand_home,
-    working_directory,
+from ironcurtain_proxy.config.reading.problems import Report, shown
+from ironcurtain_proxy.config.reading.reading import is_there, parse, read_document
+from ironcurtain_proxy.model.values import Json, RealPath
+
+# --- environment
+
+
+SERVERS_VARIABLE: Final = "MCP_SERVERS_CONFIG"
+API_KEY_VARIABLE: Final = "AUTO_APPROVE_API_KEY"
+CONFIG_VARIABLE: Final = "IRONCURTAIN_CONFIG"
+SESSION_VARIABLE: Final = "IRONCURTAIN_SESSION_ID"
+PRINCIPAL_VARIABLE: Final = "IRONCURTAIN_PRINCIPAL"
+"""The name of the token that the agent over HTTP has; `serve --http` sets it."""
+ISOLATION_VARIABLE: Final = "IRONCURTAIN_ISOLATION"
+
+SECRET_VARIABLES: Final = (SERVERS_VARIABLE, "SERVER_CREDENTIALS", API_KEY_VARIABLE)
+"""Variables that are removed from the environment once read, so that code in this process, or a
+process that inherits the environment by mistake, does not find them."""
+
+_Parser: TypeAlias = Callable[[str], Json]
+
+_TRUE: Final = frozenset({"true", "1", "on", "yes"})
+_FALSE: Final = frozenset({"false", "0", "off", "no"})
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+
+
+def _number(text: str) -> Json:
+    stripped = text.strip()
+    if _NUMBER.fullmatch(stripped) is None:
+        return text  # the reader says that it is text
+    return float(stripped) if "." in stripped else int(stripped)
+
+
+def _switch(text: str) -> Json:
+    word = text.strip().lower()
+    return word in _TRUE if word in _TRUE | _FALSE else text
+
+
+def _exactly_true(text: str) -> Json:
+    """Return whether the text is exactly `true`."""
+    return text == "true"
+
+
+def _names(text: str) -> Json:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+_VARIABLES: Final[Mapping[str, tuple[str, _Parser | None]]] = MappingProxyType(
+    {
+        SERVERS_VARIABLE: ("mcpServers", None),
+        "GENERATED_DIR": ("generatedDir", str),
+        "TOOL_ANNOTATIONS_DIR": ("toolAnnotationsDir", str),
+        "PROTECTED_PATHS": ("protectedPaths", None),
+        "ALLOWED_DIRECTORY": ("allowedDirectory", str),
+        "CONTAINER_WORKSPACE_DIR": ("containerWorkspaceDir", str),
+        "ESCALATION_DIR": ("escalationDir", str),
+        "ESCALATION_TIMEOUT_SECONDS": ("escalationTimeoutSeconds", _number),
+        "AUDIT_LOG_PATH": ("auditLogPath", str),
+        "AUDIT_REDACTION": ("auditRedaction.enabled", _switch),
+        "AUDIT_FSYNC": ("auditFsync", str),
+        "AUDIT_WRITE_DEADLINE_SECONDS": ("auditWriteDeadlineSeconds", _number),
+        "AUDIT_MAX_BYTES": ("auditMaxBytes", _number),
+        "SESSION_LOG_PATH": ("sessionLogPath", str),
+        "SANDBOX_POLICY": ("sandboxPolicy", str),
+        "UNKNOWN_TOOLS": ("unknownTools", str),
+        "PINS": ("pins", str),
+        "SERVER_FILTER": ("serverFilter", _names),
+        "SERVER_CREDENTIALS": ("serverCredentials", None),
+        "MAX_MESSAGE_BYTES": ("maxMessageBytes", _number),
+        "AUTO_APPROVE_ENABLED": ("autoApprove.enabled", _exactly_true),
+        "AUTO_APPROVE_MODEL_ID": ("autoApprove.modelId", str),
+        "AUTO_APPROVE_LLM_LOG_PATH": ("autoApprove.llmLogPath", str),
+        "ESCALATION_MODE": ("escalation.mode", str),
+        "ESCALATION_CHANNELS": ("escalation.channels", _names),
+        "ESCALATION_HOLD_AFTER_SECONDS": ("escalation.holdAfterSeconds", _number),
+        # Not merged with `capabilities.isolation`: the source of the value matters.
+        ISOLATION_VARIABLE: ("capabilities.isolationFlag", str),
+    }
 )
-from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.config.reading.reading import is_there, read_document
+"""The key of the configuration file for each variable, and the parser of its text; None: JSON."""
+
+SETTING_VARIABLES: Final = frozenset({*_VARIABLES, CONFIG_VARIABLE, SESSION_VARIABLE})
+"""All variables that say something about the settings."""
+
+
+CLIENT_VARIABLES: Final = "IRONCURTAIN_SECRET_"
+"""The prefix of the variables from which `SERVER_CREDENTIALS` may take secrets."""
+
+
+def _filled_in(credentials: dict[str, Json], given: Mapping[str, str], report: Report) -> Json:
+    """Return the credentials with `{"from": VARIABLE}` replaced by what the variable holds.
+
+    A client fills its own variables into a text: inside JSON a quote would end the text early.
+    """
+    found: dict[str, Json] = {}
+    for server, entry in credentials.items():
+        if not isinstance(entry, dict):
+            found[server] = entry
+            continue
+        secrets = {**entry}
+        for name, value in entry.items():
+            variable = value.get("from") if isinstance(value, dict) else None
+            if not isinstance(variable, str):
+                continue
+            if variable not in given:
+                why = f"{shown(variable)} is not set, or does not begin with {CLIENT_VARIABLES}"
+                report.error("SERVER_CREDENTIALS", (server, name), why)
+            secrets[name] = given.get(variable, "")
+        found[server] = secrets
+    return found
+
+
+class Environment(Struct, frozen=True):
+    """The settings found in the environment."""
+
+    spots: Mapping[str, Spot]
+    """The values by key of the configuration file."""
+    secrets: Mapping[str, str]
+    """The secrets by variable."""
+
+
+def read_environment(environ: MutableMapping[str, str], report: Report) -> Environment:
+    """Read all variables. Secrets are removed from the mapping afterwards, even on errors."""
+    secrets = {name: environ.pop(name) for name in SECRET_VARIABLES if name in environ}
+    given = {name: environ.pop(name) for name in [*environ] if name.startswith(CLIENT_VARIABLES)}
+    spots: dict[str, Spot] = {}
+    for variable, (key, parser) in _VARIABLES.items():
+        text = secrets.get(variable) or environ.get(variable) or ""
+        if not text.strip():
+            continue
+        before = len(report.problems)
+        raw = text.encode("utf-8", "surrogateescape")
+        value = parse(raw, variable, report) if parser is None else parser(text)
+        if variable == "SERVER_CREDENTIALS" and isinstance(value, dict):
+            value = _filled_in(value, given, report)
+        if len(report.problems) == before:
+            spots[key] = Spot(value, variable, report)
+    kept = {API_KEY_VARIABLE: secrets[API_KEY_VARIABLE]} if API_KEY_VARIABLE in secrets else {}
+    return Environment(spots, kept)
+
+
+# --- operator paths
+
+
+STATE_DIRECTORY: Final = ".ironcurtain"
+"""The proxy's directory in the home directory."""
+
+
+def expand_home(text: str, home: Path) -> str:
+    """Replace `~` and `~/x` by the home directory; other paths are returned unchanged."""
+    if text == "~":
+        return str(home)
+    return f"{home}/{text[2:]}" if text.startswith("~/") else text
+
+
+def working_directory() -> Path:
+    """Return the proxy's working directory; `/` if it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path("/")
+
+
+def absolute(text: str, home: Path, base: Path) -> Path:
+    """A path with `~` and `..` resolved, relative ones against `base`; links are not followed.
+
+    Raises:
+        ValueError: it is empty, holds a NUL, or says `~someone`.
+    """
+    if not text or "\0" in text:
+        raise ValueError("is not a path")
+    if text.startswith("~") and text != "~" and not text.startswith("~/"):
+        raise ValueError("must not begin with ~ and a name: write the directory itself")
+    return Path(os.path.normpath(base / expand_home(text, home)))
+
+
+def rooted(text: str, home: Path) -> Path | None:
+    """Return the absolute path of a text; None unless it begins with `/` or `~/`."""
+    if not text.startswith(("/", "~")):
+        return None
+    try:
+        return absolute(text, home, Path("/"))
+    except ValueError:
+        return None
+
+
+def real(path: Path | str) -> RealPath:
+    """Return the target of an absolute path, every link followed; missing components are kept."""
+    return RealPath.from_text(os.path.realpath(path))
+
+
+def as_named(path: Path) -> RealPath:
+    """Return the path with links followed in its parent only: the link instead of its target."""
+    return RealPath.from_text(f"{os.path.realpath(path.parent)}/{path.name}")
+
+
+# --- layers
+
 
 CONFIG_NAME: Final = "config.json"
 

@@ -15,7 +15,7 @@ import orjson
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import PathPart, Report
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """The size limit of a file. A policy of 20,000 rules has 10 MB."""

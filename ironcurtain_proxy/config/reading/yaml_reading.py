@@ -14,7 +14,7 @@ from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from ironcurtain_proxy.config.reading.problems import MarkedReport, PathPart, Report, shown
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 _Place = tuple[PathPart, ...]
 

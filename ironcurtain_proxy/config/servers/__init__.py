@@ -1,8 +1,7 @@
 """The servers behind the proxy, as the operator configured them.
 
-- `servers_file`, `server_choice`: which servers exist, which of them run,
-  and in which workspace. `remote_entry`: those
-  that are reached over HTTP.
+- `servers_file`: which servers exist, which of them run, and in which workspace.
+- `remote_entry`: those that are reached over HTTP.
 - `client_file`: the servers of a client, for `init`.
 - `recognition`: well-known servers.
 - `roots`: directories that servers are told about.

@@ -14,7 +14,7 @@ from ironcurtain_proxy.config.reading.forms import keys_of_form
 from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.config.servers.servers_file import form_of
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 _OURSELVES: Final = "ironcurtain-proxy"
 

@@ -11,8 +11,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from ironcurtain_proxy.config.packs.pack import PackageSource, pack_of, packages_elsewhere
-from ironcurtain_proxy.shell.launched_packages import source_of
-from ironcurtain_proxy.shell.launchers import Launched, container_image, launched
+from ironcurtain_proxy.shell.launchers import Launched, container_image, launched, source_of
 
 _NPM_SCOPE: Final = "@modelcontextprotocol"
 _NPM: Final = frozenset({"filesystem", "memory", "everything"})

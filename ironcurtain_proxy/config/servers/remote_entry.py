@@ -22,10 +22,16 @@ from ironcurtain_proxy.config.reading.forms import (
     says,
 )
 from ironcurtain_proxy.config.reading.problems import shown
-from ironcurtain_proxy.model.addresses import Network, is_public
-from ironcurtain_proxy.model.pinning import PinMode
 from ironcurtain_proxy.model.policy import AskKind
-from ironcurtain_proxy.model.remote import OAuthClient, OAuthGrant, RemoteEndpoint, RemoteTransport
+from ironcurtain_proxy.model.server import (
+    Network,
+    OAuthClient,
+    OAuthGrant,
+    PinMode,
+    RemoteEndpoint,
+    RemoteTransport,
+    is_public,
+)
 
 _TRANSPORTS: Final[Mapping[str, RemoteTransport]] = {
     "http": "streamable-http",

@@ -6,9 +6,9 @@ themselves these directories.
 
 from msgspec import Struct
 
-from ironcurtain_proxy.model.path import RealPath, file_uri
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import RealPath, file_uri
 
 
 class Root(Struct, frozen=True):

@@ -20,16 +20,16 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthF
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
+from ironcurtain_proxy.downstream.greeting import VERSIONS
 from ironcurtain_proxy.downstream.modern import NO_CAPABILITIES, enveloped
 from ironcurtain_proxy.downstream.remote.logins import Login, ends_at
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, SESSION
 from ironcurtain_proxy.downstream.remote.token_requests import refuse_plain
-from ironcurtain_proxy.downstream.versions import VERSIONS
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.jsonrpc.headers import headers_of_message
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.remote import OAuthClient, RemoteEndpoint
+from ironcurtain_proxy.model.server import OAuthClient, RemoteEndpoint
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.version import VERSION
 
 PATIENCE: Final = 600.0

@@ -20,8 +20,7 @@ from msgspec.json import Decoder
 from ironcurtain_proxy.downstream.remote.requests import Requester
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, answer_id, decode, recover_id
-from ironcurtain_proxy.jsonrpc.pipes import Oversize
-from ironcurtain_proxy.jsonrpc.wire import Lost, StreamEnded
+from ironcurtain_proxy.jsonrpc.pipes import Lost, Oversize, StreamEnded
 
 _QUEUED: Final = 256
 _QUEUED_BYTES: Final = 8 << 20

@@ -1,15 +1,22 @@
-"""The tokens of one server, in a file of its own: for this user alone, one login in each.
+"""Secrets of a server over HTTP: the file of its login, and its headers.
+
+The tokens of one server, in a file of its own: for this user alone, one login in each.
 
 A login belongs to the entry (its name and URL) and to the authorization server that gave it.
 Another process, such as `login` or a second proxy, may write the file at any time: what is in
 memory is held against it at each use. A token is renewed under a lock, because the one before may
 be spent by that.
+
+The secrets that an entry names, in its headers and for its OAuth client.
+
+Knows placeholders and credentials; imports no library of HTTP, so that `check` can ask it too.
 """
 
 import hashlib
 import os
+import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -19,12 +26,16 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, Encoder
 
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
+from ironcurtain_proxy.model.server import OAuthClient, RemoteEndpoint, ServerSpec
 from ironcurtain_proxy.private_files import (
     locked_file,
     make_private_directory,
     read_private,
     write_whole,
 )
+
+# --- logins
+
 
 _LARGEST: Final = 1 << 18
 _DIGITS: Final = 32
@@ -159,3 +170,52 @@ class LoginFile:
         except (ConfigurationError, MsgspecError, ValueError, RecursionError):
             return None
         return login if login.url == self._url else None
+
+
+# --- secrets
+
+
+_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def headers_of(spec: ServerSpec, endpoint: RemoteEndpoint) -> Mapping[str, str]:
+    """The operator's headers, with the credentials that they name.
+
+    Raises:
+        ConfigurationError: a credential is missing, or has characters that no header can hold.
+    """
+    return {
+        name: filled(text, spec.credentials, f'server "{spec.name}", header {name}')
+        for name, text in endpoint.headers.items()
+    }
+
+
+def secret_of(own: OAuthClient, credentials: Mapping[str, str], server: str) -> str | None:
+    """The secret of the operator's client.
+
+    Raises:
+        ConfigurationError: its credential is not there.
+    """
+    if own.client_secret is None:
+        return None
+    return filled(own.client_secret, credentials, f'server "{server}", oauth.clientSecret')
+
+
+def filled(text: str, credentials: Mapping[str, str], where: str) -> str:
+    """A text with the credentials that it names as `${NAME}`.
+
+    Raises:
+        ConfigurationError: a credential is missing, or has characters that no header can hold.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        secret = credentials.get(found[1])
+        if secret is None:
+            raise ConfigurationError(
+                f"{where}: {found[1]} is not in serverCredentials of this server"
+            )
+        if not (secret.isascii() and secret.isprintable()):
+            raise ConfigurationError(f"{where}: {found[1]} holds what no header can")
+        return secret
+
+    return _PLACEHOLDER.sub(value, text)

@@ -23,8 +23,7 @@ import httpcore2
 import httpx2
 
 from ironcurtain_proxy.errors import ServerUnavailableError
-from ironcurtain_proxy.model.addresses import Address
-from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.model.server import Address, RemoteEndpoint
 from ironcurtain_proxy.version import VERSION
 
 USER_AGENT: Final = f"ironcurtain-proxy/{VERSION}"

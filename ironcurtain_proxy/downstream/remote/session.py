@@ -14,19 +14,17 @@ import httpx2
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.remote.exchange import Inbound, Sending
-from ironcurtain_proxy.downstream.remote.logins import LoginFile
+from ironcurtain_proxy.downstream.remote.logins import LoginFile, headers_of
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
 from ironcurtain_proxy.downstream.remote.requests import Authorizer, NoLogin, Requester
-from ironcurtain_proxy.downstream.remote.secrets import headers_of
 from ironcurtain_proxy.downstream.remote.stored_login import StoredLogin
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, EVENTS, StreamableHttp
 from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, message_id
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths
-from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource
-from ironcurtain_proxy.model.remote import RemoteEndpoint
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.jsonrpc.pipes import LineSink, LineSource
+from ironcurtain_proxy.model.server import RemoteEndpoint, ServerSpec
 
 _GOODBYE: Final = 1.0
 """Seconds for telling a server that the session is over."""

@@ -13,16 +13,15 @@ import anyio
 import httpx2
 from msgspec.structs import replace
 
-from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile, ends_at, is_due
+from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile, ends_at, is_due, secret_of
 from ironcurtain_proxy.downstream.remote.requests import Response
-from ironcurtain_proxy.downstream.remote.secrets import secret_of
 from ironcurtain_proxy.downstream.remote.token_requests import (
     Token,
     TokenRefusedError,
     metadata_of,
     request_token,
 )
-from ironcurtain_proxy.model.remote import OAuthClient, RemoteEndpoint
+from ironcurtain_proxy.model.server import OAuthClient, RemoteEndpoint
 
 _MARGIN: Final = 30.0
 """Seconds before its end from which a token is renewed."""

@@ -18,10 +18,10 @@ from typing import Final
 import anyio
 import httpx2
 
+from ironcurtain_proxy.downstream.greeting import VERSIONS
 from ironcurtain_proxy.downstream.remote import exchange
 from ironcurtain_proxy.downstream.remote.exchange import Inbound, Sending, is_answer_to
 from ironcurtain_proxy.downstream.remote.requests import UNAUTHORIZED, Requester, Response
-from ironcurtain_proxy.downstream.versions import VERSIONS
 from ironcurtain_proxy.errors import (
     CallLostError,
     DownstreamError,
@@ -31,7 +31,7 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
 from ironcurtain_proxy.jsonrpc.headers import MirroredPaths, headers_of_message, version_of
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 BOTH: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 EVENTS: Final = {"accept": "text/event-stream", "cache-control": "no-store"}

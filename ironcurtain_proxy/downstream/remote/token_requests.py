@@ -17,7 +17,7 @@ from msgspec.json import Decoder
 
 from ironcurtain_proxy.downstream.remote.network import RefusedAddressError
 from ironcurtain_proxy.errors import ServerUnavailableError
-from ironcurtain_proxy.model.addresses import is_public
+from ironcurtain_proxy.model.server import is_public
 
 _LARGEST: Final = 1 << 20
 _DEADLINE: Final = 30.0

@@ -16,15 +16,15 @@ from typing import Final, assert_never
 
 from ironcurtain_proxy.snapshots.faults import RollbackError
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, DamagedError
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, Tree, mates, parent_of
+from ironcurtain_proxy.snapshots.timeline.history import Entry, Tree, mates, parent_of
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED, OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.planning import Act, RollbackPlan
-from ironcurtain_proxy.snapshots.timeline.reading import is_as_seen
-from ironcurtain_proxy.snapshots.timeline.staging import (
+from ironcurtain_proxy.snapshots.timeline.reading import (
     InTheWayError,
     IsExpected,
     StagedName,
     Staging,
+    is_as_seen,
     unlock,
 )
 

@@ -11,7 +11,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, directories_above, is_among, parent_of
+from ironcurtain_proxy.snapshots.timeline.history import (
+    Entry,
+    directories_above,
+    is_among,
+    parent_of,
+)
 from ironcurtain_proxy.snapshots.timeline.known import joined
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED, OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.reading import FullError, Reader

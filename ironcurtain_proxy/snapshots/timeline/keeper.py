@@ -22,19 +22,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PathNotHeld, PointId
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs
-from ironcurtain_proxy.snapshots.timeline.bounds import LARGEST_PART, too_large, too_many
 from ironcurtain_proxy.snapshots.timeline.cached import CachedPaths
-from ironcurtain_proxy.snapshots.timeline.entry import (
-    Entry,
-    directories_above,
-    is_among,
-    kind_of_change,
-)
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
+    Entry,
     History,
     NotedChange,
     Point,
@@ -42,10 +36,18 @@ from ironcurtain_proxy.snapshots.timeline.history import (
     ReplacedEntry,
     SettledCall,
     TimelineRecord,
+    directories_above,
+    is_among,
+    kind_of_change,
 )
 from ironcurtain_proxy.snapshots.timeline.known import Difference
 from ironcurtain_proxy.snapshots.timeline.log import Log
-from ironcurtain_proxy.snapshots.timeline.opening import OpenedRoot
+from ironcurtain_proxy.snapshots.timeline.opening import (
+    LARGEST_PART,
+    OpenedRoot,
+    too_large,
+    too_many,
+)
 from ironcurtain_proxy.snapshots.timeline.reading import Reader
 from ironcurtain_proxy.snapshots.timeline.scanning import (
     Scanner,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, kind_of_change
+from ironcurtain_proxy.snapshots.timeline.history import Entry, kind_of_change
 
 _USUAL: Final = 256
 """Characters of a path that counts once."""

@@ -1,4 +1,8 @@
-"""The file of a timeline's history.
+"""The file of a history.
+
+Entries and names as JSON.
+
+The file of a timeline's history.
 
 First the workspace at the oldest point, then a line for each record.
 
@@ -11,18 +15,19 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final, assert_never, get_args
 
 import orjson
 
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.timeline import ChangeKind
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import held_lock
 from ironcurtain_proxy.snapshots.timeline.blobs import write_all
-from ironcurtain_proxy.snapshots.timeline.entry import Entry
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
     DroppedPoints,
+    Entry,
+    EntryKind,
     History,
     NotedChange,
     Point,
@@ -31,12 +36,82 @@ from ironcurtain_proxy.snapshots.timeline.history import (
     SettledCall,
     TimelineRecord,
 )
-from ironcurtain_proxy.snapshots.timeline.rows import decoded, encoded, entry_of, row_of
+
+# --- rows
+
+
+_ENTRY_KINDS: Final[Mapping[str, EntryKind]] = {kind: kind for kind in get_args(EntryKind)}
+
+
+def encoded(text: str) -> str:
+    """Bytes that are a name, as text that JSON can hold."""
+    return os.fsencode(text).decode("latin-1")
+
+
+def decoded(text: str) -> str:
+    """The name of an encoded text."""
+    return os.fsdecode(text.encode("latin-1"))
+
+
+def row_of(entry: Entry) -> list[Json]:
+    """An entry as JSON."""
+    row: list[Json] = list(entry[:7])
+    row.append(encoded(entry.content))
+    if entry.attributes:
+        row.append([[encoded(name), value] for name, value in entry.attributes])
+    return row
+
+
+def entry_of(row: Json) -> Entry:
+    """The entry of a row.
+
+    Raises:
+        ValueError: it is no entry.
+    """
+    match row:
+        case [
+            str(kind),
+            int(mode),
+            int(size),
+            int(inode),
+            int(names),
+            int(ctime_ns),
+            int(mtime_ns),
+            str(content),
+            *more,
+        ] if kind in _ENTRY_KINDS:
+            return Entry(
+                _ENTRY_KINDS[kind],
+                mode,
+                size,
+                inode,
+                names,
+                ctime_ns,
+                mtime_ns,
+                decoded(content),
+                _attributes_of(more),
+            )
+    raise ValueError
+
+
+def _attributes_of(more: list[Json]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for pair in more[0] if more and isinstance(more[0], list) else []:
+        match pair:
+            case [str(name), str(value)]:
+                found.append((decoded(name), value))
+            case _:
+                raise ValueError
+    return tuple(found)
+
+
+# --- log
+
 
 _FORM: Final = 1
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE: Final = 0o600
-_KINDS: Final[Mapping[str, ChangeKind]] = {
+_CHANGE_KINDS: Final[Mapping[str, ChangeKind]] = {
     "created": "created",
     "changed": "changed",
     "deleted": "deleted",
@@ -235,9 +310,9 @@ def _record(row: Json) -> TimelineRecord:
 
 def _noted(row: Json) -> NotedChange:
     match row:
-        case [str(path), kind, after] if kind is None or kind in _KINDS:
+        case [str(path), kind, after] if kind is None or kind in _CHANGE_KINDS:
             found = None if after is None else entry_of(after)
-            return NotedChange(decoded(path), _KINDS.get(str(kind)), found)
+            return NotedChange(decoded(path), _CHANGE_KINDS.get(str(kind)), found)
         case _:
             raise ValueError
 

@@ -1,15 +1,39 @@
-"""Paths below a directory, opened so that no link on the way leads anywhere else.
+"""The workspace and the timeline's own directories, opened safely.
+
+Paths below a directory, opened so that no link on the way leads anywhere else.
 
 The kernel walks the path where it can (`openat2`, Linux 5.6); else each component is opened alone.
+
+Directories with changes since the last scan, as the kernel reports them.
+
+Linux only; on other systems, and without free watches, everything is scanned. A write through a
+memory mapping, or under another name outside of the workspace, causes no event: a scan finds it.
+
+The directories of timelines: one for each workspace, and one for each further proxy there.
+
+The limits on a held workspace, and a check of them without copies.
 """
 
 import ctypes
+import fcntl
+import hashlib
 import os
+import shutil
+import stat
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 from sys import byteorder
 from typing import Final
+
+from ironcurtain_proxy.inotify import IGNORED, ONLYDIR, OVERFLOW, InotifyQueue
+from ironcurtain_proxy.model.values import RealPath
+
+# --- opening
+
 
 _OPENAT2: Final = 437
 """The number of the system call, the same on every architecture of Linux."""
@@ -136,3 +160,207 @@ class OpenedRoot:
     def close(self) -> None:
         """Give the descriptor back."""
         os.close(self.descriptor)
+
+
+# --- events
+
+
+_CHANGES: Final = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400
+"""Written, attributes, closed after writing, moved from and to, created, deleted, itself gone."""
+
+
+class Events:
+    """The directories that are watched."""
+
+    def __init__(self) -> None:
+        """Watch nothing yet."""
+        self._queue: InotifyQueue | None = None
+        with suppress(OSError):
+            self._queue = InotifyQueue()
+        self._paths: dict[int, str] = {}
+        self._watches: dict[str, int] = {}
+        self.missed = self._queue is None
+        """Whether events may be missing, so that everything must be scanned."""
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether the system has such watches at all."""
+        return self._queue is not None
+
+    def watch(self, path: str, descriptor: int) -> None:
+        """Watch an open directory under a name. The caller lists it afterwards, not before."""
+        if self._queue is None:
+            return
+        try:
+            # By its descriptor, because its name may be a link by now.
+            found = self._queue.watch(f"/proc/self/fd/{descriptor}", _CHANGES | ONLYDIR)
+        except OSError:
+            self.missed = True
+            self.close()
+            return
+        old = self._paths.get(found)
+        if old is not None and self._watches.get(old) == found:
+            del self._watches[old]
+        self._paths[found] = path
+        self._watches[path] = found
+
+    def is_watched(self, path: str) -> bool:
+        """Whether a directory is watched under this name."""
+        return path in self._watches
+
+    def forget(self, path: str) -> None:
+        """Stop watching a directory that is gone from there, unless it was met elsewhere."""
+        watch = self._watches.pop(path, None)
+        if watch is not None and self._paths.get(watch) == path and self._queue is not None:
+            del self._paths[watch]
+            self._queue.unwatch(watch)
+
+    def happened(self) -> dict[str, set[str]]:
+        """The names with events since the last call, by directory."""
+        found: dict[str, set[str]] = {}
+        for watch, mask, name in () if self._queue is None else self._queue.events():
+            self.missed |= bool(mask & OVERFLOW)
+            path = self._paths.get(watch)
+            if path is not None:
+                found.setdefault(path, set()).add(name)
+                if mask & IGNORED:
+                    del self._paths[watch]
+                    self._watches.pop(path, None)
+        return found
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = None
+            self._paths.clear()
+            self._watches.clear()
+
+
+# --- places
+
+
+_MOST: Final = 16
+_PRIVATE: Final = 0o700
+_OWNER, _NAME = "owner", "workspace"
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineLock:
+    """A timeline's directory that no other proxy uses, until it is released or the process ends."""
+
+    directory: Path
+    descriptor: int
+
+    def release(self) -> None:
+        """Release the directory."""
+        os.close(self.descriptor)
+
+
+def claim(parent: Path, workspace: RealPath) -> TimelineLock:
+    """Find or make the directory for a workspace.
+
+    Raises:
+        OSError: it cannot be made, or too many proxies have one.
+    """
+    parent.mkdir(_PRIVATE, parents=True, exist_ok=True)
+    digest = hashlib.sha256(os.fsencode(str(workspace))).hexdigest()[:16]
+    for number in range(_MOST):
+        directory = parent / f"{digest}-{number}"
+        with suppress(FileExistsError):
+            directory.mkdir(_PRIVATE)
+        descriptor = os.open(directory / _OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        (directory / _NAME).write_bytes(os.fsencode(str(workspace)))
+        return TimelineLock(directory, descriptor)
+    raise OSError(0, "too many proxies keep a timeline of this workspace")
+
+
+def timelines(parent: Path) -> Iterator[tuple[Path, RealPath]]:
+    """All timelines, with their workspaces."""
+    with suppress(FileNotFoundError):
+        for directory in sorted(parent.iterdir()):
+            with suppress(OSError):
+                yield directory, RealPath.from_text(os.fsdecode((directory / _NAME).read_bytes()))
+
+
+def remove_old(parent: Path, keep: timedelta, now: float) -> None:
+    """Remove timelines without a write for this long. Never fails.
+
+    Args:
+        parent: the directory of them all.
+        keep: for how long.
+        now: seconds since the epoch.
+    """
+    for directory, _ in timelines(parent):
+        with suppress(OSError):
+            descriptor = os.open(directory / _OWNER, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if now - (directory / "log").stat().st_mtime > keep.total_seconds():
+                    shutil.rmtree(directory)
+            finally:
+                os.close(descriptor)
+
+
+# --- bounds
+
+
+LARGEST_PART: Final = 4
+"""A file that takes more than this part of all bytes is not held."""
+
+
+def too_many(max_files: int) -> str:
+    """The message about a workspace with more files, which is not held."""
+    return f"the workspace has more than {max_files:,} files and directories"
+
+
+def too_large(max_bytes: int) -> str:
+    """The message about a workspace with more bytes, which is not held."""
+    return f"the workspace holds more than {max_bytes / (1 << 20):,.0f} MiB"
+
+
+def beyond_bounds(
+    workspace: str, *, max_files: int, max_bytes: int, caches: Collection[str], state: str
+) -> str | None:
+    """The reason why a workspace is not held; None: it is within the bounds. Stops at the first.
+
+    Args:
+        workspace: where it is.
+        max_files: the most files, directories and links.
+        max_bytes: the most bytes.
+        caches: names of directories that are left alone.
+        state: the directory of the proxy's state, which is left alone as well.
+    """
+    try:
+        device = os.stat(workspace).st_dev  # noqa: PTH116  pathlib is slow for so many
+    except OSError as error:
+        return f"the workspace or its timeline cannot be used: {error.strerror}"
+    size = 0
+    for files, taken in enumerate(_found(workspace, frozenset(caches), state, device), 1):
+        size += taken if taken <= max_bytes // LARGEST_PART else 0
+        if files > max_files:
+            return too_many(max_files)
+        if size > max_bytes:
+            return too_large(max_bytes)
+    return None
+
+
+def _found(workspace: str, caches: frozenset[str], state: str, device: int) -> Iterator[int]:
+    """All scanned entries, each with the bytes of its copy."""
+    waiting = [workspace]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as found:
+            for entry in found:
+                status = entry.stat(follow_symlinks=False)
+                if not stat.S_ISDIR(status.st_mode):
+                    is_file = stat.S_ISREG(status.st_mode)
+                    yield min(status.st_size, status.st_blocks * 512) if is_file else 0
+                elif entry.name not in caches and entry.path != state:
+                    yield 0
+                    if status.st_dev == device:
+                        waiting.append(entry.path)

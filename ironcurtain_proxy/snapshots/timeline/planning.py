@@ -4,8 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from ironcurtain_proxy.snapshots.timeline.entry import (
+from ironcurtain_proxy.snapshots.timeline.history import (
     Entry,
+    History,
+    ReplacedEntry,
     Tree,
     is_among,
     kind_of_change,
@@ -13,7 +15,6 @@ from ironcurtain_proxy.snapshots.timeline.entry import (
     parent_of,
     without,
 )
-from ironcurtain_proxy.snapshots.timeline.history import History, ReplacedEntry
 
 Act: TypeAlias = Literal["created", "replaced", "removed", "mode"]
 """The change of a path. `created`: it is restored."""

@@ -1,19 +1,39 @@
-"""The current state of a path, with a copy of its content.
+"""Paths as they are, and files as they are made.
+
+The current state of a path, with a copy of its content.
 
 Everything is opened by its name in an open directory, without following links or blocking on pipes.
 A file that changes while it is read, or is unreadable, is `lost`: it exists and is not held.
+
+Where a file is made before it gets its name, and how names are exchanged.
+
+A call may leave a process behind that writes in the workspace while a rollback runs. So nothing is
+made there under a name that it could foresee. The place is a private directory beside the timeline,
+which no sandbox can write to; where that lies on another file system, the place is the target's own
+directory and the name is random. A name is given and taken by an exchange: what stood there is
+looked at afterwards, and goes back if it is not what was expected.
 """
 
+import ctypes
 import errno
+import fcntl
 import hashlib
 import os
+import secrets
 import stat
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from contextlib import suppress
+from pathlib import Path
+from sys import byteorder
+from typing import Final, NamedTuple, TypeAlias
 
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, is_sparse
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, EntryKind
+from ironcurtain_proxy.snapshots.timeline.history import Entry, EntryKind
+from ironcurtain_proxy.snapshots.timeline.opening import DIRECTORY, OpenedRoot
+
+# --- reading
+
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TICK_NS: Final = 20_000_000
@@ -199,3 +219,203 @@ _TESTS: Mapping[EntryKind, Callable[[int], bool]] = {
     "link": stat.S_ISLNK,
     "pipe": stat.S_ISFIFO,
 }
+
+
+# --- staging
+
+
+IsExpected: TypeAlias = Callable[[os.stat_result | None], bool]
+"""Whether what stands under a name may be taken away; None: nothing stands there."""
+
+_OURS: Final = 0o700
+_NO_REPLACE, _EXCHANGE = 1, 2
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+"""The requests `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` of Linux."""
+_LOCKED: Final = 0x10 | 0x20
+"""The flags `immutable` and `append only`."""
+
+
+class InTheWayError(Exception):
+    """Something else stands under a name than the last look saw there."""
+
+
+class StagedName(NamedTuple):
+    """A name that nobody knows, in an open directory."""
+
+    directory: int
+    name: str
+
+
+class Staging:
+    """The place for files that have no name in the workspace yet."""
+
+    def __init__(self, directory: Path, root: OpenedRoot) -> None:
+        """Use a directory of the timeline, where it shares the workspace's file system.
+
+        Raises:
+            OSError: it cannot be used.
+        """
+        self._path = directory / "staging"
+        self._path.mkdir(_OURS, exist_ok=True)
+        # A rollback that was killed left them.
+        for left in self._path.iterdir():
+            if not left.name.startswith("aside-"):
+                left.unlink()
+        self._descriptor = os.open(self._path, DIRECTORY)
+        self._is_private = os.fstat(self._descriptor).st_dev == root.device
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._can_exchange = hasattr(self._libc, "renameat2")
+
+    def place(self, parent: int) -> StagedName:
+        """Return a free name for what will stand in this directory."""
+        where = self._descriptor if self._is_private else parent
+        return StagedName(where, f".ironcurtain-{secrets.token_hex(12)}")
+
+    def share_nothing(self) -> None:
+        """Stage in the workspace from now on, because the private directory is mounted apart."""
+        self._is_private = False
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody else can reach what is staged."""
+        return self._is_private
+
+    def put(
+        self, staged: StagedName, made: os.stat_result, parent: int, name: str, expected: IsExpected
+    ) -> None:
+        """Give a staged file its name, in the place of what is expected there.
+
+        Raises:
+            InTheWayError: something else stood there, and stands there again; or the staged file
+                was exchanged.
+            OSError: the file system refused.
+        """
+        present = _status(parent, name)
+        if not expected(present):
+            raise InTheWayError
+        if present is None:
+            self._rename(staged, StagedName(parent, name), _NO_REPLACE)
+        elif self._can_exchange:
+            self._swap(staged, parent, name, present)
+        else:
+            os.rename(staged.name, name, src_dir_fd=staged.directory, dst_dir_fd=parent)
+        self.discard(staged)
+        found = _status(parent, name)
+        if found is None or not os.path.samestat(found, made):
+            raise InTheWayError
+
+    def _swap(self, staged: StagedName, parent: int, name: str, present: os.stat_result) -> None:
+        target = StagedName(parent, name)
+        try:
+            self._rename(staged, target, _EXCHANGE)
+        except FileNotFoundError:
+            raise InTheWayError from None
+        if not _is_still(present, _status(*staged)):
+            self._rename(staged, target, _EXCHANGE)
+            raise InTheWayError
+
+    def take(self, parent: int, name: str, expected: IsExpected) -> None:
+        """Remove a file that is what is expected.
+
+        Raises:
+            InTheWayError: it is something else, and stays.
+            OSError: the file system refused.
+        """
+        present = _status(parent, name)
+        if present is None:
+            return
+        if not expected(present):
+            raise InTheWayError
+        if not self._is_private:
+            os.unlink(name, dir_fd=parent)
+            return
+        staged = self.place(parent)
+        try:
+            self._rename(StagedName(parent, name), staged, _NO_REPLACE)
+        except FileNotFoundError:
+            return
+        if not _is_still(present, _status(*staged)):
+            self._rename(staged, StagedName(parent, name), _NO_REPLACE)
+            raise InTheWayError
+        os.unlink(staged.name, dir_fd=staged.directory)
+
+    def move_aside(self, parent: int, name: str) -> str:
+        """Move a directory away that holds what the timeline does not. Returns where it is now.
+
+        Raises:
+            OSError: the file system refused.
+        """
+        aside = self.place(parent)._replace(name=f"aside-{secrets.token_hex(6)}")
+        if not self._is_private:
+            aside = aside._replace(name=f".ironcurtain-{aside.name}")
+        self._rename(StagedName(parent, name), aside, _NO_REPLACE)
+        return str(self._path / aside.name) if self._is_private else aside.name
+
+    def discard(self, staged: StagedName) -> None:
+        """Remove what stands under a staged name."""
+        with suppress(FileNotFoundError):
+            os.unlink(staged.name, dir_fd=staged.directory)
+
+    def _rename(self, source: StagedName, target: StagedName, flag: int) -> None:
+        if self._can_exchange:
+            done = self._libc.renameat2(
+                ctypes.c_int(source.directory),
+                ctypes.c_char_p(os.fsencode(source.name)),
+                ctypes.c_int(target.directory),
+                ctypes.c_char_p(os.fsencode(target.name)),
+                ctypes.c_uint(flag),
+            )
+            if done == 0:
+                return
+            number = ctypes.get_errno()
+            if number == errno.EEXIST:
+                raise InTheWayError
+            if number not in (errno.ENOSYS, errno.EINVAL):
+                raise OSError(number, os.strerror(number))
+            self._can_exchange = False
+        if flag == _NO_REPLACE and _status(*target) is not None:
+            raise InTheWayError
+        os.rename(
+            source.name, target.name, src_dir_fd=source.directory, dst_dir_fd=target.directory
+        )
+
+    def close(self) -> None:
+        """Give the descriptor back, and the directory unless something was moved aside there."""
+        os.close(self._descriptor)
+        with suppress(OSError):
+            self._path.rmdir()
+
+
+def unlock(parent: int, name: str) -> bool:
+    """Clear the flags that keep a file, or names in its directory, from changing.
+
+    Root alone may do that, and root alone may have set them. Returns False if there were none.
+    """
+    cleared = False
+    for path in (name, "."):
+        with suppress(OSError):
+            descriptor = os.open(path, _READ, dir_fd=parent)
+            try:
+                flags = int.from_bytes(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8)), byteorder)
+                if flags & _LOCKED:
+                    left = (flags & ~_LOCKED).to_bytes(8, byteorder)
+                    fcntl.ioctl(descriptor, _SET_FLAGS, left)
+                    cleared = True
+            finally:
+                os.close(descriptor)
+    return cleared
+
+
+def _status(directory: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _is_still(present: os.stat_result, found: os.stat_result | None) -> bool:
+    """Return whether a renamed file is the one that was looked at: a rename sets its ctime."""
+    if found is None or not os.path.samestat(present, found):
+        return False
+    was, now = [(one.st_mode, one.st_size, one.st_mtime_ns) for one in (present, found)]
+    return was == now

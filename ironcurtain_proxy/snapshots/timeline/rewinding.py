@@ -8,15 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError, RollbackError
 from ironcurtain_proxy.snapshots.timeline.applying import Application, open_unlisted
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, Tree
-from ironcurtain_proxy.snapshots.timeline.history import DroppedPoints, History, Point
+from ironcurtain_proxy.snapshots.timeline.history import DroppedPoints, Entry, History, Point, Tree
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
-from ironcurtain_proxy.snapshots.timeline.places import timelines
+from ironcurtain_proxy.snapshots.timeline.opening import timelines
 from ironcurtain_proxy.snapshots.timeline.planning import (
     Obstacle,
     RollbackPlan,
@@ -25,8 +24,8 @@ from ironcurtain_proxy.snapshots.timeline.planning import (
     rewind,
     take_back,
 )
+from ironcurtain_proxy.snapshots.timeline.reading import Staging
 from ironcurtain_proxy.snapshots.timeline.scanning import TooManyBytesError, TooManyFilesError
-from ironcurtain_proxy.snapshots.timeline.staging import Staging
 
 _ROUNDS: Final = 5
 """How often a rollback with force tries what another process changes meanwhile."""

@@ -12,10 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, parent_of, without
-from ironcurtain_proxy.snapshots.timeline.events import Events
+from ironcurtain_proxy.snapshots.timeline.history import Entry, parent_of, without
 from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined, weight
-from ironcurtain_proxy.snapshots.timeline.opening import PASSED, OpenedRoot
+from ironcurtain_proxy.snapshots.timeline.opening import PASSED, Events, OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.reading import FullError, Reader, is_as_seen
 
 _RECENT: Final = 32

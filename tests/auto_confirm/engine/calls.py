@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision, evaluate
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import (
@@ -17,8 +16,6 @@ from ironcurtain_proxy.auto_confirm.engine.patterns import (
 from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST, MEDIUM_AT_MOST, band_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -27,6 +24,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
+from ironcurtain_proxy.model.values import Json, RealPath
 
 ZONE = timezone(timedelta(hours=-5))
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=ZONE)

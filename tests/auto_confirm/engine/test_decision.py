@@ -5,13 +5,17 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineAction, EngineCheck, EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.evaluation import CHECKS
+from ironcurtain_proxy.auto_confirm.engine.evaluation import (
+    CHECKS,
+    EngineAction,
+    EngineCheck,
+    EngineDecision,
+)
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixWord
 from ironcurtain_proxy.auto_confirm.engine.settings import RuleAction, SafetyRule, UnknownAction
 from ironcurtain_proxy.auto_confirm.store.rows import Status
-from ironcurtain_proxy.model.decider import Engine
+from ironcurtain_proxy.model.decision import Engine
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, decided, follows
 

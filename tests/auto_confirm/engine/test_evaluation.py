@@ -22,8 +22,8 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
     SafetyRule,
 )
 from ironcurtain_proxy.errors import KernelError
-from ironcurtain_proxy.model.decider import Engine
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.decision import Engine
+from ironcurtain_proxy.model.values import RealPath
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, MIDNIGHT, NOON, ON, SAFE_PATHS, decided
 

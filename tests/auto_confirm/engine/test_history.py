@@ -16,7 +16,7 @@ from ironcurtain_proxy.auto_confirm.engine.history import (
 )
 from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory
 from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, decided
 

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.extraction import subject_of
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ApproveRate,

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.decision import (
+from ironcurtain_proxy.auto_confirm.engine.evaluation import (
     APPROVABLE,
     check_on_timeout,
     is_policy_critical,

@@ -18,7 +18,7 @@ from ironcurtain_proxy.auto_confirm.engine.patterns import (
 )
 from ironcurtain_proxy.auto_confirm.engine.settings import NightMode
 from ironcurtain_proxy.errors import KernelError
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 
 PLACES = SessionPlaces(
     workspace=RealPath.from_text("/srv/project"), home=RealPath.from_text("/Users/ann")

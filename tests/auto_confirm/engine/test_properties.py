@@ -8,8 +8,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.evaluation import assess, decide, evaluate
+from ironcurtain_proxy.auto_confirm.engine.evaluation import (
+    EngineDecision,
+    assess,
+    decide,
+    evaluate,
+)
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ApproveRate,
     Interaction,
@@ -19,8 +23,7 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
 )
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import Json, RealPath
 from tests.architecture.no_io import no_io
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import MIDNIGHT, NOON, SAFE_PATHS, WORKSPACE, follows

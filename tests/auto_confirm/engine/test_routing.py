@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.engine.evaluation import assess
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.safety_rules import Route, route_of
+from ironcurtain_proxy.auto_confirm.engine.risk import Route, route_of
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     AutoConfirmSettings,
     EscalationTargets,

@@ -18,13 +18,11 @@ from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
     ReviewerProcess,
     Start,
 )
-from ironcurtain_proxy.downstream.allowance import OutputLimit
-from ironcurtain_proxy.downstream.masking import Masker
-from ironcurtain_proxy.downstream.process import ServerProcess, spawn
-from ironcurtain_proxy.downstream.session_log import SessionLog
-from ironcurtain_proxy.downstream.stderr import StderrDrain
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.downstream.environment import Masker
+from ironcurtain_proxy.downstream.process import ServerProcess, StderrDrain, spawn
+from ironcurtain_proxy.downstream.session_log import OutputLimit, SessionLog
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.ports import Clock
 from tests.mailbox.mailbox_fixture import CLOCK
 

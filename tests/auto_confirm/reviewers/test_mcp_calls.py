@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.briefing import view_of
-from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
+from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
     MAX_ANSWER,
     NOTHING_OPEN,
@@ -28,7 +28,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import (
 from ironcurtain_proxy.downstream import greeting
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.mailbox.mailbox_fixture import escalation
 

@@ -17,7 +17,7 @@ from ironcurtain_proxy.auto_confirm.briefing import (
     Redacted,
     view_of,
 )
-from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
+from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.model import (
     ANSWER_SCHEMA,
     PROMPT_VERSION,
@@ -27,9 +27,9 @@ from ironcurtain_proxy.auto_confirm.reviewers.model import (
     review_prompt,
 )
 from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, LlmLog, parse_model_id
-from ironcurtain_proxy.model.decider import TIMEOUT, Program
+from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.values import Arguments
 from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.fakes import FakeClock
 from tests.llm.scripted_model import ScriptedModel, Step, scripted_model

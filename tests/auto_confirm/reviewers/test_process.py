@@ -12,15 +12,15 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.auto_confirm.briefing import PassedOn, Redacted, view_of
-from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED
+from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
 from ironcurtain_proxy.auto_confirm.reviewers.process import PAUSES, WELL_AFTER, ProcessReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.decider import TIMEOUT, Program
+from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unreachable
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.values import Arguments
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, redact, reviewing
 from tests.fakes import FakeClock
 from tests.mailbox.mailbox_fixture import escalation, until

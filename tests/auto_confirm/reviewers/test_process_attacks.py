@@ -11,7 +11,7 @@ import pytest
 
 from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, PassedOn
 from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer
-from ironcurtain_proxy.model.decider import TIMEOUT, Program
+from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
 from tests.auto_confirm.reviewers.managers.attacking import ATTACKS
 from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing

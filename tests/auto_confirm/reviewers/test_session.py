@@ -4,10 +4,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.engine.decision import UNDECIDED, EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import UNDECIDED, EngineDecision
 from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
-from ironcurtain_proxy.model.decider import Program
-from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.decision import Ground, Program
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Ruling
 from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.questions import a_question

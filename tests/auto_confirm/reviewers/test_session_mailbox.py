@@ -20,9 +20,9 @@ from ironcurtain_proxy.mailbox.messages import (
     response_name,
 )
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
-from ironcurtain_proxy.model.decider import TIMEOUT, Program
+from ironcurtain_proxy.model.decision import TIMEOUT, Program
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Unreachable
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.mailbox.mailbox_fixture import (
     APPROVED,
     CLOCK,

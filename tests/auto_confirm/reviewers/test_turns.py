@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import ReviewQueue
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ASKING = st.lists(st.tuples(st.integers(8, 10), st.integers(0, 3), st.booleans()), max_size=12)

@@ -7,16 +7,16 @@ import orjson
 import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.store import interactions, patterns
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     EscalationTask,
     InteractionRow,
     PermissionDecision,
     Status,
+    StoreError,
 )
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from tests.auto_confirm.store.specimens import auto_approved, interaction
 from tests.auto_confirm.store.writing_process import say

@@ -14,7 +14,7 @@ import pytest
 from ironcurtain_proxy.auto_confirm import upkeep
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
 from ironcurtain_proxy.auto_confirm.store import database
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError, StoreLostError
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from tests.auto_confirm.store.specimens import auto_approved

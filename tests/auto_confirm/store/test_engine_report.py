@@ -17,7 +17,7 @@ from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute
 from ironcurtain_proxy.auto_confirm.store.report import Series, collect, engine_part
 from ironcurtain_proxy.auto_confirm.store.rows import FinalStatus
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
-from ironcurtain_proxy.report.page import page as drawn
+from ironcurtain_proxy.report.plots import page as drawn
 from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed, task
 from tests.auto_confirm.store.used_again import UsedAgain

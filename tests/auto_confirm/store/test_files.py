@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from tests.auto_confirm.store.specimens import auto_approved
 from tests.fakes import FakeClock

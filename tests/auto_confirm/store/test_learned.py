@@ -5,7 +5,7 @@ import pytest
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.store.patterns import LATELY
 from ironcurtain_proxy.auto_confirm.store.store import Store
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from tests.auto_confirm.store.aged_interactions import add_pattern
 from tests.auto_confirm.store.direct import record_interaction
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed

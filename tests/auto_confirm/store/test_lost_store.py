@@ -16,9 +16,9 @@ from sqlalchemy.engine import make_url
 
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
 from ironcurtain_proxy.auto_confirm.store.database import Database
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError, StoreLostError
-from ironcurtain_proxy.auto_confirm.store.schema import inspect_store
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.store.tables import inspect_store
 from ironcurtain_proxy.model.escalation import Approved
 from tests.auto_confirm.engine_session import (
     BY_MANAGER,

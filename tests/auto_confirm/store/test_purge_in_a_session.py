@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
-from ironcurtain_proxy.auto_confirm.store.faults import StoreLostError
+from ironcurtain_proxy.auto_confirm.store.rows import StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.upkeep import LazyStore
 from ironcurtain_proxy.auto_confirm.windows import Windows

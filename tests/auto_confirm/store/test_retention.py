@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.store import interactions
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, METADATA, UPKEEP
 from tests.auto_confirm.store.aged_interactions import (

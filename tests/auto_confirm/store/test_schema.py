@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from ironcurtain_proxy.auto_confirm.store import schema
-from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store import tables
+from ironcurtain_proxy.auto_confirm.store.rows import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import METADATA
 from tests.auto_confirm.store.direct import pending_of_others, recorded
@@ -161,7 +161,7 @@ def test_a_store_of_the_first_revision_learns_to_remove_what_is_old(
 ) -> None:
     with open_store(empty_url, tmp_path / "state", clock) as store:
         identifier = reviewed(store)
-        older = [*lacking, f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'"]  # noqa: S608
+        older = [*lacking, f"UPDATE {tables.VERSION_TABLE} SET version_num = '0001'"]  # noqa: S608
         store._database.write(lambda c: [c.execute(sa.text(line)) for line in older])
     clock.seconds = timedelta(days=91).total_seconds()
     for expected in (1, 0):

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
+    AlreadyDecidedError,
     Ending,
     FinalStatus,
     InteractionRow,
     PermissionDecision,
     Status,
+    StoreError,
 )
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import (

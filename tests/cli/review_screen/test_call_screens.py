@@ -14,13 +14,13 @@ from ironcurtain_proxy.audit.known_logs import family
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.writer import LogSettings
 from ironcurtain_proxy.cli.review_screen import review_screen
-from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
-from ironcurtain_proxy.cli.review_screen.screen_sources import (
+from ironcurtain_proxy.cli.review_screen.plain_review import (
     OfferedRule,
     ScreenSources,
 )
+from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
-from ironcurtain_proxy.model.audit import ResultSummary
+from ironcurtain_proxy.model.reply import ResultSummary
 from tests.audit.specimens import record
 from tests.cli.review_screen.test_review_screen import ready, shown, status_of, text_of
 from tests.mailbox.mailbox_fixture import a_box, escalation

@@ -14,10 +14,9 @@ from textual.widgets import DataTable, Input, RichLog, Static
 from ironcurtain_proxy.cli.review_screen import review_screen
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
-from ironcurtain_proxy.model.decider import HUMAN
-from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.decision import HUMAN, Ground
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, OriginReason
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until, within
 from tests.questions import ETC, SRV
 

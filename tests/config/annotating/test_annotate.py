@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from ironcurtain_proxy.config.annotating.annotate import annotate, as_annotations
-from ironcurtain_proxy.config.annotating.known import known_servers
+from ironcurtain_proxy.config.annotating.annotate import annotate, as_annotations, known_servers
 from ironcurtain_proxy.config.annotating.proposal import ReadTool
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 TEXT: dict[str, Json] = {"type": "string"}
 

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 CORPUS: Final = Path(__file__).parents[4] / "shared/corpora/decisions/annotations/shipped.json"
 PLACES: Final = {

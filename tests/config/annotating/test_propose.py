@@ -6,13 +6,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.config.annotating.annotate import annotate
+from ironcurtain_proxy.config.annotating.annotate import annotate, roles_in
 from ironcurtain_proxy.config.annotating.described import described
-from ironcurtain_proxy.config.annotating.known import roles_in
 from ironcurtain_proxy.config.annotating.proposal import ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
 from ironcurtain_proxy.model.annotation import ToolEffect
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 PATHS = {"read-path", "write-path", "delete-path", "write-history", "delete-history"}
 URLS = {"fetch-url", "git-remote-url"}

@@ -6,7 +6,7 @@ import pytest
 
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ModelAccess, model_access
 from ironcurtain_proxy.config.settings import load_settings
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.config.files import write
 
 

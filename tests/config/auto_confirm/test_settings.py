@@ -8,7 +8,7 @@ from ironcurtain_proxy.auto_confirm.engine.settings import EscalationTargets, Ni
 from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmConfig, RequiredContext
 from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.config.settings import load_settings
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.config.files import write
 
 DOCUMENT = """\

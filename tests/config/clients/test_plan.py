@@ -17,7 +17,7 @@ from ironcurtain_proxy.config.clients.plan import (
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 START = OwnStart(command="/p", args=("serve",), workspace="/w")
 A: dict[str, Json] = {"command": "npx", "args": ["a"]}

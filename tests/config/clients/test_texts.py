@@ -16,7 +16,7 @@ from ironcurtain_proxy.config.clients.text_format import (
     moved,
     table_at,
 )
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 VALUE: Mapping[str, Json] = {"command": "/x", "args": [], "env": {"SERVER_FILTER": 'a,"b\\'}}
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.config.migration.migration import Insertion, inserted
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 MODE = Insertion(("security", "interceptor"), "approvalPolicy", "configured")
 OFF = Insertion((), "autoApprove", {"enabled": False})

@@ -12,10 +12,9 @@ import pytest
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.config.migration.legacy_switch import migrated_mode
-from ironcurtain_proxy.config.migration.migration import migrate, plan_of
-from ironcurtain_proxy.config.migration.rewriting import rewrite
+from ironcurtain_proxy.config.migration.migration import migrate, plan_of, rewrite
 from ironcurtain_proxy.config.settings import Settings, load_settings
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 BACKUP = "config.json.bak-20260102030405"

@@ -7,7 +7,7 @@ import pytest
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.annotation import Equals, Is, OneOf
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.config.files import TOOL, annotations, replaced, said, write
 
 

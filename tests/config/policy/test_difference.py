@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.config.policy.difference import Basis
+from ironcurtain_proxy.config.policy.policy_file import Basis
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.conditions import DomainCondition, PathCondition
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Floor, Policy, Rule
+from ironcurtain_proxy.model.values import RealPath
 
 HERE = RealPath.from_text("/work/one")
 THERE = RealPath.from_text("/work/two")

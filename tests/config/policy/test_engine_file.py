@@ -7,9 +7,8 @@ import pytest
 
 from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.config.reading.problems import ProblemsError
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import ProtectedPath
+from ironcurtain_proxy.model.values import Json, RealPath
 from tests.config.files import RULE, TOOL, annotations, policy, write
 
 CORPUS = Path(__file__).parents[3] / "../shared/corpora/decisions"

@@ -10,8 +10,8 @@ from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import effect_of
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.model.values import RealPath
 from tests.config.files import RULE, TOOL, annotations, policy, write
 
 

@@ -10,7 +10,7 @@ from ironcurtain_proxy.config.policy.lint import lint_rules
 from ironcurtain_proxy.config.policy.policy_file import PolicyReader
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.annotation import Annotations
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.config.files import policy, said, write
 
 TOOLS: Mapping[str, Mapping[str, Json]] = {

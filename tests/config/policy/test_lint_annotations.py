@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.config.policy.lint_annotations import (
+from ironcurtain_proxy.config.policy.lint import (
     LiveTools,
     lint_annotations,
     lint_live,
@@ -10,8 +10,8 @@ from ironcurtain_proxy.config.policy.lint_annotations import (
 )
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.annotation import Equals, RoleCase, RoleSpec, ToolAnnotation
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.values import Json
 
 SCHEMA: dict[str, Json] = {"type": "object", "properties": {"path": {"type": "string"}}}
 READ = ToolAnnotation(

@@ -15,8 +15,8 @@ from ironcurtain_proxy.config.policy.reviewers_file import (
 )
 from ironcurtain_proxy.config.policy.short_form import ShortReader
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.signing import NO_SIGNATORIES, Quorum, Signatories
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.signing.keys import PublicKey
 from tests.config.files import said
 

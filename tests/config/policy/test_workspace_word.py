@@ -7,7 +7,7 @@ import pytest
 
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 
 RULES = {
     "base": "none",

@@ -2,9 +2,8 @@
 
 from ironcurtain_proxy.config.annotating.annotate import annotate
 from ironcurtain_proxy.config.packs.pack import read_pack
-from ironcurtain_proxy.config.presets.compose import compose
-from ironcurtain_proxy.config.presets.preset import PRESETS, preset
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.config.presets.preset import PRESETS, compose, preset
+from ironcurtain_proxy.model.values import Json
 
 QUERY: dict[str, Json] = {
     "name": "read_query",

@@ -14,7 +14,7 @@ from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets.preset import PRESETS, preset
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.decision import effect_of
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 from tests import program
 from tests.program import PROXY

@@ -19,7 +19,7 @@ from ironcurtain_proxy.config.reading.forms import (
 )
 from ironcurtain_proxy.config.reading.mistakes import fill_slowly
 from ironcurtain_proxy.config.reading.problems import Report
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.config.files import said
 
 

@@ -16,7 +16,7 @@ from ironcurtain_proxy.config.reading.mistakes import fill_slowly
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.remote_entry import RemoteForm
 from ironcurtain_proxy.config.servers.servers_file import BuiltinForm, ProcessForm
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.config.files import RULE, TOOL, annotations, policy, replaced
 
 SAMPLES: list[tuple[type[Struct], dict[str, Json]]] = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.reading.reading import MAX_BYTES, parse, read_document
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.config.files import said
 
 DOCUMENTS = st.recursive(

@@ -7,8 +7,8 @@ import pytest
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.servers_file import parse_servers
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 
 
 def read(entry: Json, *, foreign: bool = False) -> tuple[tuple[ServerSpec, ...], list[str]]:

@@ -3,8 +3,8 @@
 from ironcurtain_proxy.config.servers.roots import initial_roots
 from ironcurtain_proxy.model.conditions import PathCondition
 from ironcurtain_proxy.model.decision import Effect
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.values import RealPath
 
 
 def rule(name: str, within: str, effect: Effect = "allow", server: str | None = None) -> Rule:

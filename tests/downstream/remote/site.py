@@ -18,8 +18,8 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.servers.servers_file import ServersReader
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.scripted_servers import OPTIONS, running
 
 Message = dict[str, Json]

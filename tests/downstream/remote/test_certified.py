@@ -10,7 +10,7 @@ from msgspec.structs import replace as changed
 from ironcurtain_proxy.downstream.remote.browser_login import log_in
 from ironcurtain_proxy.downstream.remote.logins import LoginFile
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.model.server import RemoteEndpoint
 from tests import program
 from tests.downstream.remote.authorization import browse
 from tests.downstream.remote.certified import Certified, a_certified_authority

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from ironcurtain_proxy.downstream.remote import exchange
 from ironcurtain_proxy.downstream.remote.exchange import REPLIES_AT_ONCE
 from ironcurtain_proxy.errors import UnansweredError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Site, done, event, stream, talking_to
 from tests.downstream.scripted_servers import text_of, until
 

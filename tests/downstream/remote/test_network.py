@@ -12,8 +12,7 @@ from ironcurtain_proxy.downstream.remote.network import (
     RefusedAddressError,
     open_client,
 )
-from ironcurtain_proxy.model.addresses import is_public
-from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.model.server import RemoteEndpoint, is_public
 from tests.downstream.remote.site import Site, remote, serving
 
 pytestmark = pytest.mark.anyio

@@ -20,8 +20,8 @@ from ironcurtain_proxy.downstream.remote.browser_login import LoginFailedError, 
 from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.model.server import RemoteEndpoint
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.authorization import Authority, an_authority, browse, guarded_site
 from tests.downstream.remote.site import Heard, Site, done, remote, serving
 from tests.downstream.scripted_servers import OPTIONS, running, text_of

@@ -17,7 +17,7 @@ from ironcurtain_proxy.errors import (
     DownstreamError,
     UnansweredError,
 )
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import (
     Heard,
     Message,

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from ironcurtain_proxy.downstream.remote.network import GuardedTransport, open_client
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import DownstreamError
-from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.model.server import RemoteEndpoint
 from tests.downstream.remote.site import Site, remote, serving
 from tests.downstream.scripted_servers import OPTIONS, running, text_of
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from ironcurtain_proxy.downstream.remote.network import GuardedNetwork, GuardedTransport
 from ironcurtain_proxy.downstream.remote.requests import NoLogin, Requester
 from ironcurtain_proxy.errors import CallLostError, DownstreamError, ServerUnavailableError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.values import Json
 from tests.downstream.remote.site import Heard, Site, done, event, remote, stream, talking_to
 from tests.downstream.remote.test_tls import a_certificate
 from tests.downstream.scripted_servers import text_of

@@ -17,7 +17,7 @@ import pytest
 
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.opening import OpenedRoot
-from ironcurtain_proxy.snapshots.timeline.staging import IsExpected, StagedName, Staging
+from ironcurtain_proxy.snapshots.timeline.reading import IsExpected, StagedName, Staging
 from tests.snapshots.timeline.workspace_fixture import Timelined, words
 
 NOBODY = 65534

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import NotHeld
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.faults import ConflictError, RollbackError
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from tests.snapshots.timeline.workspace_fixture import Timelined

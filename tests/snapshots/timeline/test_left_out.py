@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from tests.snapshots.timeline.workspace_fixture import Timelined
 

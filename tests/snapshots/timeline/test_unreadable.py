@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.values import RealPath
 from tests.snapshots.timeline.workspace_fixture import Timelined
 
 NOBODY = 65534

@@ -1,0 +1,432 @@
+"""Files of git that make it run something.
+
+Whether a waiting rebase, cherry-pick or revert runs nothing when the user goes on with it.
+
+`git rebase --continue` reads its orders from files in `rebase-merge`, and `git cherry-pick
+--continue` from files in `sequencer`. A file that is not listed here, or a line that is not
+understood, may name a program: a command, a merge strategy, a program that signs. Of a waiting `git
+am` and of a bisect nothing is listed.
+
+The entries of git's index: its gitlinks, and the merge of two changes of it.
+
+A gitlink is a directory that git looks into as a repository of its own: `git status` in a workspace
+runs git again in each of them, with the configuration that lies there. Two commands that ran at
+once have changed one file, the index, and mean different entries of it: these are merged by path.
+An index that this module does not understand, or that leaves entries to another file, is refused.
+The format is git's `index-format`: versions 2, 3 and 4.
+
+Whether a change of a git configuration can make git run, or send, anything else.
+
+Most keys of git can: commands, hooks, filters, helpers, other configurations to include, other
+places to push to. This module knows the few settings that are harmless, such as those that a clone
+or a new branch writes. A setting that it does not understand is not harmless.
+"""
+
+import hashlib
+import posixpath
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+# --- git states
+
+
+_HEX: Final = rb"[0-9a-f]{4,64}"
+_ORDER: Final = re.compile(
+    rb"[ \t]*(?:"
+    rb"(?:pick|p|reword|r|edit|e|squash|s|fixup|f|drop|d|revert)(?: -[cC])? " + _HEX + rb"(?: .*)?"
+    rb"|(?:label|l|reset|t) [A-Za-z0-9][A-Za-z0-9._/-]*(?: #.*)?"
+    rb"|update-ref refs/heads/[A-Za-z0-9][A-Za-z0-9._/-]*"
+    rb"|noop|break|b|#.*|"
+    rb")[ \t]*"
+)
+_STATE_NUMBER: Final = re.compile(rb"-?[0-9]{0,12}\n?")
+_ID: Final = re.compile(rb"(?:" + _HEX + rb")?\n?")
+_IDS: Final = re.compile(rb"(?:" + _HEX + rb"(?: " + _HEX + rb")?\n)*")
+_REFERENCE: Final = re.compile(rb"(?:refs/[A-Za-z0-9._/+@-]+|detached HEAD)\n?")
+_EMPTY: Final = re.compile(rb"(?:t|true|1)?\n?")
+_TEXT: Final = re.compile(rb".*", re.DOTALL)
+_AUTHOR: Final = re.compile(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^']|'\\''|'\\!')*'\n?){0,3}")
+_OPTIONS: Final = re.compile(
+    rb"\[options\]\n(?:\t(?:no-commit|edit|allow-empty|allow-empty-message|drop-redundant-commits|"
+    rb"keep-redundant-commits|signoff|record-origin|allow-ff|allow-rerere-auto|mainline) = "
+    rb"(?:true|false|[0-9]+)\n)*"
+)
+
+_ORDERS: Final = ("rebase-merge/git-rebase-todo", "rebase-merge/done", "sequencer/todo")
+_ORDERS_BACKUP: Final = "rebase-merge/git-rebase-todo.backup"
+_FILES: Final[Mapping[str, re.Pattern[bytes]]] = {
+    **{
+        f"rebase-merge/{name}": _STATE_NUMBER
+        for name in ("msgnum", "end", "allow_rerere_autoupdate", "rewritten-pending-count")
+    },
+    **{
+        f"rebase-merge/{name}": _ID
+        for name in ("onto", "orig-head", "amend", "stopped-sha", "autostash", "squash-onto")
+    },
+    **{
+        f"rebase-merge/{name}": _EMPTY
+        for name in (
+            *("interactive", "quiet", "verbose", "drop_redundant_commits", "dropped"),
+            *("keep_redundant_commits", "no-reschedule-failed-exec", "signoff"),
+            *("cdate_is_adate", "ignore_date", "implicit-rewritten"),
+        )
+    },
+    "rebase-merge/rewritten-list": _IDS,
+    "rebase-merge/rewritten-pending": _IDS,
+    "rebase-merge/head-name": _REFERENCE,
+    "rebase-merge/author-script": _AUTHOR,
+    "rebase-merge/message": _TEXT,
+    "rebase-merge/message-squash": _TEXT,
+    "rebase-merge/message-fixup": _TEXT,
+    "rebase-merge/current-fixups": re.compile(rb"(?:(?:fixup|squash) " + _HEX + rb"\n?)*"),
+    "rebase-merge/patch": _TEXT,
+    "rebase-merge/update-refs": re.compile(
+        rb"(?:refs/heads/[A-Za-z0-9._/-]+\n" + _HEX + rb"\n" + _HEX + rb"\n)*"
+    ),
+    "sequencer/head": _ID,
+    "sequencer/abort-safety": _ID,
+    "sequencer/opts": _OPTIONS,
+}
+
+
+def is_harmless_state(name: str, content: bytes) -> bool:
+    """Return whether a file of a waiting operation makes git run nothing.
+
+    Args:
+        name: its path in the directory of git.
+        content: the file's.
+    """
+    if name in _ORDERS or name == _ORDERS_BACKUP:
+        return all(_ORDER.fullmatch(line) for line in content.split(b"\n"))
+    pattern = _FILES.get(name)
+    return pattern is not None and pattern.fullmatch(content) is not None
+
+
+# --- git index
+
+
+_KIND_BYTE: Final = 26
+"""The byte of an entry's mode with its kind."""
+_KIND: Final = 0o170000 >> 8
+_GITLINK: Final = 0o160000 >> 8
+_DIRECTORY: Final = 0o040000 >> 8
+_EXTENDED: Final = 0x4000
+_FIXED: Final = 40
+"""The bytes of an entry before its object name: times, device, inode, mode, owner, size."""
+_PLAIN: Final = 2
+_COMPRESSED: Final = 4
+"""Versions: without extended flags, and with paths that leave out what the one before has."""
+_MODE: Final = slice(24, 28)
+_STAGE: Final = 0x3000
+_LONGEST_NAME: Final = 0x0FFF
+"""The bits of the flags that hold the length of the path, as far as it fits."""
+_SHA1: Final = 20
+
+
+class UnreadableIndexError(ValueError):
+    """Raised for an index that is damaged, or of a form that this module does not read."""
+
+
+def gitlinks(index: bytes, *, hash_length: int = _SHA1) -> frozenset[bytes]:
+    """Return the paths of the gitlinks in an index, relative to the top of its worktree.
+
+    Args:
+        index: the content of the file; empty where there is none.
+        hash_length: the bytes of an object name: 20, or 32 in a repository of SHA-256.
+
+    Raises:
+        UnreadableIndexError: the index is damaged, of an unknown version, or split.
+    """
+    return frozenset(
+        [place.path for place in _places(index, hash_length) if _kind(index, place) == _GITLINK]
+    )
+
+
+def merged(base: bytes, ours: bytes, theirs: bytes, *, hash_length: int = _SHA1) -> bytes | None:
+    """Return the index with the changes of both sides, or None if both changed the same path.
+
+    What git only noted of a file on the disk, such as its times, is no change. Caches that git can
+    make again are left out.
+
+    Raises:
+        UnreadableIndexError: one of them is damaged, of an unknown version, or split.
+    """
+    for one in (base, ours, theirs):
+        if one[-hash_length:] not in {_digest(one[:-hash_length], hash_length), bytes(hash_length)}:
+            raise UnreadableIndexError("the index is damaged")
+    before, mine, other = [_entries(one, hash_length) for one in (base, ours, theirs)]
+    found: list[tuple[_Key, _Entry]] = []
+    for key in sorted({*mine, *other}):
+        was, here, there = before.get(key), mine.get(key), other.get(key)
+        if _is_alike(here, was) or _is_alike(here, there):
+            chosen = there
+        elif _is_alike(there, was):
+            chosen = here
+        else:
+            return None
+        if chosen is not None:
+            found.append((key, chosen))
+    return _written(found, hash_length)
+
+
+class _Entry(NamedTuple):
+    fixed: bytes
+    """What git notes of the file, and its mode."""
+    name: bytes
+    """The object's."""
+    flags: int
+    """Without the length of the path."""
+    extended: int
+
+
+class _PlaceOfEntry(NamedTuple):
+    path: bytes
+    start: int
+    """Where the entry begins."""
+    flags: int
+    extended: int
+
+
+_Key: TypeAlias = tuple[bytes, int]
+"""A path and its stage: an unmerged path has up to three."""
+
+
+def _is_alike(one: _Entry | None, other: _Entry | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.fixed[_MODE] == other.fixed[_MODE] and one[1:] == other[1:]
+
+
+def _entries(index: bytes, hash_length: int) -> Mapping[_Key, _Entry]:
+    found: dict[_Key, _Entry] = {}
+    for path, start, flags, extended in _places(index, hash_length):
+        middle, end = start + _FIXED, start + _FIXED + hash_length
+        entry = _Entry(index[start:middle], index[middle:end], flags & ~_LONGEST_NAME, extended)
+        found[path, flags & _STAGE] = entry
+    return found
+
+
+def _kind(index: bytes, place: _PlaceOfEntry) -> int:
+    return index[place.start + _KIND_BYTE] & _KIND
+
+
+def _places(index: bytes, hash_length: int) -> Iterator[_PlaceOfEntry]:
+    """Yield where the entries stand. This runs over all of them for each change of an index."""
+    if not index:
+        return
+    try:
+        signature, version, count = struct.unpack_from(">4sII", index)
+        if signature != b"DIRC" or version not in range(_PLAIN, _COMPRESSED + 1):
+            raise UnreadableIndexError("no index of a version that is known")
+        start, path = 12, b""
+        for _ in range(count):
+            at = start + _FIXED + hash_length + 2
+            flags, extended = index[at - 2] << 8 | index[at - 1], 0
+            if flags & _EXTENDED:
+                if version == _PLAIN:
+                    raise UnreadableIndexError("an entry of version 2 has extended flags")
+                extended, at = index[at] << 8 | index[at + 1], at + 2
+            before = path if version == _COMPRESSED else None
+            path, following = _path(index, start, at, before)
+            if index[start + _KIND_BYTE] & _KIND == _DIRECTORY:
+                # A sparse index keeps a whole directory, and what is linked in it, as one entry.
+                raise UnreadableIndexError("the index keeps whole directories as one entry")
+            yield _PlaceOfEntry(path, start, flags, extended)
+            start = following
+        _refuse_split(index, start, hash_length)
+    except (struct.error, ValueError, IndexError) as error:
+        raise UnreadableIndexError(str(error) or "the index is damaged") from error
+
+
+def _path(index: bytes, start: int, at: int, before: bytes | None) -> tuple[bytes, int]:
+    """Return the path of an entry, and where the next one begins.
+
+    Args:
+        index: the content of the file.
+        start: where the entry begins.
+        at: where its path begins.
+        before: the path of the entry before, in a version that leaves out what both share.
+    """
+    if before is None:
+        end = index.index(0, at)
+        # Padded with one to eight zero bytes, so that the length is a multiple of eight.
+        return index[at:end], start + _padded(end - start)
+    dropped, at = _varint(index, at)
+    if dropped > len(before):
+        raise UnreadableIndexError("an entry drops more than the path before it has")
+    end = index.index(0, at)
+    return before[: len(before) - dropped] + index[at:end], end + 1
+
+
+def _padded(length: int) -> int:
+    return (length + 8) // 8 * 8
+
+
+def _written(entries: Sequence[tuple[_Key, _Entry]], hash_length: int) -> bytes:
+    """Return an index of version 2, or 3 where an entry has extended flags."""
+    version = 3 if any(entry.flags & _EXTENDED for _, entry in entries) else _PLAIN
+    parts = [struct.pack(">4sII", b"DIRC", version, len(entries))]
+    for (path, _), entry in entries:
+        flags = entry.flags | min(len(path), _LONGEST_NAME)
+        extended = struct.pack(">H", entry.extended) if entry.flags & _EXTENDED else b""
+        text = b"".join([entry.fixed, entry.name, struct.pack(">H", flags), extended, path])
+        parts.append(text.ljust(_padded(len(text)), b"\0"))
+    content = b"".join(parts)
+    return content + _digest(content, hash_length)
+
+
+def _digest(content: bytes, hash_length: int) -> bytes:
+    name = "sha1" if hash_length == _SHA1 else "sha256"
+    return hashlib.new(name, content, usedforsecurity=False).digest()
+
+
+def _varint(index: bytes, place: int) -> tuple[int, int]:
+    """Decode git's offset encoding. Return the value, and where it ends."""
+    (byte,) = struct.unpack_from(">B", index, place)
+    value = byte & 0x7F
+    while byte & 0x80:
+        place += 1
+        (byte,) = struct.unpack_from(">B", index, place)
+        value = ((value + 1) << 7) | (byte & 0x7F)
+    return value, place + 1
+
+
+def _refuse_split(index: bytes, place: int, hash_length: int) -> None:
+    """Refuse an index of which entries stand in another file."""
+    while place + 8 <= len(index) - hash_length:
+        name, length = struct.unpack_from(">4sI", index, place)
+        if name == b"link":
+            raise UnreadableIndexError("the index is split over several files")
+        place += 8 + length
+
+
+# --- git settings
+
+
+_Setting: TypeAlias = tuple[str, str | None, str, str]
+"""Section, subsection, key and value; for a line that is not understood, the key is the line."""
+
+_SECTION: Final = re.compile(r'\[([A-Za-z0-9-]+)(?: "([^"\\\n]*)")?\]', re.ASCII)
+_LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*) ?= ?([^\"\\#;\0-\x1f]*)", re.ASCII)
+_FLAG: Final = re.compile(r"true|false", re.ASCII)
+_SETTING_NUMBER: Final = re.compile(r"[01]", re.ASCII)
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@+ -]*")
+_REFERENCES: Final = re.compile(r"\+?refs/[A-Za-z0-9._/*-]+:refs/[A-Za-z0-9._/*-]+", re.ASCII)
+_URL: Final = re.compile(r"(?!-)(?!.*::).+")
+_WORKTREE: Final = re.compile(r"(?:\.\./)+[A-Za-z0-9._/-]+", re.ASCII)
+
+_PLACE: Final = ("core", "worktree")
+_NAMED: Final = re.compile(
+    r"^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)",
+    re.ASCII | re.IGNORECASE | re.MULTILINE,
+)
+
+_HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
+    ("core", "repositoryformatversion"): _SETTING_NUMBER,
+    ("core", "filemode"): _FLAG,
+    ("core", "bare"): _FLAG,
+    ("core", "logallrefupdates"): _FLAG,
+    ("core", "ignorecase"): _FLAG,
+    ("core", "precomposeunicode"): _FLAG,
+    ("core", "symlinks"): _FLAG,
+    ("core", "worktree"): _WORKTREE,
+    ("extensions", "refstorage"): _WORD,
+    ("user", "name"): re.compile(r".*"),
+    ("user", "email"): re.compile(r".*"),
+}
+_HARMLESS_IF_NEW: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
+    ("remote", "url"): _URL,
+    ("remote", "fetch"): _REFERENCES,
+    ("remote", "tagopt"): _WORD,
+    ("branch", "remote"): re.compile(rf"\.|{_WORD.pattern}"),
+    ("branch", "merge"): _WORD,
+    ("submodule", "url"): _URL,
+    ("submodule", "active"): _FLAG,
+}
+"""Settings that are harmless for a new remote, branch or submodule."""
+
+
+def is_harmless(before: bytes | None, now: bytes) -> bool:
+    """Whether every new setting of a configuration is harmless.
+
+    Args:
+        before: the earlier content; None: there was no file.
+        now: the present content.
+    """
+    if now == before:
+        return True
+    text = _text(now)
+    if text is None or "\\\n" in text:
+        return False
+    known = set(_settings(_text(before or b"") or ""))
+    sections = {(section, name) for section, name, _, _ in known}
+    return all(
+        setting in known or _is_harmless(setting, is_new=setting[:2] not in sections)
+        for setting in _settings(text)
+    )
+
+
+def named_files(text: str) -> Iterator[tuple[bool, str]]:
+    """The directories of hooks (True) and the configurations (False) that a configuration names."""
+    for found in _NAMED.finditer(text):
+        yield found[1].lower() == "hookspath", found[2].strip()
+
+
+def keeps_worktree(repository: str, before: bytes | None, now: bytes) -> bool:
+    """Return whether a configuration names no new worktree but that of a submodule.
+
+    Any other could be the home directory, where a checkout writes.
+
+    Args:
+        repository: the directory of git, absolute.
+        before: the earlier content; None: there was no file.
+        now: the present content.
+    """
+    found = worktrees(now)
+    if found <= worktrees(before or b""):
+        return True
+    owner, modules, _ = repository.partition("/.git/modules/")
+    return bool(modules) and all(
+        posixpath.normpath(f"{repository}/{one}").startswith(f"{owner}/") for one in found
+    )
+
+
+def worktrees(content: bytes) -> frozenset[str]:
+    """The worktrees that a configuration names, relative to its directory."""
+    found = _settings(_text(content) or "")
+    return frozenset([value for section, _, key, value in found if (section, key) == _PLACE])
+
+
+def _is_harmless(setting: _Setting, *, is_new: bool) -> bool:
+    section, name, key, value = setting
+    if name is None:
+        pattern = _HARMLESS.get((section, key))
+    else:
+        pattern = _HARMLESS_IF_NEW.get((section, key)) if is_new else None
+    return pattern is not None and pattern.fullmatch(value) is not None
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _settings(text: str) -> Iterator[_Setting]:
+    section: str = ""
+    name: str | None = None
+    for raw in text.split("\n"):
+        line = raw.strip(" \t\r")
+        if not line or line[0] in "#;":
+            continue
+        if (header := _SECTION.fullmatch(line)) is not None:
+            section, name = header[1].lower(), header[2]
+        elif (found := _LINE.fullmatch(line)) is not None:
+            yield section, name, found[1].lower(), found[2].strip()
+        else:
+            # Also a header with something behind it: what follows belongs to nothing we know.
+            section, name = f"{section}\0", None
+            yield section, name, line, ""

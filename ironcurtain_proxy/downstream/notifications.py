@@ -1,0 +1,280 @@
+"""What a server says unasked: heard, bounded, left out.
+
+What a server without a handshake is listened to for: one request that stays open.
+
+    follow(), change() ──▶ subscriptions/listen ──▶ acknowledged ──▶ news, until the server ends it
+                                 ▲                                              │
+                                 └── after a pause, or when something else is wanted
+
+The request before is ended only when its server has acknowledged the next one, so that no news is
+lost between the two.
+
+The tokens by which a server names the call whose progress it tells.
+
+Notes on invalid messages of a server, in the session log and at a limited rate.
+
+Dropped notifications of one server: counted, and reported a few times a minute.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ironcurtain_proxy.downstream.environment import Masker
+from ironcurtain_proxy.downstream.modern import wanted_news
+from ironcurtain_proxy.downstream.session_log import (
+    NotificationLimits,
+    SessionLog,
+    counted,
+    printable,
+)
+from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
+
+# --- subscriptions
+
+
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 30.0
+"""Seconds before a server is listened to again."""
+
+_METHOD_NOT_FOUND: Final = -32601
+
+
+class ServerSubscriptions:
+    """What one server is listened to for."""
+
+    def __init__(self, listen: Callable[[Mapping[str, Json]], Awaitable[ToolResult]]) -> None:
+        self._listen = listen
+        self._capabilities: Mapping[str, Json] = {}
+        self._uris: dict[str, None] = {}
+        self._group: TaskGroup | None = None
+        self._scopes: list[anyio.CancelScope] = []
+        """Of the requests that are open, the newest last."""
+        self._acknowledged = anyio.Event()
+
+    def listen_in(self, group: TaskGroup) -> None:
+        """Listen in tasks of this group."""
+        self._group = group
+
+    def follow(self, capabilities: Mapping[str, Json]) -> None:
+        """Listen for all that a server with these capabilities tells."""
+        self._capabilities = capabilities
+        self._renew()
+
+    async def change(self, uri: str, seconds: float, *, wanted: bool) -> ToolResult:
+        """Listen for a resource, or no longer, and wait until the server has heard that."""
+        resources = self._capabilities.get("resources")
+        if not isinstance(resources, dict) or resources.get("subscribe") is not True:
+            return ToolResult(error={"code": _METHOD_NOT_FOUND, "message": "Method not found"})
+        before = [*self._uris]
+        if wanted:
+            self._uris[uri] = None
+        else:
+            self._uris.pop(uri, None)
+        if [*self._uris] != before and self._renew():
+            with anyio.move_on_after(seconds):
+                await self._acknowledged.wait()
+        return ToolResult(result={})
+
+    def note_acknowledged(self) -> None:
+        """Note that the server listens to the newest request; end those before."""
+        self._acknowledged.set()
+        for scope in self._scopes[:-1]:
+            scope.cancel()
+
+    def _renew(self) -> bool:
+        """Ask for what is wanted now. Return False if that is nothing."""
+        wanted = wanted_news(self._capabilities, [*self._uris])
+        self._acknowledged = anyio.Event()
+        if not wanted or self._group is None:
+            for scope in self._scopes:
+                scope.cancel()
+            return False
+        scope = anyio.CancelScope()
+        self._scopes.append(scope)
+        self._group.start_soon(self._keep_listening, wanted, scope)
+        return True
+
+    async def _keep_listening(self, wanted: Mapping[str, Json], scope: anyio.CancelScope) -> None:
+        pause = _FIRST_PAUSE
+        try:
+            with scope:
+                while True:
+                    began = anyio.current_time()
+                    try:
+                        answer = await self._listen(wanted)
+                    except DownstreamError:
+                        answer = ToolResult(result={})
+                    if answer.error is not None:
+                        return  # it knows no such request, or refuses this one
+                    if anyio.current_time() - began > _LONGEST_PAUSE:
+                        pause = _FIRST_PAUSE
+                    await anyio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        finally:
+            self._scopes.remove(scope)
+
+
+# --- progress tokens
+
+
+TokenKey: TypeAlias = tuple[type, str | int | float]
+"""A token, so that 1, 1.0 and "1" are three."""
+
+
+def token_of(params: Mapping[str, Json]) -> TokenKey | None:
+    """The token of a call; None: it has none."""
+    meta = params.get("_meta")
+    return token_key(meta.get("progressToken")) if isinstance(meta, dict) else None
+
+
+def token_key(token: Json) -> TokenKey | None:
+    """The key of a token; None: it cannot be one."""
+    if isinstance(token, bool) or not isinstance(token, str | int | float):
+        return None
+    return type(token), token
+
+
+# --- unusable messages
+
+
+_PERIOD: Final = 60.0
+"""Seconds."""
+
+_NOTES: Final = 20
+"""The most notes in one period."""
+
+_LOOKED_AT: Final = 4096
+_SHOWN: Final = 200
+
+
+class UnusableMessages:
+    """Notes about one server."""
+
+    def __init__(self, server: str, secrets: tuple[str, ...], log: SessionLog) -> None:
+        self.server = server
+        self._secrets = secrets
+        self._log = log
+        self._since = float("-inf")
+        self._notes = 0
+        self._printed = ""
+        self.lines_printed = 0
+        """The lines that were no messages, in the life of the process."""
+
+    def forget_printed(self) -> None:
+        """Begin anew: another process has been started."""
+        self._printed, self.lines_printed = "", 0
+
+    def note_printed(self, line: bytes) -> None:
+        """Keep a line on standard output that is no message, for whoever waits for one."""
+        self.lines_printed += 1
+        if self.lines_printed <= _NOTES:
+            self._printed = self._shown(line)
+
+    @property
+    def printed(self) -> str:
+        """What was printed instead of a message, as a clause for the operator, or nothing."""
+        if not self._printed:
+            return ""
+        framing = (
+            ", which frames messages for editors, while MCP puts each on a line"
+            if self._printed.lower().startswith("content-length:")
+            else ""
+        )
+        return f'; to standard output, where messages belong, it printed "{self._printed}"{framing}'
+
+    def _shown(self, line: bytes) -> str:
+        # A secret cut short by the limit is held back by the masker, and so not shown.
+        shown = Masker(self._secrets).feed(line[:_LOOKED_AT])[:_SHOWN]
+        return printable(shown.decode("utf-8", "backslashreplace")).replace("\t", " ").strip()
+
+    def note(self, what: str, line: bytes = b"") -> None:
+        """Note that a message was dropped, with its beginning."""
+        now = time.monotonic()
+        if now - self._since > _PERIOD:
+            self._say(f"({self._notes - _NOTES} more notes like these)", self._notes > _NOTES)
+            self._since, self._notes = now, 0
+        self._notes += 1
+        if self._notes <= _NOTES and self._log.is_open:
+            text = self._shown(line)
+            self._log.write(self.server, f"(proxy) {what}: {text}" if text else f"(proxy) {what}")
+
+    def _say(self, text: str, wanted: bool) -> None:  # noqa: FBT001  private
+        if wanted:
+            self._log.write(self.server, f"(proxy) {text}")
+
+
+# --- left out
+
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+_COLLECTED: Final = 0.5
+_SAID_AGAIN: Final = 5.0
+"""Seconds between two reports of dropped notifications, at first and later."""
+
+_FEW: Final = frozenset({"error", "critical", "alert", "emergency"})
+"""Log levels that exclude warnings."""
+
+
+class LeftOut:
+    """The dropped notifications of one server, across all its processes."""
+
+    def __init__(
+        self,
+        server: str,
+        log: SessionLog,
+        pass_on: Callable[[Mapping[str, Json]], Awaitable[None]],
+    ) -> None:
+        """Begin without dropped notifications.
+
+        Args:
+            server: its name.
+            log: the session log.
+            pass_on: sends a log message to the agent.
+        """
+        self.notices = NotificationLimits()
+        self.log_level: str | None = None
+        """The agent's log level; None: it has set none."""
+        self._server = server
+        self._log = log
+        self._pass_on = pass_on
+        self._has_warned = False
+
+    async def say(self) -> None:
+        """Report dropped notifications to the agent, a few times a minute."""
+        while True:
+            await self.notices.until_some_are_left_out()
+            await anyio.sleep(_COLLECTED)
+            if (text := self.count()) and self.log_level not in _FEW:
+                try:
+                    await self._pass_on(
+                        {"level": "warning", "logger": "ironcurtain-proxy", "data": text}
+                    )
+                except Exception as error:  # noqa: BLE001  the agent's trouble is not the server's
+                    _LOGGER.debug("a count was not passed on (%s)", type(error).__name__)
+            await anyio.sleep(_SAID_AGAIN)
+
+    def count(self) -> str:
+        """A text on the notifications dropped since the last report; the operator is told once."""
+        number = self.notices.count()
+        if not number:
+            return ""
+        text = (
+            f'server "{self._server}" sends too many or too large notifications: '
+            f"{counted(number, 'notification')} left out"
+        )
+        if self._has_warned:
+            self._log.write(self._server, f"(proxy) {text}")
+            return text
+        self._has_warned = True
+        warning = f"{text}, later ones are counted in the session log"
+        _LOGGER.warning("%s", warning)
+        self._log.write(self._server, f"(proxy) {warning}")
+        return text

@@ -1,0 +1,162 @@
+"""Small values of which the other nouns are made.
+
+The types of JSON values.
+
+Vocabularies written as text: a list of a hundred words reads better without quotes.
+
+A moment counted since the machine booted, which no change of the wall clock moves.
+
+The effects of SQL statements on a database and its machine.
+
+A path with all links resolved.
+
+Names of files that steer a client, Mercurial or the proxy, in any directory.
+
+Programs that they name run outside every sandbox, with all rights of the user; or they let a client
+run programs without a question. In lower case, as they are compared.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+from urllib.parse import quote
+
+from msgspec import Struct
+
+# --- json
+
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""Any JSON value, as `json.loads` returns it."""
+
+Arguments: TypeAlias = Mapping[str, Json]
+"""The arguments of a tool call. Treated as read-only; untrusted until facts are gathered."""
+
+
+# --- vocabulary
+
+
+def words(text: str) -> frozenset[str]:
+    """A set of words from a text with blanks between them."""
+    return frozenset(text.split())
+
+
+def word_list(text: str) -> tuple[str, ...]:
+    """The words of a text with blanks between them, in its order."""
+    return tuple(text.split())
+
+
+# --- boot moment
+
+
+class BootMoment(Struct, frozen=True):
+    """A moment within one boot of the machine."""
+
+    boot: str
+    seconds: float
+
+    def as_json(self) -> dict[str, Json]:
+        """The moment as a JSON value for a file."""
+        return {"boot": self.boot, "seconds": self.seconds}
+
+
+def boot_moment(value: object) -> BootMoment | None:
+    """Read a moment from a file's JSON value; None: it holds no valid moment."""
+    if not isinstance(value, dict) or value.keys() != {"boot", "seconds"}:
+        return None
+    boot, seconds = value["boot"], value["seconds"]
+    if not isinstance(boot, str) or isinstance(seconds, bool):
+        return None
+    return BootMoment(boot, float(seconds)) if isinstance(seconds, int | float) else None
+
+
+# --- sql
+
+
+SqlEffect: TypeAlias = Literal["reads", "writes", "destroys", "runs"]
+"""The effect of a text of SQL statements, gravest last: it only reads; it changes or adds; it
+deletes; it reaches beyond the database (files, programs, other hosts), or cannot be read."""
+
+SQL_EFFECTS: Final[tuple[SqlEffect, ...]] = ("reads", "writes", "destroys", "runs")
+"""The effects from harmless to grave."""
+
+
+def is_at_most(effect: SqlEffect, bound: SqlEffect) -> bool:
+    """Whether an effect is no graver than another."""
+    return SQL_EFFECTS.index(effect) <= SQL_EFFECTS.index(bound)
+
+
+def gravest(*effects: SqlEffect) -> SqlEffect:
+    """The gravest effect; of none: it only reads."""
+    return max(effects, key=SQL_EFFECTS.index, default="reads")
+
+
+# --- path
+
+
+class RealPath(Struct, frozen=True, order=True):
+    """An absolute path with every link followed, as a tuple of its components.
+
+    `/srv/a.txt` is `("srv", "a.txt")`, `/` is `()`. Components are compared instead of text, so
+    that `/ab` does not lie in `/a`, and everything lies in `/`.
+    """
+
+    parts: tuple[str, ...]
+
+    @classmethod
+    def from_text(cls, text: str) -> "RealPath":
+        """Split an absolute path without links. Empty components are dropped."""
+        return cls(tuple([part for part in text.split("/") if part]))
+
+    def is_within(self, directory: "RealPath") -> bool:
+        """Whether this path is `directory` or lies below it."""
+        return self.parts[: len(directory.parts)] == directory.parts
+
+    def __str__(self) -> str:
+        return "/" + "/".join(self.parts)
+
+
+def file_uri(path: str) -> str:
+    """An absolute path as a `file:` URI; what a URI cannot hold is percent-encoded."""
+    return "file://" + quote(path.encode("utf-8", "surrogateescape"))
+
+
+# --- steering
+
+
+STEERING: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        ".amazonq": ("mcp.json", "default.json", "agents", "cli-agents"),
+        ".augment": ("settings",),
+        ".claude": ("settings", "hooks"),
+        ".clinerules": ("hooks",),
+        ".codex": ("config", "hooks", "rules", "agents"),
+        ".continue": ("mcpservers", "config"),
+        ".cursor": ("mcp.json", "hooks", "cli.json", "sandbox.json", "worktrees.json"),
+        ".factory": ("mcp.json", "settings", "hooks"),
+        ".gemini": ("settings", "extensions", "policies", "hooks", ".env"),
+        ".github": ("hooks",),
+        ".hg": ("hgrc", "sharedpath"),
+        ".idea": ("startup", "watchertasks"),
+        ".ironcurtain": ("policy", "compiled-policy", "dynamic-lists"),
+        ".junie": ("mcp",),
+        ".kiro": ("settings", "hooks", "agents"),
+        ".opencode": ("opencode.json", "plugin", "tool", "package.json"),
+        ".qwen": ("settings", "extensions", "hooks", ".env"),
+        ".roo": ("mcp.json",),
+        ".trae": ("mcp.json",),
+        ".vscode": ("mcp.json", "settings", "tasks"),
+        ".windsurf": ("hooks", "mcp"),
+        ".zed": ("settings",),
+    }
+)
+"""The beginnings of names of files and directories, by the directory that holds them."""
+STEERING_FILES: Final = (
+    ".aider.conf.yml",
+    ".crush.json",
+    ".mcp.json",
+    "crush.json",
+    "opencode.json",
+    "opencode.jsonc",
+)
+"""Files that name programs for an agent's client to start."""
