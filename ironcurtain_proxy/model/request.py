@@ -475,7 +475,5 @@ def lasting(facts: Facts) -> Facts:
 
 
 def _without_passing(value: _Marked) -> _Marked:
-    if not value.passing:
-        return value
     defaults = {one.name: one.default for one in structs.fields(value)}
     return structs.replace(value, **{name: defaults[name] for name in value.passing})

@@ -14,7 +14,7 @@ import ironcurtain_proxy
 ROOT = Path(__file__).parents[2]
 IN_CODE = re.compile(r"# \(([0-9]+)\) ([A-Z][a-z ]+):")
 IN_TEXT = re.compile(r"^([0-9]+)\. \*\*([A-Z][a-z ]+)\*\*:", re.MULTILINE)
-LONGEST_LIFE = 330
+LONGEST_LIFE = 335
 """Lines: the life of a call is read in one sitting."""
 
 

@@ -1,6 +1,8 @@
 """A server's answer, and the JSON that it was written as."""
 
-from ironcurtain_proxy.model.server import RemoteEndpoint, ServerSpec, ToolResult
+import pytest
+
+from ironcurtain_proxy.model.server import RemoteEndpoint, ServerSpec, ShownTools, ToolResult
 
 
 def test_a_copy_with_another_result_does_not_keep_what_the_first_was_written_as() -> None:
@@ -30,3 +32,13 @@ def test_a_header_of_any_spelling_says_who_we_are() -> None:
     url = "https://mcp.example/mcp"
     assert RemoteEndpoint(url=url, headers={"AUTHORIZATION": "x"}).has_authorization
     assert not RemoteEndpoint(url=url, headers={"x-authorization": "x"}).has_authorization
+
+
+@pytest.mark.parametrize(
+    ("tool", "shown"),
+    [("read_file", True), ("read_media", False), ("write_file", False), ("xread_file", False)],
+)
+def test_a_tool_is_shown_if_a_pattern_allows_it_and_none_leaves_it_out(
+    tool: str, *, shown: bool
+) -> None:
+    assert ShownTools(allow=("read_*",), deny=("*_m?dia",)).has(tool) is shown
