@@ -5,6 +5,7 @@ switched it off, Codex skips what nobody trusted, and a flag of the command line
 settings out. What shows it is that the client goes on and no event comes.
 """
 
+import logging
 import os
 import subprocess
 import time
@@ -58,6 +59,7 @@ _PROGRAMS: Final[Mapping[HookClient, tuple[str, ...]]] = {
     "gemini": ("gemini", "gemini.js"),
 }
 """The names of the client's own program."""
+_log: Final = logging.getLogger(__name__)
 _ACCEPTED: Final = "unhooked.json"
 _MOST_BYTES: Final = 1 << 20
 _LEVELS: Final = 8
@@ -314,6 +316,7 @@ class HookWatch:
         self._client = _client_above(pid)
         self._is_settled = self._client is None
         self._must = are_kept()
+        self._is_told = False
 
     def __call__(self) -> str:
         """Return why a call is refused; empty if nothing is wrong."""
@@ -332,10 +335,19 @@ class HookWatch:
             return ""
         off = switched_off_by(client, Path(project or "/"))
         why = f"{off} switches them off" if off else "its hooks do not come"
+        if not self._is_told:
+            self._is_told = True
+            _log.warning(
+                "%s runs without its hooks: %s; see `ironcurtain-proxy hooks status`, and start it "
+                "again, or type `ironcurtain-proxy hooks accept %s` in its project",
+                client,
+                why,
+                client,
+            )
+        # The agent reads this, and the command is not the agent's to run.
         return (
-            f"{client} runs without the hooks that you installed: {why}. Its own shell and edits "
-            "are not held. Ask the user to look at `ironcurtain-proxy hooks status`, and to start "
-            f"the client again or to type `ironcurtain-proxy hooks accept {client}` in its project"
+            f"{client} runs without the hooks that its user installed: {why}. Its own shell and "
+            "edits are not held. Ask the user to look at the hooks, and to start the client again"
         )
 
 

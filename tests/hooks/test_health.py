@@ -110,7 +110,7 @@ def test_a_client_that_runs_without_its_hooks_uses_no_server_until_a_person_acce
     (project / ".claude/settings.json").write_text('{"disableAllHooks": true}')
     said = asked_below_a_client(state, project)
     assert "settings.json switches them off" in said
-    assert "hooks accept claude" in said
+    assert "hooks accept" not in said, "the command is not the agent's to run"
     accept("claude", str(project), state)
     assert asked_below_a_client(state, project) == ""
     os.utime(kept_file(state, "claude"), (1 << 40, 1 << 40))
