@@ -244,8 +244,7 @@ def _read(file: Path) -> str | None:
 def packages(settings: Settings) -> Iterator[CheckResult]:
     """Yield the libraries that settings need and that are not installed."""
     for lack in lacks(settings):
-        found, _, remedy = str(lack).partition(": pip ")
-        yield CheckResult("packages", "fail" if lack.stops else "warn", found, f"pip {remedy}")
+        yield CheckResult("packages", "fail" if lack.stops else "warn", lack.what, lack.remedy)
 
 
 def bundle(loaded: LoadedPolicy, now: datetime) -> Iterator[CheckResult]:

@@ -20,6 +20,7 @@ from ironcurtain_proxy.cli.init_dialogue import (
     Dialogue,
     clean,
     digests,
+    install_extra,
     install_packages,
     own_machine,
     planned_files,
@@ -137,7 +138,7 @@ def set_up(talk: Dialogue, wish: SetupOptions) -> int:
     present = _present(wish.state)
     origins = read_undo_record(wish.state).origins
     every = movings(found.files, present, origins)
-    moving = _reachable(talk, every, outcome)
+    moving = _reachable(talk, wish, every, outcome)
     moving = _changeable(talk, wish, moving, outcome)
     _show(talk, wish, found, moving, present)
     if not moving:
@@ -281,11 +282,18 @@ def _entries(
 
 
 def _reachable(
-    talk: Dialogue, moving: Sequence[MovingServer], outcome: Outcome
+    talk: Dialogue, wish: SetupOptions, moving: Sequence[MovingServer], outcome: Outcome
 ) -> list[MovingServer]:
-    """Return the servers that the installed libraries can start or reach. Print the others."""
-    lack = missing("http", "a server with a url")
+    """Return the servers that the installed libraries can start or reach. Print the others.
+
+    The libraries that reach a server over the network are offered where a server needs them.
+    """
     far = [one for one in moving if "url" in one.taken.entry]
+    who = "a server with a url"
+    lack = missing("http", who)
+    if far and lack and not wish.dry_run:
+        require_terminal(talk)
+        lack = install_extra(talk, "http", who, wish.seconds)
     for one in far if lack else ():
         talk.say(f"{clean(one.name)} stays unchanged: {lack}")
         outcome.failures[one.name] = Failure(

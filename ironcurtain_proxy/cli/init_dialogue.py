@@ -1,5 +1,6 @@
 """The dialogue of `init`, the files that it writes, and what it installs. Not a command itself."""
 
+import importlib
 import os
 import re
 import shlex
@@ -20,6 +21,7 @@ from ironcurtain_proxy.audit.secrets import MASK
 from ironcurtain_proxy.cli.output import counted, encodable
 from ironcurtain_proxy.config.annotating.proposal import ReadServer
 from ironcurtain_proxy.config.clients.undo_record import digest
+from ironcurtain_proxy.config.extras import Extra, installing, missing
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME
 from ironcurtain_proxy.config.presets.preset import PlannedFile, Preset, compose, planned, write
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
@@ -273,6 +275,29 @@ def install_packages(talk: Dialogue, settings: Settings, machine: Machine, secon
     talk.answer["installed"] = done
 
 
+def install_extra(talk: Dialogue, extra: Extra, who: str, seconds: float) -> str:
+    """Ask, and install an extra of the proxy itself. Return why it is missing, or "".
+
+    Args:
+        talk: with the person.
+        extra: what is missing.
+        who: what needs it, as the person reads it.
+        seconds: the limit for the installation.
+    """
+    lack = missing(extra, who)
+    if not lack:
+        return ""
+    talk.say(lack)
+    if talk.ask("Install it now?") == "n":
+        return lack
+    talk.say(f"installing (up to {seconds:g} s) …")
+    fault = _run(installing(extra), os.environ, seconds)
+    importlib.invalidate_caches()
+    if fault:
+        talk.say(f"  not installed: {clean(fault, 300)}")
+    return missing(extra, who)
+
+
 def _install(
     command: tuple[str, ...], spec: ServerSpec, environ: Mapping[str, str], seconds: float
 ) -> str:
@@ -280,6 +305,13 @@ def _install(
     # `uv` lies in the same directory as the `uvx` that a client's file names.
     beside = spec.command.rpartition("/")[0]
     path = os.pathsep.join([*([beside] if beside else []), environ.get("PATH", os.defpath)])
+    # The addresses of an index may stand in the server's variables.
+    return _run(command, {**environ, "PATH": path, **spec.env}, seconds)
+
+
+def _run(command: tuple[str, ...], environ: Mapping[str, str], seconds: float) -> str:
+    """Return why a command failed, in its own words, or "" if it succeeded."""
+    path = environ.get("PATH", os.defpath)
     program = shutil.which(command[0], path=path)
     if program is None:
         return f"{command[0]} was not found"
@@ -289,8 +321,7 @@ def _install(
             done = subprocess.run(  # noqa: S603  the launcher's own installer; shown, and agreed to
                 (program, *command[1:]),
                 cwd=place,
-                # The addresses of an index may stand in the server's variables.
-                env={**environ, "PATH": path, **spec.env},
+                env=environ,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=seconds,

@@ -108,11 +108,16 @@ def read_with_wants(
         why = _why_inside(settings, server, words[spec.name]) if spec.name in confined else None
         if why is None and spec.name in confined and spec.name in comparable:
             why = _why_not_outside(talk, settings, spec, server, seconds)
-        failures[spec.name] = why or Failure(
-            why=f"it does not start: {_shortened(server)}",
-            remedy="start its command in a terminal, and run init again when it starts",
-        )
+        failures[spec.name] = why or _failure(spec, server)
     return settings, [*read.values()], failures
+
+
+def _failure(spec: ServerSpec, server: "ReadServer") -> Failure:
+    words = _shortened(server)
+    if spec.remote is not None:
+        return Failure(why=f"its url: {words}", remedy="run init again when it can be reached")
+    remedy = "start its command in a terminal, and run init again when it starts"
+    return Failure(why=f"it does not start: {words}", remedy=remedy)
 
 
 def _only(settings: Settings, names: Collection[str]) -> Settings:

@@ -4,6 +4,8 @@ The base installation has the kernel, the command line and the review screen. Th
 no library; it looks whether one is installed, and its error message names the extra to install.
 """
 
+import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -31,6 +33,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
 """The modules that the product imports from each extra. `pyproject.toml` declares the
 distributions."""
 
+_NAME: Final = "ironcurtain-proxy"
 _POSTGRESQL: Final = "postgres"
 
 
@@ -43,9 +46,19 @@ class MissingExtra(Struct, frozen=True):
     stops: bool
     """Whether the proxy refuses to start; otherwise it starts without the feature."""
 
+    @property
+    def what(self) -> str:
+        """What is missing, in words."""
+        return _what(self.setting, self.extra)
+
+    @property
+    def remedy(self) -> str:
+        """The command that installs it."""
+        return shlex.join(installing(self.extra))
+
     def __str__(self) -> str:
         """Return one line: what is missing, and the command that installs it."""
-        return _sentence(self.setting, self.extra)
+        return f"{self.what}: {self.remedy}"
 
 
 def require(extra: Extra, who: str) -> None:
@@ -65,7 +78,19 @@ def require(extra: Extra, who: str) -> None:
 
 def missing(extra: Extra, who: str) -> str:
     """Return the missing packages of an extra, and the command that installs them; empty: none."""
-    return _sentence(who, extra) if _absent(extra) else ""
+    return f"{_what(who, extra)}: {shlex.join(installing(extra))}" if _absent(extra) else ""
+
+
+def installing(extra: Extra) -> tuple[str, ...]:
+    """Return the command that adds an extra to the environment that this program runs in.
+
+    `pip` of another environment would install it where this program does not look. Environments
+    that `uv` makes have no pip of their own; uv would search an index for this distribution, so it
+    is given the requirements.
+    """
+    if _is_installed("pip"):
+        return (sys.executable, "-m", "pip", "install", f"{_NAME}[{extra}]")
+    return ("uv", "pip", "install", "--python", sys.executable, *_requirements(extra))
 
 
 def lacks(settings: Settings) -> Iterator[MissingExtra]:
@@ -109,9 +134,26 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _sentence(who: str, extra: Extra) -> str:
+def _requirements(extra: Extra) -> Iterator[str]:
+    """Yield what the extra requires, as in `httpx>=0.28`, with the extras that it consists of."""
+    # Read only where something is missing; both are slow to import.
+    from importlib.metadata import requires  # noqa: PLC0415
+
+    from packaging.requirements import Requirement  # noqa: PLC0415
+
+    for line in requires(_NAME) or ():
+        one = Requirement(line)
+        if one.marker is None or not one.marker.evaluate({"extra": extra}):
+            continue
+        if one.marker.evaluate({"extra": ""}):
+            continue
+        if one.name != _NAME:
+            yield f"{one.name}{one.specifier}"
+        for other in MODULES.keys() & one.extras:
+            yield from _requirements(other)
+
+
+def _what(who: str, extra: Extra) -> str:
     *others, last = _absent(extra)
     names, verb = (f"{', '.join(others)} and {last}", "are") if others else (last, "is")
-    return (
-        f"{who} needs {names}, which {verb} not installed: pip install 'ironcurtain-proxy[{extra}]'"
-    )
+    return f"{who} needs {names}, which {verb} not installed"

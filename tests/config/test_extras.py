@@ -14,6 +14,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from packaging.requirements import Requirement
 
 from ironcurtain_proxy.config.extras import MODULES
 from tests.source import PACKAGE, modules, one_worker
@@ -111,7 +112,7 @@ def _run(
     [process] = _FORKING
     assert process.stdin is not None
     assert process.stdout is not None
-    environ = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    environ = {"HOME": str(home), "PATH": f"{home}/bin:/usr/bin:/bin"}
     process.stdin.write(orjson.dumps([code, arguments, sorted(absent), environ]) + b"\n")
     process.stdin.flush()
     status, out, errors = orjson.loads(process.stdout.readline())
@@ -135,7 +136,33 @@ def test_a_command_of_the_engine_names_the_extra_it_lacks(command: str, tmp_path
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "sqlalchemy, which is not installed" in done.stderr
-    assert done.stderr.endswith(f": {ENGINE}\n")
+    assert done.stderr.endswith(f": {sys.executable} -m {ENGINE}\n")
+
+
+def test_init_installs_what_reaches_a_server_over_the_network(tmp_path: Path) -> None:
+    (tmp_path / ".cursor").mkdir()
+    entry = {"mcpServers": {"far": {"url": "https://mcp.example/mcp"}}}
+    (tmp_path / ".cursor" / "mcp.json").write_bytes(orjson.dumps(entry))
+    (tmp_path / "bin").mkdir()
+    uv = tmp_path / "bin" / "uv"
+    uv.write_text(
+        '#!/bin/sh\nprintf "%s\\n" "$@" > "$HOME/asked"\necho "error: no route" >&2\nexit 2\n'
+    )
+    uv.chmod(0o755)
+    # As in an environment that uv made: no pip in it.
+    done = _run("init", "--yes", home=tmp_path, absent=ABSENT | {"pip"})
+    assert done.returncode != 0
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked[:4] == ["pip", "install", "--python", sys.executable]
+    required = PROJECT["optional-dependencies"]["http"]
+    assert {name_of(one) for one in asked[4:]} == {name_of(one) for one in required}
+    assert "not installed: error: no route" in done.stdout
+    assert "far" in done.stdout.partition("NOT protected")[2]
+    assert orjson.loads((tmp_path / ".cursor" / "mcp.json").read_bytes()) == entry
+
+
+def name_of(requirement: str) -> str:
+    return Requirement(requirement).name
 
 
 def test_a_report_of_the_audit_log_needs_no_extra(tmp_path: Path) -> None:
@@ -163,7 +190,7 @@ def test_a_model_on_the_command_line_names_the_extra_it_lacks(tmp_path: Path) ->
     done = _run("auto-approve", "eval", "--model", "openai:gpt", home=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.endswith(f": {LLM}\n")
+    assert done.stderr.endswith(f" -m {LLM}\n")
 
 
 def test_the_target_check_alone_is_measured_without_an_extra(tmp_path: Path) -> None:
@@ -229,7 +256,9 @@ def test_doctor_says_what_installs_the_llm_approver(tmp_path: Path) -> None:
     _configure(tmp_path, autoApprove={"enabled": True})
     done = _run("doctor", "--json", home=tmp_path)
     found = [check for check in orjson.loads(done.stdout) if check["name"] == "packages"]
-    assert [(check["state"], check["remedy"]) for check in found] == [("warn", LLM)]
+    assert [(check["state"], check["remedy"]) for check in found] == [
+        ("warn", f"{sys.executable} -m {LLM}")
+    ]
 
 
 def test_all_modules_but_those_of_the_extras_can_be_imported_from_the_base(tmp_path: Path) -> None:
