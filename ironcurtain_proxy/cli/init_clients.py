@@ -57,6 +57,7 @@ from ironcurtain_proxy.cli.init_wants import (
     found_lines,
     installations,
     known_needs,
+    near_services,
     opens_network,
     read_with_wants,
     short,
@@ -277,7 +278,8 @@ def _entries(
         entry = grounded(entries[name], wish.workspace, os.environ)
         is_closed = opens_network(entry) or name not in own
         hosts = () if is_closed else known_needs(entry).hosts
-        entries[name] = opened_for(entry, hosts=hosts)
+        services = () if is_closed else near_services(entry)
+        entries[name] = opened_for(entry, hosts=hosts, services=services)
     return entries
 
 

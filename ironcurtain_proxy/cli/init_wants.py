@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import urlsplit
 
 import orjson
 from msgspec import Struct
@@ -59,6 +60,38 @@ def known_needs(entry: Mapping[str, Json]) -> PackNeeds:
     command, args = entry.get("command"), entry.get("args")
     words = [str(one) for one in args] if isinstance(args, list) else []
     return needs_of(recognised_pack(command, words) if isinstance(command, str) else None)
+
+
+_PORTS: Final[Mapping[str, int]] = {
+    "http": 80, "https": 443, "postgres": 5432, "postgresql": 5432, "mysql": 3306, "mariadb": 3306,
+    "redis": 6379, "rediss": 6379, "mongodb": 27017, "amqp": 5672, "bolt": 7687, "neo4j": 7687,
+}  # fmt: skip
+_NEAR: Final = frozenset({"localhost", "127.0.0.1"})
+
+
+def near_services(entry: Mapping[str, Json]) -> tuple[str, ...]:
+    """Return the services of this machine that an entry's addresses name, as `127.0.0.1:5432`.
+
+    An address is a whole argument, a whole variable, or the value of an option (`--url=…`).
+    """
+    args, env = entry.get("args"), entry.get("env")
+    texts = [
+        *(args if isinstance(args, list) else ()),
+        *(env.values() if isinstance(env, dict) else ()),
+    ]
+    found: list[str] = []
+    for text in texts:
+        if not isinstance(text, str) or "://" not in text:
+            continue
+        before = text.partition("://")[0]
+        try:
+            parts = urlsplit(text[before.rfind("=") + 1 :])
+            port = parts.port or _PORTS.get(parts.scheme)
+        except ValueError:
+            continue
+        if parts.hostname in _NEAR and port is not None:
+            found.append(f"127.0.0.1:{port}")
+    return tuple(dict.fromkeys(found))
 
 
 def opens_network(entry: Mapping[str, Json]) -> bool:
@@ -272,13 +305,22 @@ def _server_lines(moving: MovingServer, around: Surroundings) -> Iterator[str]:
         yield f"    ignored: {clean(', '.join(moving.taken.unused))}"
     if "sandbox" in entry:
         yield f"    its sandbox, as you wrote it: {clean(orjson.dumps(entry['sandbox']).decode())}"
-    needs = around.needs.get(moving.name, PackNeeds())
-    if needs.hosts and not (opens_network(entry) or moving.file.is_project):
-        yield f"    its sandbox lets it reach {', '.join(needs.hosts)}, where all its work goes"
-    if needs.advice and "sandbox" not in entry:
-        yield from wrap(needs.advice, 96, initial_indent="    ", subsequent_indent="    ")
+    yield from _network_lines(moving, around)
     if remedy := around.unconfined.get(moving.name):
         yield f"    {clean(remedy, 300)}"
+
+
+def _network_lines(moving: MovingServer, around: Surroundings) -> Iterator[str]:
+    entry = moving.taken.entry
+    needs = around.needs.get(moving.name, PackNeeds())
+    is_closed = opens_network(entry) or moving.file.is_project
+    if needs.hosts and not is_closed:
+        yield f"    its sandbox lets it reach {', '.join(needs.hosts)}, where all its work goes"
+    near = "" if is_closed else ", ".join(near_services(entry))
+    if near:
+        yield f"    its sandbox lets it reach {near} on this machine, as its address says"
+    if needs.advice and not near and "sandbox" not in entry:
+        yield from wrap(needs.advice, 96, initial_indent="    ", subsequent_indent="    ")
 
 
 def _place(entry: Mapping[str, Json]) -> str:

@@ -181,7 +181,7 @@ class DownstreamServers:
     def _open_gates(self) -> None:
         """Open the gates of sandboxes without network."""
         for name, confinement in self._confinements.items():
-            if not confinement.profile.allowed_domains and confinement.views is None:
+            if not confinement.profile.has_network and confinement.views is None:
                 try:
                     gate = Gate.open()
                 except OSError as error:

@@ -326,7 +326,7 @@ class Prober:
             started.process.pid,
             started.process.pipe,
             None if own is None else RealPath.from_text(os.path.realpath(own)),
-            may_reach=bool(confinement.profile.allowed_domains),
+            may_reach=confinement.profile.has_network,
             private=confinement.private,
             folders=confinement.folders,
             credentials=() if hidden is None else tuple(hidden.existing()),

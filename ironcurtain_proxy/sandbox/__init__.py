@@ -1,6 +1,7 @@
 """The confinement of a server process.
 
 - `profile`, `launch`, `inside`: what a server may touch and use, and its start in a sandbox.
+- `relay`: services of the machine on the loopback of a sandbox.
 - `closure`, `closed_network`: the same walls for one command that reaches nothing, by bubblewrap
   alone.
 - `shell_setup`: what our own shell is handed, and says beside its answers.

@@ -193,7 +193,7 @@ _NOT: Final = "the sandbox of this server does not let it"
 
 
 def _network(profile: SandboxProfile, host: str) -> str:
-    if not profile.allowed_domains:
+    if not profile.has_network:
         return "the sandbox of this server has no network (sandbox.network.allowedDomains)"
     return f"{_NOT} reach {host} (sandbox.network.allowedDomains)"
 

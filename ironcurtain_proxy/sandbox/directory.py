@@ -273,7 +273,7 @@ class SandboxSettings(Struct, frozen=True):
         return cls(
             {
                 "network": {
-                    "allowedDomains": [*profile.allowed_domains],
+                    "allowedDomains": [*profile.allowed_domains, *profile.services],
                     "deniedDomains": [*profile.denied_domains],
                     **({} if gate is None else {"httpProxyPort": gate, "socksProxyPort": gate}),
                 },

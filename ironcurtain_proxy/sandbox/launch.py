@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.values import RealPath
-from ironcurtain_proxy.sandbox import inside
+from ironcurtain_proxy.sandbox import inside, relay
 from ironcurtain_proxy.sandbox.calls import refused_pairs
 from ironcurtain_proxy.sandbox.directory import (
     SandboxSettings,
@@ -156,6 +156,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
         (
             *(*confinement.command, "-s", f"/proc/self/fd/{descriptor}", "--"),
             *(() if spec.cwd is None else (*_CHANGE_DIRECTORY, spec.cwd)),
+            *_relaying(confinement.profile),
             *_through(confinement.profile),
             *(spec.command, *spec.args),
         ),
@@ -219,6 +220,13 @@ def _through(profile: SandboxProfile) -> tuple[str, ...]:
     pairs = refused_pairs(platform.machine())
     calls = "-" if pairs is None else pairs.hex()
     return (sys.executable, "-I", "-S", inside.__file__, *limits, calls, *profile.deny_read, "--")
+
+
+def _relaying(profile: SandboxProfile) -> tuple[str, ...]:
+    """The program that lets the server reach services on its loopback; empty without services."""
+    if not profile.services:
+        return ()
+    return (sys.executable, "-I", "-S", relay.__file__, *profile.services, "--")
 
 
 def unsafe_no_sandbox(spec: ServerSpec) -> Launch:

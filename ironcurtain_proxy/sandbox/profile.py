@@ -91,6 +91,8 @@ class SandboxProfile:
     """Paths of `deny_read` that an approval may open, by the program that needs them."""
     allowed_domains: tuple[str, ...] = ()
     denied_domains: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    """The services, as `host:port`, that the server finds on its own loopback: see `relay`."""
     limits: SandboxLimits = field(default_factory=SandboxLimits)
 
     def may_write(self, path: RealPath) -> bool:
@@ -102,6 +104,11 @@ class SandboxProfile:
     def may_read(self, path: RealPath) -> bool:
         """Whether the server itself would be let."""
         return not self._is_closed(path)
+
+    @property
+    def has_network(self) -> bool:
+        """Whether anything outside of the sandbox can be reached."""
+        return bool(self.allowed_domains or self.services)
 
     def may_reach(self, host: str) -> bool:
         """Whether the network proxy of the sandbox lets the server reach a host.
@@ -210,6 +217,7 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
         ),
         allowed_domains=_strings(network, "allowedDomains"),
         denied_domains=_strings(network, "deniedDomains"),
+        services=_strings(network, "services"),
         limits=limits_of(_section(entry, "limits")),
         lent=hidden.lent,
     )

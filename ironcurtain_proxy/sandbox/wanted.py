@@ -117,14 +117,18 @@ def _touches_credentials(home: str, name: str, path: str) -> bool:
 
 
 def opened_for(
-    entry: Mapping[str, Json], private: Iterable[str] = (), hosts: Iterable[str] = ()
+    entry: Mapping[str, Json],
+    private: Iterable[str] = (),
+    hosts: Iterable[str] = (),
+    services: Iterable[str] = (),
 ) -> dict[str, Json]:
-    """A server's entry with private folders and hosts added to its sandbox."""
+    """A server's entry with private folders, hosts and services added to its sandbox."""
     given = entry.get("sandbox")
     sandbox: dict[str, Json] = {**given} if isinstance(given, dict) else {}
     for section, key, names in (
         ("filesystem", "private", [*private]),
         ("network", "allowedDomains", [*hosts]),
+        ("network", "services", [*services]),
     ):
         there = sandbox.get(section)
         lists: dict[str, Json] = {**there} if isinstance(there, dict) else {}

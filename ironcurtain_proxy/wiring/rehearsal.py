@@ -194,5 +194,5 @@ def configured_walls(spec: ServerSpec, confinement: Confinement | None) -> Walls
     return Walls(
         writable=writable,
         temporary=writable[0] if spec.cwd is None else None,
-        is_offline=not confinement.profile.allowed_domains,
+        is_offline=not confinement.profile.has_network,
     )

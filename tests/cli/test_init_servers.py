@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli.init_servers import lasting_entries, settings_for
+from ironcurtain_proxy.cli.init_wants import near_services
 from ironcurtain_proxy.config.annotating.proposal import ReadServer, ReadTool
 from ironcurtain_proxy.model.values import Json
 from tests import program
@@ -56,3 +57,20 @@ def test_only_a_known_server_of_the_users_own_file_gets_its_hosts_opened(tmp_pat
     project, _, own = said.partition("Cursor  ~/.cursor/mcp.json")
     assert "its sandbox lets it reach api.github.com" in own
     assert "api.github.com" not in project
+
+
+@pytest.mark.parametrize(
+    ("entry", "services"),
+    [
+        ({"args": ["postgresql://me:x@localhost/db"]}, ("127.0.0.1:5432",)),
+        ({"args": ["--url=redis://127.0.0.1:6380/0"]}, ("127.0.0.1:6380",)),
+        ({"env": {"DB": "mongodb://localhost:27017/?x=http://a"}}, ("127.0.0.1:27017",)),
+        ({"args": ["http://localhost", "https://localhost"]}, ("127.0.0.1:80", "127.0.0.1:443")),
+        ({"args": ["postgresql://db.example/db", "localhost:5432", "x://localhost"]}, ()),
+        ({"args": ["http://localhost:99999", "http://[", 7, "://"], "env": []}, ()),
+    ],
+)
+def test_the_services_of_an_entry_are_those_of_this_machine_that_its_addresses_name(
+    entry: dict[str, Json], services: tuple[str, ...]
+) -> None:
+    assert near_services(entry) == services

@@ -11,6 +11,7 @@ The choice of the servers to run, of their credentials, and of the workspace.
 """
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -70,6 +71,17 @@ _PrivateFolder: TypeAlias = Annotated[
     ),
 ]
 
+_LAST_PORT: Final = 65_535
+_SERVICE: Final = r"(?!169\.254\.)[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?:[1-9][0-9]{0,4}"
+_Service: TypeAlias = Annotated[
+    str,
+    says(
+        _SERVICE,
+        "must be a host and a port, such as 127.0.0.1:5432",
+        1,
+    ),
+]
+
 
 class FilesystemForm(Form, frozen=True, kw_only=True):
     """The files that a sandbox opens and closes."""
@@ -82,11 +94,25 @@ class FilesystemForm(Form, frozen=True, kw_only=True):
     """Folders of the home directory that the server gets for itself."""
 
 
-class NetworkForm(Form, frozen=True, kw_only=True):
+class NetworkForm(CheckedForm, frozen=True, kw_only=True):
     """The hosts that a sandbox opens and closes."""
 
     allowed_domains: tuple[NameText, ...] = ()
     denied_domains: tuple[NameText, ...] = ()
+    services: tuple[_Service, ...] = ()
+    """Services as `host:port`, which the server finds on its loopback under the same port."""
+
+    def mistakes(self) -> Iterator[FormMistake]:
+        """Yield ports that do not exist, and ports that two services share."""
+        ports: set[int] = set()
+        for number, service in enumerate(self.services):
+            if re.fullmatch(_SERVICE, service) is None:
+                continue  # said by its type
+            port = int(service.rpartition(":")[2])
+            if port > _LAST_PORT or port in ports:
+                why = "is the port of another service, too" if port in ports else "is no port"
+                yield ("services", number), f"{port} {why}", ""
+            ports.add(port)
 
 
 class LimitsForm(Form, frozen=True, kw_only=True):
@@ -243,6 +269,8 @@ class ServersReader(Struct, frozen=True):
                 spot.at(key, part).warning("variables are not expanded here")
         said = spot.at("sandbox").value
         network = form.sandbox.network if isinstance(form.sandbox, SandboxForm) else None
+        if isinstance(form, BuiltinForm) and isinstance(network, NetworkForm) and network.services:
+            spot.at("sandbox", "network", "services").error("our own shell reaches no services")
         return {
             "env": form.env,
             # As it was written: `sandbox` reads it.

@@ -127,6 +127,26 @@ def test_what_we_cannot_or_should_not_start_is_left_out_with_a_warning(server: J
             "$.a.sandbox.limits.memoryMb: must be from 64 to 1073741824",
         ),
         (
+            {"command": "x", "sandbox": {"network": {"services": ["localhost"]}}},
+            "$.a.sandbox.network.services[0]: must be a host and a port, such as 127.0.0.1:5432",
+        ),
+        (
+            {"command": "x", "sandbox": {"network": {"services": ["169.254.169.254:80"]}}},
+            "$.a.sandbox.network.services[0]: must be a host and a port, such as 127.0.0.1:5432",
+        ),
+        (
+            {"command": "x", "sandbox": {"network": {"services": ["a:1", "b:1"]}}},
+            "$.a.sandbox.network.services[1]: 1 is the port of another service, too",
+        ),
+        (
+            {"command": "x", "sandbox": {"network": {"services": ["a:65536"]}}},
+            "$.a.sandbox.network.services[0]: 65536 is no port",
+        ),
+        (
+            {"builtin": "shell", "sandbox": {"network": {"services": ["a:1"]}}},
+            "$.a.sandbox.network.services: our own shell reaches no services",
+        ),
+        (
             {"command": "x", "sandbox": {"network": True}},
             "$.a.sandbox.network: must be an object, not true or false",
         ),
