@@ -134,6 +134,6 @@ def _remedy(walls: Walls | None) -> str:
     if not walls.is_offline:
         return (
             "remove sandbox.network.allowedDomains from its entry: an approved call reaches its "
-            "host without it"
+            "host without it (a server with sandbox.network.services stays uncontained)"
         )
     return "remove sandbox.filesystem.allowWrite, and a cwd outside the workspace, from its entry"

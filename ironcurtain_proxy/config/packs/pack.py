@@ -21,8 +21,9 @@ _INDEX: Final = _SHIPPED.parent / "index.json"
 _ELSEWHERE: Final = _SHIPPED.parent / "elsewhere.json"
 _NEEDS: Final = _SHIPPED.parent / "needs.json"
 
-PackageSource: TypeAlias = Literal["images", "repositories"]
-"""A place besides its index that a package is commonly fetched from."""
+PackageSource: TypeAlias = Literal["images", "repositories", "programs"]
+"""What names a package besides its index: a container image, a repository, or the program that an
+installed package has under another name than its own."""
 
 
 class Pack(Struct, frozen=True, kw_only=True):
@@ -79,7 +80,7 @@ def _index() -> Mapping[str, str]:
 
 
 def packages_elsewhere(kind: PackageSource) -> Mapping[str, str]:
-    """Return the packages by image or by repository, as their own documents name them.
+    """Return the packages by image, by repository or by program, as their own documents name them.
 
     No image is of a server that is given paths: in a container a path means another file than here.
     """

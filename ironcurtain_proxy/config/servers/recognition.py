@@ -64,6 +64,8 @@ def _programs(command: str, args: Sequence[str], within: str = "") -> Iterator[t
         yield from _interpreted(base, args)
     else:
         yield within, command
+        if within != "pypi":
+            yield from _elsewhere("programs", base)
 
 
 def _interpreted(base: str, args: Sequence[str]) -> Iterator[tuple[str, str]]:
