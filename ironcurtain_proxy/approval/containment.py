@@ -149,6 +149,10 @@ def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
     """
     if walls is None:
         return "the server does not run in a sandbox"
+    return walls.unfit or _why_wide(walls, workspace)
+
+
+def _why_wide(walls: Walls, workspace: RealPath) -> str | None:
     if not walls.is_offline:
         return "the sandbox of the server has a network"
     if not walls.writes_only_in(workspace):

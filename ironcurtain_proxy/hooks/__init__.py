@@ -4,11 +4,13 @@ Off unless `init` installs the hooks; `serve` imports nothing of it. The same fa
 approvals, timeline and audit log hold as at the MCP door.
 
 - `stub`: what a client starts at each event; a script by itself, which imports nothing of ours.
-- `launching`: the command line that starts the stub, and denies where it cannot start.
+- `prefix`: what a client starts for each command of its shell; a script by itself, too.
+- `launching`: the command lines that start these two, and deny where they cannot start.
 - `installing`: the hooks in clients' files, and the way back.
 - `health`: whether the hooks of a client work, and what is refused where they do not come.
 - `kernel`: the start of a client's kernel, its socket, and its end with the client.
 - `door`: the events of a client, and its calls under way.
+- `runs`: the start of a client's commands, which our own shell holds. `processes`: who asks.
 - `client_end`: the client as a server of the kernel.
 - `events`: the words that all dialects share. `dialects`: the table of them.
 - `claude`, `codex`, `gemini`: one client's dialect each.

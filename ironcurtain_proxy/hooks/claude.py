@@ -4,6 +4,7 @@ Tried with 2.1.332. A hook that prints something unknown is skipped and the call
 holds no field beyond those of its event.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final, assert_never
 
@@ -21,6 +22,7 @@ from ironcurtain_proxy.hooks.events import (
     Refuse,
     SessionEnded,
     SessionStarted,
+    ShellText,
     TurnEnded,
     UnreadableEventError,
     Verdict,
@@ -58,6 +60,24 @@ _KEPT_ALIVE: Final = frozenset({"clear", "resume"})
 _ASKING_MODES: Final = frozenset({"", "default", "acceptEdits", "plan"})
 """The modes in which `ask` opens a dialog. In `bypassPermissions` it opens none for what the client
 itself calls sensitive, such as `rm -rf .git`: the call runs (tried with 2.1.332)."""
+_QUOTED: Final = re.compile(r"""'([^']*)'|"(['!])"|\\(.)|([\w@%+=:,./-]+)""", re.DOTALL | re.ASCII)
+"""The parts of a word as the client quotes it."""
+_END: Final = re.compile(
+    r"(?: < /dev/null)? && pwd -P >\| (/[\w./-]*/claude-[0-9a-f]+-cwd)\Z", re.ASCII
+)
+_TOO_OLD: Final = (
+    "{ case \"${BASH_VERSINFO-}\" in '2'|'3') \\builtin printf '%s\\n' "
+    "'__CLAUDE_CODE_DID_NOT_RUN_BASH_TOO_OLD='\"${BASH_VERSION-}\" >&2; \\builtin exit 126; "
+    "\\exit 126;; esac; } && "
+)
+_SOURCED: Final = re.compile(r"source (/[\w./-]+) 2>/dev/null \|\| true && ", re.ASCII)
+_PREPARED: Final = re.compile(
+    r"\{ \\builtin [a-z]+ [\w '-]+(?:(?: \|\||;) \\builtin [a-z]+ [\w '-]+)*;? \} "
+    r">/dev/null 2>&1 \|\| true && ",
+    re.ASCII,
+)
+"""Options, aliases and functions that the client sets and takes away in its shell."""
+_SNAPSHOTS: Final = (".claude/shell-snapshots/", ".claude/session-env/")
 
 
 def read_event(event: str, payload: Arguments) -> HookEvent:
@@ -114,6 +134,60 @@ def _of_call(event: str, payload: Arguments, caller: CallingAgent) -> HookEvent:
         error=error,
         is_refused=event == "PermissionDenied",
     )
+
+
+def read_shell(text: str, home: str) -> ShellText | None:
+    """Return what a text for the client's shell runs; None: it is no command of the agent's.
+
+    Hooks and servers of other people are started by the same prefix. Around a command of the agent
+    stands, tried with 2.1.332:
+
+        source SNAPSHOT 2>/dev/null || true && … eval 'COMMAND' < /dev/null && pwd -P >| FILE
+
+    Raises:
+        UnreadableEventError: it may be one, in a form that is not known.
+    """
+    if "eval " not in text or " && pwd -P >| " not in text:
+        return None
+    end = _END.search(text)
+    before, _, word = text[: end.start() if end else 0].partition("eval ")
+    command = _unquoted(word)
+    if end is None or not command:
+        raise UnreadableEventError("the client starts commands in a form that is not known")
+    is_zsh = f"{_SNAPSHOTS[0]}snapshot-zsh-" in before
+    return ShellText(
+        command=command,
+        shell="/bin/zsh" if is_zsh else "/bin/bash",
+        directory_file=end[1],
+        is_known=_is_known(before, home),
+    )
+
+
+def _unquoted(word: str) -> str | None:
+    parts, at = [], 0
+    while at < len(word):
+        found = _QUOTED.match(word, at)
+        if found is None:
+            return None
+        parts += [one for one in found.groups() if one is not None]
+        at = found.end()
+    return "".join(parts)
+
+
+def _is_known(before: str, home: str) -> bool:
+    rest = before.removeprefix(_TOO_OLD)
+    while rest:
+        found = _SOURCED.match(rest)
+        if found is not None:
+            place = found[1].removeprefix(f"{home}/")
+            if not place.startswith(_SNAPSHOTS) or ".." in place:
+                return False
+        else:
+            found = _PREPARED.match(rest)
+        if found is None:
+            return False
+        rest = rest[found.end() :]
+    return True
 
 
 def _tool(payload: Arguments) -> str:
@@ -176,9 +250,11 @@ DIALECT: Final = HookDialect(
         ".claude/plugins",
         ".claude/projects/{project}",
     ),
+    makes=(".claude/projects",),
     writes=(".claude/plans", ".claude/projects/{project}/memory"),
     seconds=585,
     read_event=read_event,
+    read_shell=read_shell,
     answer_before=answer_before,
     answer_question=answer_question,
 )

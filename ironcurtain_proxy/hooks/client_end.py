@@ -7,22 +7,30 @@ when they do for a server's call.
 
     hook before the call ── mediation ── forward: let go ····· hook after the call ── outcome
 
+A command that is held runs in a view of our own shell instead, once the client starts it (see
+`runs`); it ends when its changes are in the workspace, whatever the client says of it.
+
+    hook before the call ── mediation ── forward: let go ··· the client starts it ── our own shell
+
 Mediation does not know of this. The call under way is found by a context variable, which the tasks
 of mediation inherit; calls that come through another door have none, and are not forwarded here.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec import structs
 
 from ironcurtain_proxy.approval.settlements import LEFT_TO_CLIENT
 from ironcurtain_proxy.errors import ServerUnavailableError, UnansweredError
-from ironcurtain_proxy.facts.client_tools import FILES
+from ironcurtain_proxy.facts.client_tools import FILES, SHELL
+from ironcurtain_proxy.facts.live_catalogue import ToolLists
 from ironcurtain_proxy.hooks.events import (
     Approve,
     AskInClient,
@@ -38,12 +46,36 @@ from ironcurtain_proxy.model.grant import SandboxOpening
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
-from ironcurtain_proxy.model.server import ToolDefinition, ToolResult, Walls
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult, Walls
 from ironcurtain_proxy.model.values import Arguments, Json, RealPath
-from ironcurtain_proxy.ports import FactGatherer, ProgressListener, Recorder, Reviewer
+from ironcurtain_proxy.ports import (
+    FactGatherer,
+    PreparedViews,
+    ProgressListener,
+    Recorder,
+    Reviewer,
+    Servers,
+)
+from ironcurtain_proxy.sandbox.shell_setup import ClientCommand, ClientCommandEnd, call_digest
+
+_log: Final = logging.getLogger(__name__)
 
 _MOST_SECONDS: Final = 1200.0
 """Seconds after which the end of a call counts as unknown: ten minutes after the client's limit."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class HeldRun:
+    """The client's process that stands for a command which runs in a view."""
+
+    command: ClientCommand
+    descriptors: Sequence[int]
+    """Its input, output and errors."""
+    signals: MemoryObjectReceiveStream[bytes]
+    """Ends with that process."""
+    is_fetched: bool = False
+    end: ClientCommandEnd | None = None
+    """How it ended; None: nobody has said."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -56,6 +88,8 @@ class OpenCall:
     """The client's own name of the tool."""
     given: tuple[str, Arguments]
     """The name in the common table, and the arguments as the client has them."""
+    directory: str = ""
+    """Where a command is to run, as it was judged; empty: it is no command."""
     verdict: Verdict | None = None
     decided: anyio.Event = field(default_factory=anyio.Event)
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -63,6 +97,23 @@ class OpenCall:
     """Set once the outcome has its record, and the point of the call is closed."""
     result: ToolResult | None = None
     """The result; None: the client has not said how the call ended."""
+    why_native: str = ""
+    """Why a command cannot run in a view; empty: it can."""
+    in_view: bool = False
+    """Whether it is to run in a view: nothing that it changes comes into the workspace before its
+    commit."""
+    digest: str = ""
+    """What the authorized command is fetched by; empty: it is not to be run in a view."""
+    run: HeldRun | None = None
+    """The client's process that stands for the command, once it has come."""
+    begun: anyio.Event = field(default_factory=anyio.Event)
+    """Set once the client has started a command that is held."""
+    has_come: bool = False
+    """Whether the client has come to start it: it may do so once."""
+    said: str = ""
+    """What is told to the agent besides the output, once it is recorded."""
+    has_failed: bool = False
+    """Whether the reply says so."""
     decider: Decider = KERNEL
     """Who allowed it, as the record of the intent has it."""
     why: str = ""
@@ -80,9 +131,14 @@ class OpenCall:
             self.verdict = verdict
             self.decided.set()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it runs in a view by now, so that its end is not the client's to tell."""
+        return self.begun.is_set()
+
     def end(self, error: str | None) -> None:
         """Note how the call ended; None: nobody knows."""
-        if not self.ended.is_set():
+        if not self.ended.is_set() and not self.is_held:
             if error is not None:
                 told: list[Json] = [{"type": "text", "text": error}] if error else []
                 self.result = ToolResult(result={"content": told, "isError": bool(error)})
@@ -94,6 +150,10 @@ CURRENT: Final[ContextVar[OpenCall | None]] = ContextVar(
 )
 
 
+class CommandShell(Servers, ToolLists, Protocol):
+    """Our own shell, where it runs."""
+
+
 class ClientEnd:
     """The receiver of authorized calls: the client. Implements `ports.Servers`."""
 
@@ -102,13 +162,34 @@ class ClientEnd:
         client: HookClient,
         tools: Mapping[str, tuple[ToolDefinition, ...]],
         workspace: RealPath | None,
+        specs: Sequence[ServerSpec] = (),
+        wire: str = "",
         *,
         observes: bool = False,
     ) -> None:
+        """Hold what the client is.
+
+        Args:
+            client: which one.
+            tools: its tools, by equivalent server.
+            workspace: its project, if it has one.
+            specs: our own shell, for its commands. Without it they run as the client runs them.
+            wire: the socket at which our own shell fetches them.
+            observes: whether calls are only recorded.
+        """
         self.client = client
         self._observes = observes
+        self.specs, self.wire = specs, wire
+        self.why_native = "commands of this client do not run in a sandbox"
+        """Why no command is held; empty: it may be."""
         self._tools = tools
         self._workspace = workspace
+        self._shell: CommandShell | None = None
+
+    def hold_commands(self, shell: CommandShell, views: PreparedViews) -> PreparedViews:
+        """Let our own shell run the commands. Return its views, of the calls that have one."""
+        self._shell, self.why_native = shell, ""
+        return _HeldViews(views)
 
     # --- as the source of tools
 
@@ -128,45 +209,99 @@ class ClientEnd:
     async def forward(
         self,
         call: AuthorizedCall,
-        _on_progress: ProgressListener | None = None,
+        on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
         opening: SandboxOpening | None = None,
     ) -> ToolResult:
-        """Let the client make the call, and wait until it has ended."""
-        del call, roots, opening  # the client makes its own call, without a sandbox of ours
+        """Let the client make the call, or hold its command, and wait until it has ended."""
         under_way = CURRENT.get()
         if under_way is None or under_way.verdict is not None:
             raise ServerUnavailableError("no client waits for this call")
+        if under_way.in_view and self._shell is not None:
+            if under_way.decider == IN_CLIENT:
+                # It joined the question of an equal call, and would run without a point.
+                raise ServerUnavailableError("an equal call was asked about: make it once more")
+            under_way.digest = call_digest(call.arguments)
         under_way.decide(_let_go(under_way.decider, under_way.why))
         with anyio.move_on_after(_MOST_SECONDS):
-            await under_way.ended.wait()
+            if under_way.digest:
+                await self._begin(under_way)
+            if not under_way.is_held:
+                await under_way.ended.wait()
+        if under_way.is_held and self._shell is not None:
+            return await self._shell.forward(call, on_progress, roots=roots, opening=opening)
         if under_way.result is None:
             raise UnansweredError("the client did not say how the call ended")
         return under_way.result
 
+    async def _begin(self, call: OpenCall) -> None:
+        """Wait until the client has started a command that is to be held, or has ended the call.
+
+        Raises:
+            UnansweredError: the command ran outside the sandbox.
+        """
+        async with anyio.create_task_group() as tasks:
+
+            async def until_ended() -> None:
+                await call.ended.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(until_ended)
+            await call.begun.wait()
+            tasks.cancel_scope.cancel()
+        if call.is_held:
+            return
+        call.digest = ""
+        if call.result is not None and not (call.result.has_failed or call.has_come):
+            self.why_native = "a command ran outside its sandbox: its client did not start it there"
+            _log.warning("%s", self.why_native)
+            raise UnansweredError(self.why_native)
+
     def opening(
         self,
-        _server: str,
-        _request: AccessRequest,
-        _hosts: Sequence[str] = (),
-        _paths: Sequence[RealPath] = (),
-        _programs: Sequence[str] = (),
-    ) -> None:
-        """Return None: where there is no sandbox, nothing needs to be opened."""
+        server: str,
+        request: AccessRequest,
+        hosts: Sequence[str] = (),
+        paths: Sequence[RealPath] = (),
+        programs: Sequence[str] = (),
+    ) -> SandboxOpening | str | None:
+        """Return what a command needs beyond its sandbox; None: there is none around the call."""
+        held = self._holding(server)
+        return None if held is None else held.opening(server, request, hosts, paths, programs)
 
-    def is_sandboxed(self, _server: str) -> bool:
-        """Return False: the client runs its tools as it likes."""
-        return False
+    def is_sandboxed(self, server: str) -> bool:
+        """Return whether the call is to run in a sandbox."""
+        under_way = CURRENT.get()
+        return server == SHELL and under_way is not None and under_way.in_view
 
     async def walls(self, server: str) -> Walls | None:
-        """Return the limits of the client's file tools, which write what the call names alone."""
-        if server != FILES or self._workspace is None:
+        """Return the limits of the client's file tools, which write what the call names alone.
+
+        A command that is asked about has those of our own shell, if that can hold it: then it is to
+        run in a view.
+        """
+        if server == FILES and self._workspace is not None:
+            return Walls(writable=(self._workspace,), temporary=None, is_offline=True)
+        under_way, held = CURRENT.get(), self._holding(server)
+        if server != SHELL or under_way is None:
             return None
-        return Walls(writable=(self._workspace,), temporary=None, is_offline=True)
+        if held is None:
+            why = self.why_native or under_way.why_native
+            return Walls(writable=(), temporary=None, is_offline=True, unfit=why)
+        await held.until_started(server)
+        walls = await held.walls(server)
+        under_way.in_view = walls is not None
+        return walls
+
+    def _holding(self, server: str) -> CommandShell | None:
+        """Return our own shell; None: the call under way is not for it."""
+        under_way = CURRENT.get()
+        is_held = under_way is not None and not (under_way.why_native or self.why_native)
+        return self._shell if server == SHELL and is_held else None
 
     async def stand_still(self, _server: str) -> None:
-        """Do nothing: what the client started is its own."""
+        """Do nothing: what the client started is its own, and of a view nothing is left."""
 
     def release(self, _server: str) -> None:
         """Do nothing."""
@@ -190,11 +325,34 @@ def _let_go(by: Decider, why: str) -> Verdict:
     return Approve(f"IronCurtain: allowed by {in_record(by)}")
 
 
+class _HeldViews:
+    """The views of our own shell, for the calls that have one. Implements `ports.PreparedViews`."""
+
+    def __init__(self, views: PreparedViews) -> None:
+        self.changes = views.changes
+        self.commit = views.commit
+        self.end = views.end
+
+    def serves(self, _server: str) -> bool:
+        """Return whether the call under way is to run in a view."""
+        under_way = CURRENT.get()
+        return under_way is not None and under_way.in_view
+
+
+def has_dialog() -> bool:
+    """Return whether the client would open its dialog about the call under way."""
+    under_way = CURRENT.get()
+    return under_way is None or under_way.has_dialog
+
+
 class DialogReviewer:
     """The last way to a reviewer: the client's own dialog. Implements `ports.Reviewer`."""
 
     async def ask(self, escalation: Escalation) -> Ruling:
-        """Leave the question to the client's user."""
+        """Leave the question to the client's user: then the client runs what it is about."""
+        under_way = CURRENT.get()
+        if under_way is not None:
+            under_way.in_view = False
         return Approved(by=IN_CLIENT, reasoning=escalation.ground.reason)
 
 

@@ -5,6 +5,7 @@ says that they have ended; what it never says is closed when the agent's turn en
 """
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -15,8 +16,8 @@ import orjson
 from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.agent.replies import result_of
-from ironcurtain_proxy.facts.client_tools import EquivalentCall, ServerCall, as_server_call
-from ironcurtain_proxy.hooks.client_end import CURRENT, OpenCall
+from ironcurtain_proxy.facts.client_tools import SHELL, EquivalentCall, ServerCall, as_server_call
+from ironcurtain_proxy.hooks.client_end import CURRENT, HeldRun, OpenCall
 from ironcurtain_proxy.hooks.events import (
     AfterCall,
     AskInClient,
@@ -38,6 +39,8 @@ from ironcurtain_proxy.model.decision import CONTAINMENT
 from ironcurtain_proxy.model.reply import Answered, Reply
 from ironcurtain_proxy.model.values import Arguments, Json
 from ironcurtain_proxy.ports import CallHandler
+from ironcurtain_proxy.sandbox.private_tmp import PLACES
+from ironcurtain_proxy.shell.statements import leaves_jobs
 from ironcurtain_proxy.strict_json import strict_json
 
 _log: Final = logging.getLogger(__name__)
@@ -70,7 +73,13 @@ class Door:
     """Gets the user's words; empty: there are none that count."""
     on_end: Callable[[], None]
     """Called when the client's last session has ended."""
+    is_prefixed: bool = False
+    """Whether the client starts commands by our prefix, as its last event says."""
+    why_native: str = ""
+    """Why no command is held any more; empty: it may be."""
     _open: list[OpenCall] = field(default_factory=list, init=False)
+    _is_turn: bool = field(default=False, init=False)
+    """Whether an agent is at work, so that a command is none of the user's own."""
 
     async def answer(self, event: str, raw: bytes, is_waiting: Callable[[], bool]) -> bytes:
         """Return what the hook prints.
@@ -89,6 +98,7 @@ class Door:
 
     async def _answer(self, event: HookEvent, is_waiting: Callable[[], bool]) -> Json:
         if isinstance(event, BeforeCall):
+            self._is_turn = True
             verdict = await self._before(event, is_waiting)
             return self.dialect.answer_before(NoObjection() if self.observes else verdict)
         if isinstance(event, OwnQuestion) and self.observes:
@@ -111,8 +121,10 @@ class Door:
             case Prompt(text=text):
                 self._prompt(text)
             case TurnEnded(caller=caller):
+                self._is_turn = self._is_turn and bool(caller.id)
                 self._close([one for one in self._open if one.caller.id == caller.id])
             case SessionStarted():
+                self._is_turn = False
                 self.on_prompt("")
             case SessionEnded():
                 self._close(self._open)
@@ -148,7 +160,8 @@ class Door:
         """
         if self._is_passed_by(event.tool):
             return NoObjection()
-        known = [one for one in self._same(event) if not one.is_asked]
+        # A command that runs in a view has started, so the question is about another one.
+        known = [one for one in self._same(event) if not (one.is_asked or one.is_held)]
         settled = [one.verdict for one in known if one.verdict and not _is_unasked(one)]
         if settled and len(settled) == len(known):
             return reduce(_graver, settled)
@@ -229,10 +242,17 @@ class Door:
         """Carry a call through mediation, from its hook to its end."""
         CURRENT.set(call)
         name = f"{meant.server}__{meant.tool}"
+        if meant.server == SHELL:
+            call.directory = str(meant.arguments["cwd"])
+            call.why_native = self._why_native(call)
+            # What is in a place for temporary files is there for commands in the sandbox alone.
+            call.in_view = not call.why_native and _names_temporary(meant.arguments["command"])
         try:
             with scope:
                 reply = await self.handle(name, {"name": name, "arguments": {**meant.arguments}})
-                call.decide(Refuse(_in_words(reply, call.tool)))
+                call.said = _in_words(reply, call.tool)
+                call.has_failed = not (isinstance(reply, Answered) and not reply.result.has_failed)
+                call.decide(Refuse(call.said))
         finally:
             call.decide(Refuse("IronCurtain met a defect. Nothing was run."))
             self._open.remove(call)
@@ -240,6 +260,61 @@ class Door:
 
     def _asked(self) -> list[OpenCall]:
         return [one for one in self._open if isinstance(one.verdict, AskInClient)]
+
+    def _why_native(self, call: OpenCall) -> str:
+        """Return why a command cannot run in a view; empty if it can."""
+        arguments = call.given[1]
+        if self.why_native or not self.is_prefixed:
+            return self.why_native or "commands of this client do not start by our shell prefix"
+        if call.tool != "Bash" or arguments.get("run_in_background") is True:
+            return "a job in the background would not see what others change meanwhile"
+        if leaves_jobs(str(arguments.get("command"))):
+            return "it leaves a job behind, which would end with its sandbox"
+        return ""
+
+    # --- the start of a command
+
+    def start(self, command: str, directory: str) -> OpenCall | None:
+        """Return the call that lets a command start now, which it does once, or None.
+
+        Args:
+            command: as the client has it.
+            directory: where it would run, with all links followed.
+        """
+        for call in self._open:
+            is_free = call.verdict is not None and not isinstance(call.verdict, Refuse)
+            is_same = call.directory and call.given[1].get("command") == command
+            if is_free and is_same and not call.has_come and not call.ended.is_set():
+                if os.path.realpath(call.directory) != directory:
+                    continue
+                call.has_come = True
+                return call
+        return None
+
+    def may_be_waited_for(self, text: str) -> bool:
+        """Return whether a text that is no command of the agent's holds one that is waited for."""
+        waiting = [one for one in self._open if one.digest and not one.has_come]
+        return any(str(one.given[1].get("command")) in text for one in waiting)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether a command that is to be held has not started."""
+        return any(one.digest and not one.has_come for one in self._open)
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether an agent is at work."""
+        return self._is_turn
+
+    def fetched(self, digest: str) -> HeldRun | None:
+        """Return the client's process that waits for our own shell, which fetches it once."""
+        for call in self._open:
+            if call.digest == digest and call.run is not None and not call.run.is_fetched:
+                call.run.is_fetched = True
+                return call.run
+        return None
+
+    # --- after it
 
     def _same(self, event: OwnQuestion | AfterCall) -> list[OpenCall]:
         """Return the calls under way that an event without an id speaks of."""
@@ -251,8 +326,6 @@ class Door:
             and one.given in event.calls
         ]
         return alike if len(event.calls) > 1 else alike[:1]
-
-    # --- after it
 
     def _after(self, event: AfterCall) -> None:
         # A call that the client asked about without a hook before it has no id here.
@@ -266,7 +339,12 @@ class Door:
 
     def _prompt(self, text: str) -> None:
         """Take the user's words, unless a command is running that could have forged them."""
-        running = [one for one in self._open if one.given[0] == "Bash" and one.verdict is not None]
+        self._is_turn = True
+        running = [
+            one
+            for one in self._open
+            if one.given[0] == "Bash" and one.verdict is not None and not one.is_held
+        ]
         self.on_prompt("" if running else text)
         self._close([one for one in self._open if one.caller == CallingAgent()])
 
@@ -299,13 +377,15 @@ def _graver(one: Verdict, other: Verdict) -> Verdict:
 
 
 def _in_words(reply: Reply, tool: str) -> str:
-    """Return the texts of a refusal, which are those of the other door."""
-    if isinstance(reply, Answered):
-        return ""
+    """Return the texts of an answer or a refusal, which are those of the other door."""
     content = result_of(reply, tool).get("content")
     blocks = content if isinstance(content, list) else []
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     return "\n".join([text for text in texts if isinstance(text, str)])
+
+
+def _names_temporary(command: Json) -> bool:
+    return isinstance(command, str) and any(one in command for one in (*PLACES, "TMPDIR"))
 
 
 def _written(answer: Json) -> bytes:

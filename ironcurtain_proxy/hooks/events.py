@@ -90,6 +90,19 @@ HookEvent: TypeAlias = (
 )
 
 
+class ShellText(Struct, frozen=True, kw_only=True):
+    """What a client tells its shell to run: the command of a call, and its own words around it."""
+
+    command: str
+    """As the agent wrote it."""
+    shell: str
+    """Absolute."""
+    directory_file: str
+    """The file that gets the shell's last directory."""
+    is_known: bool
+    """Whether all words around the command are the client's own, as far as they are known."""
+
+
 class NoObjection(Struct, frozen=True):
     """The policy allows the call; the client's own rules decide the rest."""
 
@@ -133,12 +146,18 @@ class HookDialect(Struct, frozen=True, kw_only=True):
     reads: tuple[str, ...] = ()
     """Places of the client's own below the home, which its file tools read unasked; `{project}`
     stands for the client's name of the project."""
+    makes: tuple[str, ...] = ()
+    """Directories below the home that the client makes in a session and no command may read: they
+    are there before its sandbox is."""
     writes: tuple[str, ...] = ()
     """Those of them that its file tools write unasked, too: plans and notes. Never settings, hooks,
     agents, commands or credentials."""
     seconds: float
     """The longest wait for a reviewer."""
     read_event: Callable[[str, Arguments], HookEvent]
+    read_shell: Callable[[str, str], ShellText | None] | None = None
+    """Reads what its shell prefix is given, with the home. None means that its commands cannot be
+    held."""
     answer_before: Callable[[Verdict], Json]
     """The answer before a call; None: nothing is printed."""
     answer_question: Callable[[Verdict], Json]

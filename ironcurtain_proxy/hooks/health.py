@@ -24,17 +24,22 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
-from ironcurtain_proxy.hooks.installing import document_of, file_of, is_first, kept_file
+from ironcurtain_proxy.hooks.installing import (
+    document_of,
+    file_of,
+    is_first,
+    kept_file,
+    prefix_of,
+)
 from ironcurtain_proxy.hooks.kernel import (
     DOORS,
     directory_of,
     fired_file,
     observed_in,
-    parent_of,
     problem_file,
-    start_of,
 )
 from ironcurtain_proxy.hooks.launching import hook_words, is_ours
+from ironcurtain_proxy.hooks.processes import parent_of, start_of
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 
@@ -92,6 +97,13 @@ def refuse_if_kept(what: str) -> None:
         raise ConfigurationError(f"{MANAGED / KEEP_NAME} keeps the hooks: nobody may {what}")
 
 
+_HELD: Final[Mapping[str, str]] = {
+    "ours": "its commands start by our shell prefix",
+    "another": "its shell prefix is not ours, so its commands are asked about",
+    "none": "without our shell prefix, so its commands are asked about",
+}
+
+
 class HookHealth(Struct, frozen=True, kw_only=True):
     """What is known of the hooks of one client."""
 
@@ -106,6 +118,8 @@ class HookHealth(Struct, frozen=True, kw_only=True):
     """How many have come."""
     is_observed: bool
     """Whether the hooks only record."""
+    prefix: Literal["ours", "another", "none"]
+    """Whose program starts the commands of the client's shell."""
     alarms: tuple[str, ...]
     """What is wrong, the gravest first."""
 
@@ -114,6 +128,7 @@ class HookHealth(Struct, frozen=True, kw_only=True):
         when = f"last event {self.last:%Y-%m-%d %H:%M} UTC" if self.last else "no event yet"
         parts = [self.state, *(["only records"] if self.is_observed else [])]
         if self.state != "absent":
+            parts += [_HELD[self.prefix]] if DIALECTS[self.client].read_shell else []
             parts += ["starts" if self.starts else "does not start", f"{when} of {self.events}"]
         return f"{', '.join(parts)} ({self.file})"
 
@@ -128,9 +143,7 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
     problem = _text(problem_file(state, client))
     if problem:
         alarms.append(f"EVERY CALL IS DENIED, its kernel does not start: {problem}")
-    off = switched_off_by(client, project)
-    if off is not None:
-        alarms.append(f"{off} SWITCHES ALL HOOKS OFF in this project")
+    alarms += _of_project(client, project, state)
     starts = found != "absent" and _starts(client, state)
     if found != "absent":
         if not starts:
@@ -149,8 +162,20 @@ def health_of(client: HookClient, home: Path, state: Path, project: Path) -> Hoo
         last=_time_of(fired_file(state, client)),
         events=_size_of(fired_file(state, client)),
         is_observed=client in observed_in(state),
+        prefix=prefix_of(file_of(client, home), state),
         alarms=tuple(alarms),
     )
+
+
+def _of_project(client: HookClient, project: Path, state: Path) -> list[str]:
+    """Return what a project's own files do to our hooks."""
+    off = switched_off_by(client, project)
+    found = [] if off is None else [f"{off} SWITCHES ALL HOOKS OFF in this project"]
+    for name in _PROJECT_FILES[client] if DIALECTS[client].read_shell else ():
+        with suppress(OSError, ValueError, ConfigurationError, RecursionError):
+            if prefix_of(project / name, state) == "another":
+                found.append(f"{project / name} REPLACES OUR SHELL PREFIX in this project")
+    return found
 
 
 def state_of(client: HookClient, home: Path) -> HookState:

@@ -22,7 +22,14 @@ from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.events import HookClient
 from ironcurtain_proxy.hooks.kernel import VARIABLES
-from ironcurtain_proxy.hooks.launching import HOME, hook_line, hook_words, is_ours
+from ironcurtain_proxy.hooks.launching import (
+    HOME,
+    hook_line,
+    hook_words,
+    is_ours,
+    prefix_file,
+    prefix_text,
+)
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.private_files import PRIVATE, make_private_directory, write_whole
 
@@ -35,6 +42,9 @@ _FILES: Final[Mapping[HookClient, tuple[str, ...]]] = {
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK")
 """The variables that a kernel starts with, as they are when the hooks are installed."""
 
+
+_PREFIX: Final = "CLAUDE_CODE_SHELL_PREFIX"
+"""The variable of Claude Code with the program that starts the commands of its shell."""
 
 _FOR_ALL: Final = 0o644
 
@@ -63,6 +73,11 @@ class HookPlace(Struct, frozen=True, kw_only=True):
     """The directory of the proxy's own files."""
     is_managed: bool = False
     """Whether it is an administrator's file, which holds for several users."""
+
+    @property
+    def starts_commands(self) -> bool:
+        """Whether our shell prefix goes there, too. It lies in the user's own directory."""
+        return DIALECTS[self.client].read_shell is not None and not self.is_managed
 
     @property
     def kept(self) -> Path:
@@ -97,7 +112,8 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
     hooks = document.setdefault("hooks", {})
     if not isinstance(hooks, dict):
         raise ConfigurationError(f'{file}: "hooks" is no object')
-    if _without_ours(hooks):
+    had_prefix = _take_prefix(document, place.state)
+    if _without_ours(hooks) or had_prefix:
         if known is not None and before is not None and _digest(before.encode()) == known.digest:
             before = known.before
         else:
@@ -108,6 +124,8 @@ def install(place: HookPlace, *, observes: bool = False) -> Path:
         if not isinstance(others, list):
             raise ConfigurationError(f'{file}: "hooks.{event}" is no list')
         hooks[event] = [entry, *others]
+    if place.starts_commands and not observes:
+        _set_prefix(document, place.state)
     written = _printed(document)
     make_private_directory(place.kept.parent)
     write_whole(place.kept, json.encode(_Kept(str(file), before, _digest(written))))
@@ -134,7 +152,8 @@ def remove(place: HookPlace) -> Literal["restored", "taken out", "none"]:
         return "restored"
     document = _document(file, now)
     hooks = document.get("hooks")
-    if not isinstance(hooks, dict) or not _without_ours(hooks):
+    had_prefix = _take_prefix(document, place.state)
+    if not (isinstance(hooks, dict) and _without_ours(hooks)) and not had_prefix:
         kept.unlink(missing_ok=True)
         return "none"
     _write(place, _printed(document))
@@ -148,6 +167,42 @@ def _kept_of(place: HookPlace) -> _Kept | None:
         found = json.decode(place.kept.read_bytes(), type=_Kept)
         return found if found.file == str(place.file) else None
     return None
+
+
+def prefix_of(file: Path, state: Path) -> Literal["ours", "another", "none"]:
+    """Return whose program starts the commands of Claude Code, by one of its files.
+
+    Raises:
+        ConfigurationError: the file is not what the client would read.
+    """
+    variables = document_of(file).get("env")
+    found = variables.get(_PREFIX) if isinstance(variables, dict) else None
+    if not found:
+        return "none"
+    return "ours" if found == str(prefix_file(state, "claude")) else "another"
+
+
+def _set_prefix(document: dict[str, Json], state: Path) -> None:
+    """Let our prefix start the client's commands, unless its user has one of his own."""
+    program = prefix_file(state, "claude")
+    make_private_directory(program.parent)
+    write_whole(program, prefix_text(state).encode())
+    program.chmod(0o700)
+    variables = document.setdefault("env", {})
+    if isinstance(variables, dict):
+        variables.setdefault(_PREFIX, str(program))
+
+
+def _take_prefix(document: dict[str, Json], state: Path) -> bool:
+    """Take our prefix out. Return whether it was there."""
+    variables = document.get("env")
+    ours = str(prefix_file(state, "claude"))
+    if not isinstance(variables, dict) or variables.get(_PREFIX) != ours:
+        return False
+    del variables[_PREFIX]
+    if not variables:
+        del document["env"]
+    return True
 
 
 def _write(place: HookPlace, raw: bytes) -> None:

@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import socket
-import struct
+import sys
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -26,6 +26,7 @@ from msgspec import Struct
 from ironcurtain_proxy.config.annotating.annotate import known_servers
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.layers import STATE_DIRECTORY
+from ironcurtain_proxy.config.servers.servers_file import SHELL_MODULE
 from ironcurtain_proxy.config.settings import Settings, home_directory, load_settings
 from ironcurtain_proxy.downstream.starting import tidy
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
@@ -40,6 +41,9 @@ from ironcurtain_proxy.hooks.client_end import (
 from ironcurtain_proxy.hooks.dialects import DIALECTS
 from ironcurtain_proxy.hooks.door import Door
 from ironcurtain_proxy.hooks.events import HookClient, HookDialect
+from ironcurtain_proxy.hooks.launching import prefix_file
+from ironcurtain_proxy.hooks.processes import is_below, is_of_client, start_of
+from ironcurtain_proxy.hooks.runs import ClientRuns
 from ironcurtain_proxy.mailbox.mailboxes import is_alive
 from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.user_message import FILE_NAME
@@ -51,7 +55,9 @@ from ironcurtain_proxy.model.values import Json, RealPath
 from ironcurtain_proxy.own_process.operator_log import configure_logging
 from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 from ironcurtain_proxy.review.channel_order import Channel
+from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sessions.running import forget_session, note_session, running_sessions
+from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.reviewers import AddedChannels
 
@@ -67,7 +73,6 @@ _SECONDS: Final = 30.0
 """Seconds for an event to arrive."""
 _HELD_BEFORE: Final = 5.0
 """Seconds before the end of a hook at which a call is held, so that its question stays."""
-_LEVELS: Final = 8
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9]")
 _log: Final = logging.getLogger(__name__)
 
@@ -108,8 +113,9 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
         exits.callback(configure_logging(settings.session_log))
         observes = client in observed_in(state)
         settings = asking_nobody(settings) if observes else settings
-        asks = observes or (is_attended(settings) and has_dialog(dialect, parent))
-        proxy = client_proxy(settings, dialect, asks=asks, observes=observes)
+        asks = observes or (is_attended(settings) and opens_dialog(dialect, parent))
+        wire = place.with_name(f"{place.name}.run")
+        proxy = client_proxy(settings, dialect, wire, asks=asks, observes=observes)
         for hold in proxy.holds:
             exits.callback(hold.release)
         exits.callback(tidy, settings.session_dir)
@@ -117,6 +123,7 @@ def _serve_door(client: HookClient, parent: int, environ: Mapping[str, str], sta
         exits.callback(forget_session, settings)
         exits.callback(proxy.audit.close)
         proxy.note_client(client)
+        proxy.servers.start_processes()
         problem_file(state, client).unlink(missing_ok=True)
         anyio.run(_Listener(proxy, dialect, owner, place, asks, observes).run)
 
@@ -237,7 +244,7 @@ def problem_file(state: Path, client: HookClient) -> Path:
     return state / DOORS / f"{client}.problem"
 
 
-def has_dialog(dialect: HookDialect, parent: int) -> bool:
+def opens_dialog(dialect: HookDialect, parent: int) -> bool:
     """Return whether a client has a dialog that an answer can open."""
     if dialect.asks != "at a terminal":
         return dialect.asks == "always"
@@ -264,7 +271,7 @@ def asking_nobody(settings: Settings) -> Settings:
 
 
 def client_proxy(
-    settings: Settings, dialect: HookDialect, *, asks: bool, observes: bool = False
+    settings: Settings, dialect: HookDialect, wire: Path, *, asks: bool, observes: bool = False
 ) -> Proxy:
     """Join the kernel of a client. Starts nothing."""
     # What an administrator keeps of sandboxes and pins is about servers; a client has neither.
@@ -290,18 +297,43 @@ def client_proxy(
         return observes or is_asking() or (asks and may_ask())
 
     dialog = Channel(DialogReviewer(), can_ask, name="client")
+    # A kernel that only records leaves every command as it is.
+    shell, sandbox = ((), None) if observes else own_shell(settings, dialect)
     return assemble(
         settings,
         loaded,
         settings.inherited,
-        sandbox=None,
+        sandbox=sandbox,
         ways=AddedChannels(
             last=dialog if is_attended(settings) else None,
             around=UnlessLeft,
             only=dialog if observes else None,
         ),
-        own=ClientEnd(dialect.client, tools, settings.workspace, observes=observes),
+        own=ClientEnd(
+            dialect.client, tools, settings.workspace, shell, str(wire), observes=observes
+        ),
     )
+
+
+def own_shell(
+    settings: Settings, dialect: HookDialect
+) -> tuple[tuple[ServerSpec, ...], Available | None]:
+    """Return our own shell, for the client's commands, and its sandbox; empty if none can hold."""
+    if dialect.read_shell is None or not settings.containment.undo or settings.workspace is None:
+        return (), None
+    spec = replace(
+        next(one for one in settings.servers if one.name == SHELL),
+        command=sys.executable,
+        args=("-I", "-m", SHELL_MODULE),
+        sandbox=None,
+        builtin="shell",
+    )
+    for place in dialect.makes:
+        with suppress(OSError):
+            (settings.home / place).mkdir(mode=0o700, parents=True, exist_ok=True)
+    alone = replace(settings, servers=(spec,), sandbox_policy="warn")
+    found = find_sandbox(alone, settings.inherited, _log.warning)
+    return ((spec,), found) if found is not None else ((), None)
 
 
 def _with_own_places(loaded: LoadedPolicy, settings: Settings, dialect: HookDialect) -> Policy:
@@ -357,6 +389,10 @@ class _Listener(Struct, frozen=True):
                 on_end=tasks.cancel_scope.cancel,
             )
             tasks.start_soon(self._end_with_client, tasks)
+            if self.dialect.read_shell is not None:
+                runs = self.place.with_name(f"{self.place.name}.run")
+                home = str(self.proxy.settings.home)
+                tasks.start_soon(ClientRuns(door, self.client, runs, home).run)
             limiter = anyio.CapacityLimiter(_MOST_HOOKS)
             async with await anyio.create_unix_listener(self.place, mode=0o600) as listener:
 
@@ -387,12 +423,14 @@ class _Listener(Struct, frozen=True):
         if message is None:
             return
         head, _, raw = message.partition(b"\n")
-        client, _, event = head.decode("ascii", "replace").partition(" ")
+        client, _, rest = head.decode("utf-8", "replace").partition(" ")
+        event, _, prefix = rest.partition(" ")
         if client != self.dialect.client or event not in self.dialect.events:
             _log.warning("a hook that is not of this client was turned away")
             return
         with suppress(OSError):
             note_event(self.proxy.settings.state_dir, self.dialect.client)
+        door.is_prefixed = prefix == str(prefix_file(self.proxy.settings.state_dir, client))
         answer = await door.answer(event, raw, lambda: not _has_hung_up(raw_socket))
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await stream.send(answer + b"\0")
@@ -434,43 +472,3 @@ def _has_hung_up(connection: socket.socket) -> bool:
     look = poll()
     look.register(connection.fileno(), 0)
     return any(found & (POLLHUP | POLLERR) for _, found in look.poll(0))
-
-
-def is_of_client(connection: socket.socket, client: Owner) -> bool:
-    """Return whether the other side is of our user, and below the client."""
-    size = struct.calcsize("3i")
-    pid, uid, _ = struct.unpack(
-        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    )
-    return uid == os.geteuid() and is_below(pid, client)
-
-
-def is_below(pid: int, client: Owner) -> bool:
-    """Return whether a process is the client's, at most a few levels below it."""
-    for _ in range(_LEVELS):
-        fields = _fields(pid)
-        if not fields:
-            return False
-        pid = int(fields[1])
-        if pid == client.pid:
-            return start_of(pid) == client.start_time
-    return False
-
-
-def parent_of(pid: int) -> int:
-    """Return the parent of a process; 0 if it has none, or has ended."""
-    fields = _fields(pid)
-    return int(fields[1]) if fields else 0
-
-
-def start_of(pid: int) -> str:
-    """Return when a process started, in ticks after the start of the machine; empty if it ended."""
-    fields = _fields(pid)
-    return fields[19] if fields else ""
-
-
-def _fields(pid: int) -> list[str]:
-    with suppress(OSError):
-        line = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
-        return line[line.rfind(")") + 1 :].split()
-    return []

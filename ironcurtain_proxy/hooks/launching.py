@@ -1,4 +1,4 @@
-"""The command line that a client starts at each event.
+"""The command lines that a client starts: at each event, and for each command of its shell.
 
 The launcher is a shell's, because a hook that cannot start is skipped and the call runs: where the
 interpreter is gone, the stub is gone or killed, it says so and denies by exit code 2. It costs
@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.hooks import stub
+from ironcurtain_proxy.hooks import prefix, stub
 from ironcurtain_proxy.hooks.events import HookClient
 
 INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
@@ -51,6 +51,17 @@ def hook_words(client: HookClient, event: str, state: Path, *, observes: bool = 
 def hook_line(client: HookClient, event: str, state: Path, *, observes: bool = False) -> str:
     """Return the same as one line, for a client that hands it to a shell."""
     return "exec " + shlex.join(hook_words(client, event, state, observes=observes))
+
+
+def prefix_file(state: Path, client: str) -> Path:
+    """Return the program that starts the commands of a client's shell."""
+    return state / f"run-{client}"
+
+
+def prefix_text(state: Path) -> str:
+    """Return that program: a client's setting names a file, and no arguments."""
+    words = [INTERPRETER, "-X", "utf8", "-I", "-S", prefix.__file__, str(state)]
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
 
 
 def is_ours(words: Collection[str] | str) -> bool:

@@ -7,9 +7,9 @@ takes 7 ms, and `socket` or `json` would double that. `-I -S` keeps it from read
 packages of a hostile directory.
 
 The kernel of a client listens on `STATE/doors/PID-START`, named after the client's process. The
-message is a line `CLIENT EVENT` and then the event; the answer ends with a NUL, which no JSON
-holds, so that a torn answer is known. Whatever fails ends in the client's own form of a denial;
-what the stub itself cannot see, such as a missing interpreter, its launcher turns into one.
+message is a line `CLIENT EVENT PREFIX` and then the event; the answer ends with a NUL, which no
+JSON holds, so that a torn answer is known. Whatever fails ends in the client's own form of a
+denial; what the stub itself cannot see, such as a missing interpreter, its launcher turns into one.
 """
 
 import _socket
@@ -18,6 +18,7 @@ import time
 from posix import (
     POSIX_SPAWN_OPEN,
     _exit,
+    environ,
     getppid,
     getuid,
     posix_spawn,
@@ -83,7 +84,9 @@ def main(state: str, client: str, event: str) -> None:
         why = "the kernel of this session has ended" if door else "the kernel does not start"
         _refuse(client, event, why)
     kernel.settimeout(_SECONDS.get(client, 590))
-    _send(kernel, f"{client} {event}\n".encode())
+    # A project may have replaced our prefix: only the client's own variables tell.
+    prefix = environ.get(b"CLAUDE_CODE_SHELL_PREFIX", b"").replace(b"\n", b"")
+    _send(kernel, f"{client} {event} ".encode() + prefix + b"\n")
     answer = _answer(kernel)
     if answer[-1:] != b"\0":
         _refuse(client, event, "the kernel ended before it answered")

@@ -320,6 +320,8 @@ class Walls:
     """The process reaches no host: no interface leads out, and its proxy allows none."""
     shown: tuple[RealPath, ...] = ()
     """The user's credentials that the process can read although its sandbox is to hide them."""
+    unfit: str = ""
+    """Why the call cannot run in these walls; empty: it can."""
     is_full: bool = False
     """The private `/tmp` of the process holds more than a session may keep."""
 

@@ -4,5 +4,6 @@ An MCP server like others, in a process of its own, decided by the same kernel. 
 and prepares what it changed; the proxy commits that, or discards it (`transactions`).
 
 - `program`: the process, and the conversation. `tools`: the tools, and their arguments.
+- `attached`: a command of a client's own shell, on the client's descriptors.
 - `running`: one command, from its start to its prepared changes. `walls`: what confines it.
 """

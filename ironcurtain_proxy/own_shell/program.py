@@ -20,6 +20,7 @@ from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE, LineSink, LineSource, open_wire
 from ironcurtain_proxy.model.values import Json
+from ironcurtain_proxy.own_shell.attached import run_attached
 from ironcurtain_proxy.own_shell.running import Runner, ShellCommand
 from ironcurtain_proxy.own_shell.tools import (
     TOOLS,
@@ -156,6 +157,8 @@ class Shell:
                 raise WrongArgumentError("there is no such tool")
 
     async def _run(self, arguments: Mapping[str, Json]) -> Mapping[str, Json]:
+        if self._setup.views.wire:
+            return _result_of(await run_attached(self._runner, self._setup, arguments))
         asked = run_arguments(arguments, self._setup.views.workspace)
         command = ShellCommand(words=asked.words, directory=asked.directory, input=asked.input)
         if asked.is_job:

@@ -95,6 +95,10 @@ class ShellCommand(Struct, eq=False, kw_only=True):
     """Set when it has written something."""
     reads_ours: bool = False
     """Whether it gets our own standard input, which it must not read."""
+    stdio: tuple[int, int, int] | None = None
+    """The descriptors that it reads and writes. `None` means that what it writes is collected."""
+    variables: Mapping[str, str] = {}
+    """Its variables besides those of its walls."""
     host: str = ""
     """The first host that it tried to reach."""
     process: Forked | subprocess.Popen[bytes] | None = None
@@ -112,6 +116,35 @@ class ShellCommand(Struct, eq=False, kw_only=True):
                 self.process.send_signal(signal.SIGTERM)
             else:
                 os.killpg(self.process.pid, signal.SIGKILL)
+
+
+class _Wires(Struct, frozen=True):
+    """What a command reads and writes."""
+
+    given: tuple[int, int, int]
+    """Its own three descriptors."""
+    output: FileIO | None = None
+    """What it writes. `None` means that it is not collected."""
+    feed: FileIO | None = None
+    """Where its input goes. `None` means that it gets none of ours."""
+
+
+def _wires(command: ShellCommand, theirs: ExitStack) -> _Wires:
+    """Return the wires of a command. Those made for it are closed with `theirs`."""
+    if command.stdio is not None:
+        return _Wires(command.stdio)
+    feed = None
+    if command.input:
+        given, told = os.pipe()
+        feed = FileIO(told, "w")
+    elif command.reads_ours:
+        given = os.dup(0)
+    else:
+        given = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    theirs.callback(os.close, given)
+    heard, speak = os.pipe()
+    theirs.callback(os.close, speak)
+    return _Wires((given, speak, speak), FileIO(heard), feed)
 
 
 class Runner:
@@ -215,21 +248,12 @@ class Runner:
         self, command: ShellCommand, walled: Walled, view: CommandView | None
     ) -> int | None:
         status_read, status = os.pipe()
-        heard, speak = os.pipe()
-        output = FileIO(heard)
         with ExitStack() as theirs:
             theirs.callback(walled.close)
-            given = {1: speak, 2: speak, status: status, **{one: one for one in walled.descriptors}}
-            feed = None
-            if command.input:
-                given[0], told = os.pipe()
-                feed = FileIO(told, "w")
-            elif command.reads_ours:
-                given[0] = os.dup(0)
-            else:
-                given[0] = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-            for one in (given[0], speak, status):
-                theirs.callback(os.close, one)
+            theirs.callback(os.close, status)
+            wires = _wires(command, theirs)
+            given = {**dict(enumerate(wires.given)), status: status}
+            given |= {one: one for one in walled.descriptors}
             command.is_in_view = view is not None
             try:
                 command.process = self._start(command, walled, view, given, status)
@@ -237,7 +261,7 @@ class Runner:
                 os.close(status_read)
                 raise
         try:
-            return await self._followed(command, output, feed, status_read)
+            return await self._followed(command, wires, status_read)
         finally:
             os.close(status_read)
             if isinstance(command.process, Forked):
@@ -268,7 +292,7 @@ class Runner:
                 stdout=given[1],
                 stderr=given[2],
                 cwd=command.directory,
-                env=dict(walled.environment),
+                env={**walled.environment, **command.variables},
                 pass_fds=(*walled.descriptors, status),
                 start_new_session=True,
             )
@@ -276,22 +300,21 @@ class Runner:
         return self._forker.start(
             ForkedCommand(
                 words=words,
-                environment=walled.environment,
+                environment={**walled.environment, **command.variables},
                 directory=launch.directory.path if launch and launch.directory else "/",
                 descriptors=given,
             )
         )
 
-    async def _followed(
-        self, command: ShellCommand, output: FileIO, feed: FileIO | None, status: int
-    ) -> int | None:
+    async def _followed(self, command: ShellCommand, wires: _Wires, status: int) -> int | None:
         process = command.process
         assert process is not None  # noqa: S101  just started
         try:
             async with anyio.create_task_group() as tasks:
-                if feed is not None:
-                    tasks.start_soon(_in_thread, _feed, feed, command.input)
-                tasks.start_soon(_in_thread, _collect, output, command)
+                if wires.feed is not None:
+                    tasks.start_soon(_in_thread, _feed, wires.feed, command.input)
+                if wires.output is not None:
+                    tasks.start_soon(_in_thread, _collect, wires.output, command)
                 code = await anyio.to_thread.run_sync(process.wait, abandon_on_cancel=True)
                 if not command.is_in_view:
                     # Whatever holds the output longer goes on without us.

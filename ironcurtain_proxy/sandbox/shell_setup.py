@@ -1,5 +1,6 @@
 """What the proxy hands to the process of our own shell, in a sealed file in memory."""
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.sandbox.hidden_credentials import Credentials
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
@@ -28,6 +30,9 @@ class Views(Struct, frozen=True, kw_only=True):
     """Control places that these commands may change, relative to the workspace."""
     names: str = ""
     """The file of the hidden names that a person has approved; see `settled_names`."""
+    wire: str = ""
+    """The socket at which a command of a client's own shell is fetched; empty: the arguments of a
+    call are all of it."""
 
 
 class ShellSetup(Struct, frozen=True, kw_only=True):
@@ -40,6 +45,36 @@ class ShellSetup(Struct, frozen=True, kw_only=True):
     """Runs srt, for commands that may reach hosts."""
     credentials: Credentials | None = None
     """The user's credentials that stay hidden, also what appears while the shell runs."""
+
+
+class ClientCommand(Struct, frozen=True, kw_only=True):
+    """A command of a client's own shell, as the kernel hands it to the process that runs it.
+
+    The three standard descriptors come beside it.
+    """
+
+    shell: str
+    """The shell of the client, absolute."""
+    text: bytes
+    """What that shell is told to run: the judged command, in the client's own words around it."""
+    directory_file: bytes
+    """The file in the text into which the shell writes its last directory."""
+    variables: list[bytes]
+    """The environment, each `NAME=VALUE`."""
+
+
+class ClientCommandEnd(Struct, frozen=True, kw_only=True):
+    """How such a command ended."""
+
+    status: int
+    """The exit status; -1: nobody knows, or it could not be started."""
+    directory: bytes = b""
+    """The last directory of its shell; empty: it did not say."""
+
+
+def call_digest(arguments: Mapping[str, Json]) -> str:
+    """Return what the command of an authorized call is fetched by: its arguments, as judged."""
+    return hashlib.sha256(msgspec.json.encode(arguments, order="sorted")).hexdigest()
 
 
 class ViewReport(Struct, frozen=True, kw_only=True):

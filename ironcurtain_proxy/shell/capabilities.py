@@ -100,7 +100,7 @@ def touches_secrets(command: SimpleCommand) -> bool:
     """Return whether a command names what holds secrets, or shows variables that may."""
     if names_a_secret(_every_word(command)):
         return True
-    if name_of(command) in _DECLARE and _declares(command):
+    if (name_of(command) in _DECLARE and _declares(command)) or _sets_options(command):
         return False
     runs_nothing = unwrapped(command) in {None, Unwrapped()}
     return runs_nothing and name_of(command) in _SHOW_SECRETS
@@ -109,6 +109,14 @@ def touches_secrets(command: SimpleCommand) -> bool:
 def _declares(command: SimpleCommand) -> bool:
     """Whether `export` and the like give a variable a value, and print none."""
     return bool(command.words[1:]) and all("=" in word.prefix for word in command.words[1:])
+
+
+def _sets_options(command: SimpleCommand) -> bool:
+    """Whether it is `set` with options alone, such as `set -o pipefail`, which prints none."""
+    rest = command.words[1:] if name_of(command) == "set" else ()
+    return bool(rest) and all(
+        word.text == "pipefail" or word.prefix.startswith(("-", "+")) for word in rest
+    )
 
 
 _SPEAKERS: Final = words("git gh glab")

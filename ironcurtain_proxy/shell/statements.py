@@ -469,6 +469,27 @@ def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
     )
 
 
+def leaves_jobs(text: str) -> bool:
+    """Return whether a text starts jobs in the background and does not wait for their end.
+
+    A text that cannot be read leaves one if it has a `&` that is no `&&`.
+    """
+    if "&" not in text.replace("&&", ""):
+        return False
+    if _unfit(text) is not None:
+        return True
+    from tree_sitter import Parser
+
+    pending, ends = [Parser(_language()).parse(text.encode()).root_node], False
+    starts = False
+    while pending:
+        node = pending.pop()
+        starts = starts or (node.type == "&" and not node.is_named)
+        ends = ends or (node.type == "command_name" and node.text in {b"wait", b"kill", b"fg"})
+        pending += node.children
+    return starts and not ends
+
+
 def _loose_words(text: str) -> tuple[str, ...]:
     """The possible names of programs in a text that is not understood, without quotes."""
     return tuple(dict.fromkeys(_NAMES.findall(text[: MAX_LENGTH * 8])))

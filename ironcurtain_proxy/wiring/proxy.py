@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ironcurtain_proxy.agent.asking import AskedClient
 from ironcurtain_proxy.agent.replies import is_own
@@ -41,7 +41,7 @@ from ironcurtain_proxy.model.server import ResultRules, ServerSpec
 from ironcurtain_proxy.model.values import Json
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.pins.book import PinBook
-from ironcurtain_proxy.ports import FactGatherer, Recorder, Servers, World
+from ironcurtain_proxy.ports import FactGatherer, PreparedViews, Recorder, Servers, World
 from ironcurtain_proxy.sandbox.installed import without_launcher
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import remove_private
@@ -77,8 +77,19 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.wiring.views import ShellViews
 
 
+_MOST_SECONDS: Final = 86400.0
+
+
 class AgentTools(Servers, ToolLists, Protocol):
     """The tools that an agent's client carries out itself, in place of servers."""
+
+    specs: Sequence[ServerSpec]
+    """Our own shell, if it is to run the client's commands."""
+    wire: str
+    """The socket at which it fetches them."""
+
+    def hold_commands(self, shell: DownstreamServers, views: PreparedViews) -> PreparedViews:
+        """Let our own shell run them. Return its views, of the calls that have one."""
 
     def telling(self, facts: FactGatherer) -> FactGatherer:
         """Add to the facts of a call what its client says of it."""
@@ -238,6 +249,36 @@ def _with_views(
     return with_views(confined, specs, settings)
 
 
+def _served(
+    settings: Settings,
+    environ: Mapping[str, str],
+    sandbox: Available | None,
+    loaded: LoadedPolicy,
+    own: AgentTools | None,
+) -> tuple[Sequence[ServerSpec], Mapping[str, Confinement], "ShellViews | None"]:
+    """Return the servers to start, how each is confined, and the views of our own shell.
+
+    For a client that is our own shell alone; without views the client runs its commands itself.
+    """
+    specs = settled(settings, environ) if own is None else own.specs
+    confined, views = _with_views(
+        confinements(sandbox, specs, settings, loaded.policy), specs, settings
+    )
+    if own is None:
+        return specs, confined, views
+    wired = {
+        name: replace(one, views=structs.replace(one.views, wire=own.wire))
+        for name, one in confined.items()
+        if one.views is not None
+    }
+    return [spec for spec in specs if spec.name in wired], wired, views
+
+
+def _patient(options: DownstreamOptions) -> DownstreamOptions:
+    """Return options under which no call takes too long: a client ends its own commands."""
+    return replace(options, call_timeout=_MOST_SECONDS)
+
+
 def assemble(  # noqa: PLR0913  the ends of one proxy
     settings: Settings,
     loaded: LoadedPolicy,
@@ -275,13 +316,10 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
         batch=batch,
         is_shared=settings.is_session_named,
     )
-    specs = settled(settings, environ) if own is None else ()
-    confined = confinements(sandbox, specs, settings, loaded.policy)
-    confined, views = _with_views(confined, specs, settings)
+    specs, confined, views = _served(settings, environ, sandbox, loaded, own)
     watchman, confined = looked_after(confined, settings.state_dir)
-    servers = DownstreamServers(
-        specs, replace(downstream_options(settings, environ, confined), watchman=watchman)
-    )
+    options = replace(downstream_options(settings, environ, confined), watchman=watchman)
+    servers = DownstreamServers(specs, _patient(options) if own else options)
     servers.hooks.batch = batch
     overlay = overlay_for(settings, confined)
     pins = pins_of(settings, loaded.bundle)
@@ -325,7 +363,7 @@ def assemble(  # noqa: PLR0913  the ends of one proxy
                 or (watchman is not None and watchman.is_complete),
             ),
             timeline=timeline,
-            views=views,
+            views=views if own is None or views is None else own.hold_commands(servers, views),
             pins=pins,
             origins=origins,
         ),

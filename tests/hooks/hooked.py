@@ -11,7 +11,7 @@ import orjson
 from ironcurtain_proxy.config.annotating.annotate import annotate, known_servers
 from ironcurtain_proxy.config.presets.preset import PresetName, compose, preset
 from ironcurtain_proxy.facts.client_tools import FETCH, FILES, SHELL, SHELL_TOOL
-from ironcurtain_proxy.hooks.launching import hook_words
+from ironcurtain_proxy.hooks.launching import hook_words, prefix_file, prefix_text
 from ironcurtain_proxy.model.values import Json
 from tests.e2e.raw_client import Message
 from tests.hooks.scripted_model import ScriptedModel
@@ -27,7 +27,8 @@ SERVED: Final = {**known_servers()}
 class HookedHome:
     """The home of a user whose clients are hooked."""
 
-    def __init__(self, root: Path, name: PresetName = "coding") -> None:
+    def __init__(self, root: Path, name: PresetName = "coding", *, path: str = "") -> None:
+        """Write the files; `path` is where kernels find programs, such as those of a sandbox."""
         self._calls: list[int] = []
         self.home = root / "home"
         self.workspace = self.home / "project"
@@ -44,7 +45,7 @@ class HookedHome:
         self.write("generated/compiled-policy.json", documents.policy)
         self.write("generated/tool-annotations.json", documents.annotations)
         self.write("config.json", documents.config)
-        self.write("hooks.json", {"variables": {"PATH": os.environ["PATH"]}})
+        self.write("hooks.json", {"variables": {"PATH": path or os.environ["PATH"]}})
 
     def write(self, name: str, document: Json) -> None:
         """Write one of the operator's files."""
@@ -154,6 +155,34 @@ class HookedHome:
         """Return the decision on a call: `silence`, `allow`, `ask` or `deny`."""
         return decision_in(self.fire("PreToolUse", self.call(tool, given, **more)).stdout)
 
+    def held(self, command: str, **more: Json) -> Message:
+        """Let a command go that is to run in the sandbox, and return its event."""
+        call = self.call("Bash", {"command": command}, **more)
+        found = self.fire("PreToolUse", call, **self.prefixed())
+        assert decision_in(found.stdout) == "allow", (command, found.stdout)
+        return call
+
+    def prefixed(self) -> dict[str, str]:
+        """Return the variable of a client that starts commands by our prefix."""
+        file = prefix_file(self.state, "claude")
+        if not file.exists():
+            file.write_text(prefix_text(self.state))
+            file.chmod(0o700)
+        return {"CLAUDE_CODE_SHELL_PREFIX": str(file)}
+
+    def start_command(
+        self, text: str, directory: Path | None = None, variables: dict[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a text as the client starts commands."""
+        return subprocess.Popen(
+            [str(prefix_file(self.state, "claude")), text],
+            env={**self.environment(), **(variables or {})},
+            cwd=directory or self.workspace,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
     def end_session(self) -> None:
         """End the client's session, and so its kernel."""
         self.fire("SessionEnd", {"reason": "other"})
@@ -191,6 +220,15 @@ class HookedHome:
             timeout=60,
             check=False,
         )
+
+
+def as_claude(command: str, directory_file: Path | str = "/tmp/claude-0000-cwd") -> str:
+    """Return the text by which Claude Code has its shell run a command."""
+    quoted = "'" + command.replace("'", "'\"'\"'") + "'"
+    return (
+        "{ \\builtin shopt -u extglob || \\builtin setopt NO_EXTENDED_GLOB; } >/dev/null 2>&1 "
+        f"|| true && eval {quoted} < /dev/null && pwd -P >| {directory_file}"
+    )
 
 
 def decision_in(printed: str) -> str:

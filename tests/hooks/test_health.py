@@ -13,11 +13,25 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.hooks import health
 from ironcurtain_proxy.hooks.health import HookWatch, accept, health_of
 from ironcurtain_proxy.hooks.installing import install, kept_file, place_in
-from ironcurtain_proxy.hooks.kernel import note_event, start_of
+from ironcurtain_proxy.hooks.kernel import note_event
 from ironcurtain_proxy.hooks.launching import INTERPRETER, hook_words
+from ironcurtain_proxy.hooks.processes import start_of
 from tests.hooks.hooked import CODEX, NODE, HookedHome, decision_in
 
 pytestmark = pytest.mark.timeout(180)
+
+
+def test_a_project_that_replaces_the_shell_prefix_is_told(tmp_path: Path) -> None:
+    state, project = tmp_path / ".ironcurtain", tmp_path / "project"
+    install(place_in("claude", tmp_path, state))
+    assert "its commands start by our shell prefix" in str(
+        health_of("claude", tmp_path, state, project)
+    )
+    (project / ".claude").mkdir(parents=True)
+    file = project / ".claude/settings.json"
+    file.write_text('{"env": {"CLAUDE_CODE_SHELL_PREFIX": "/tmp/theirs"}}')
+    (alarm,) = health_of("claude", tmp_path, state, project).alarms
+    assert alarm == f"{file} REPLACES OUR SHELL PREFIX in this project"
 
 
 def test_a_client_is_described_by_what_is_there(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from ironcurtain_proxy.hooks.installing import (
     file_of,
     install,
     place_in,
+    prefix_of,
     remove,
     write_policy,
 )
@@ -77,6 +78,37 @@ def test_a_torn_copy_of_what_was_there_takes_out_our_entries_alone(tmp_path: Pat
     assert orjson.loads(file.read_bytes()) == {"hooks": {}}
 
 
+OWN_PREFIX = '{"env": {"CLAUDE_CODE_SHELL_PREFIX": "/opt/own", "A": "b"}}'
+
+
+@pytest.mark.parametrize(
+    ("before", "observes", "expected"),
+    [
+        ("{}", False, "ours"),
+        ("{}", True, "none"),
+        ('{"env": {"A": "b"}}', False, "ours"),
+        (OWN_PREFIX, False, "another"),
+        (OWN_PREFIX, True, "another"),
+    ],
+)
+def test_the_shell_prefix_is_ours_unless_its_user_has_one_or_the_hooks_only_record(
+    before: str, *, observes: bool, expected: str, tmp_path: Path
+) -> None:
+    file, state = file_of("claude", tmp_path), tmp_path / "state"
+    file.parent.mkdir()
+    file.write_text(before)
+    place = place_in("claude", tmp_path, state)
+    for only_records in (False, True, observes):
+        install(place, observes=only_records)
+    assert prefix_of(file, state) == expected
+    assert remove(place) == "restored"
+    assert file.read_text() == before
+    install(place, observes=observes)
+    file.write_bytes(orjson.dumps({**orjson.loads(file.read_bytes()), "more": 1}))
+    assert remove(place) == "taken out"
+    assert orjson.loads(file.read_bytes()) == {**orjson.loads(before), "hooks": {}, "more": 1}
+
+
 def test_an_administrator_s_file_holds_for_everybody_and_goes_byte_for_byte(tmp_path: Path) -> None:
     file = tmp_path / "etc/managed-settings.json"
     file.parent.mkdir()
@@ -85,6 +117,8 @@ def test_an_administrator_s_file_holds_for_everybody_and_goes_byte_for_byte(tmp_
     place = place_in("claude", tmp_path / "home", tmp_path / "state", file)
     assert install(place) == file
     words = orjson.loads(file.read_bytes())["hooks"]["PreToolUse"][0]["hooks"][0]["args"]
+    # A prefix lies in a user's own directory.
+    assert prefix_of(file, tmp_path / "state") == "none"
     # The stub finds the home of whoever starts it.
     assert words[-4:-1] == ["~", "claude", "PreToolUse"]
     assert str(tmp_path) not in str(words)

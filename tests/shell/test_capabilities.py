@@ -38,6 +38,8 @@ def needs(text: str) -> frozenset[str]:
         ("cat < .env", {"secrets.access"}),
         ("git push origin 'x", {"net.egress"}),
         ("env", {"secrets.access"}),
+        ("touch a; set", {"secrets.access"}),
+        ("touch a; set -o pipefail", set()),
         ("sh -c 'cat .env'", {"secrets.access"}),
     ],
 )

@@ -59,7 +59,7 @@ WORKSPACE: Final = "@workspace"
 """The value of a server's `cwd` that stands for the session's workspace."""
 OWN_SHELL: Final = "own-shell"
 """The name of our own shell in policy and annotations."""
-_SHELL_MODULE: Final = "ironcurtain_proxy.own_shell.program"
+SHELL_MODULE: Final = "ironcurtain_proxy.own_shell.program"
 
 _ProcessText: TypeAlias = Annotated[str, says(r"[^\x00]*", "must not hold NUL")]
 _PrivateFolder: TypeAlias = Annotated[
@@ -242,7 +242,7 @@ class ServersReader(Struct, frozen=True):
                     **_common(name, form, OWN_SHELL),
                     **self._started(spot, form),
                     command=sys.executable,
-                    args=("-I", "-m", _SHELL_MODULE),
+                    args=("-I", "-m", SHELL_MODULE),
                     cwd=WORKSPACE,
                     builtin=form.builtin,
                 )

@@ -1,0 +1,278 @@
+"""The start of a client's commands: its shell prefix asks here, and our own shell fetches here.
+
+    prefix ── text, variables, descriptors ──▶ is it a call that was let go? ── no ──▶ refused
+                                                  │ yes
+                     native ◀── as it is ─────────┤
+                     held   ◀── how it ended ─────┴── our own shell: fetch, run in a view, commit
+
+Neither side is believed. The text must be the command of a call that was let go, the directory,
+which the kernel of the machine tells, that of the call; each call starts once. Our own shell is
+known by its process.
+"""
+
+import logging
+import os
+import socket
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
+from anyio.abc import SocketAttribute, SocketStream, UNIXSocketStream
+from msgspec import Struct
+
+from ironcurtain_proxy.hooks.client_end import HeldRun, OpenCall
+from ironcurtain_proxy.hooks.door import Door
+from ironcurtain_proxy.hooks.events import ShellText, UnreadableEventError
+from ironcurtain_proxy.hooks.processes import is_below, peer_of, start_of
+from ironcurtain_proxy.mailbox.messages import Owner
+from ironcurtain_proxy.sandbox.shell_setup import ClientCommand, ClientCommandEnd
+
+_SECONDS: Final = 30.0
+_HEAD: Final = 4
+_MOST_BYTES: Final = 4 << 20
+"""The most bytes of a text with its variables."""
+_FETCHES: Final = b"shell "
+_DESCRIPTORS: Final = 3
+_FAILED: Final = 125
+_AGENTS: Final = b"_agent"
+"""The end of the variable by which the client marks what an agent has it run."""
+_UNKNOWN: Final = "the client starts commands in a form that is not known"
+_log: Final = logging.getLogger(__name__)
+
+
+class _Asked(Struct, kw_only=True):
+    """What a shell prefix sends."""
+
+    text: bytes
+    variables: list[bytes]
+    descriptors: Sequence[int]
+    directory: str
+    """As the machine's kernel tells it."""
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the client says that an agent has it run."""
+        marks = [one for one in self.variables if one.startswith(b"AI_AGENT=")]
+        return any(one.endswith(_AGENTS) for one in marks)
+
+
+class ClientRuns:
+    """The socket at which commands start."""
+
+    def __init__(self, door: Door, client: Owner, place: Path, home: str) -> None:
+        self._door = door
+        self._client = client
+        self._place = place
+        self._home = home
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        self._place.unlink(missing_ok=True)
+        try:
+            async with await anyio.create_unix_listener(self._place, mode=0o600) as listener:
+
+                async def serve(stream: SocketStream) -> None:
+                    assert isinstance(stream, UNIXSocketStream)  # noqa: S101  its listener is one
+                    await self._serve(stream)
+
+                await listener.serve(serve)
+        finally:
+            self._place.unlink(missing_ok=True)
+
+    async def _serve(self, stream: UNIXSocketStream) -> None:
+        raw_socket: socket.socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610  not Django
+        pid, user = peer_of(raw_socket)
+        ours = Owner(os.getpid(), start_of(os.getpid()))
+        is_of_client = is_below(pid, self._client)
+        is_ours = is_below(pid, ours)
+        async with stream:
+            if user != os.geteuid() or not (is_of_client or is_ours):
+                _log.warning("a process that is not the client's may start no command")
+                return
+            received: list[int] = []
+            try:
+                with anyio.fail_after(_SECONDS):
+                    content, found = await stream.receive_fds(1 << 16, _DESCRIPTORS)
+                received += found
+                if not content.startswith(_FETCHES):
+                    await self._start(stream, await _received(stream, content, received, pid))
+                elif is_ours:
+                    await self._hand_over(stream, content[len(_FETCHES) :].decode("ascii"))
+            except Exception as error:  # noqa: BLE001  without an answer nothing is run
+                _log.warning("a command was not started: %s", type(error).__name__)
+            finally:
+                for descriptor in received:
+                    os.close(descriptor)
+
+    # --- the client's side
+
+    async def _start(self, stream: UNIXSocketStream, asked: _Asked) -> None:
+        if self._door.observes:
+            await _let_run(stream, "/bin/bash")
+            return
+        try:
+            found = self._read(asked)
+        except UnreadableEventError as error:
+            await self._start_unread(stream, str(error))
+            return
+        if found is None:
+            await _let_run(stream, "/bin/bash")
+            return
+        call = self._door.start(found.command, asked.directory)
+        if call is not None and call.digest and found.is_known:
+            await self._hold(stream, asked, found, call)
+        elif call is not None and call.digest:
+            call.end("its client started it in a form that is not known")
+            await self._start_unread(stream, _UNKNOWN)
+        elif call is not None or not self._door.is_turn:
+            # Where no agent is at work, it is the user's own.
+            await _let_run(stream, found.shell)
+        else:
+            await _refuse(stream, "no call with this command was let go in this directory")
+
+    def _read(self, asked: _Asked) -> ShellText | None:
+        """Return the command of an agent; None: a hook or a server of somebody else's.
+
+        The client starts these by our prefix, too.
+
+        Raises:
+            UnreadableEventError: it may be a command, in a form that is not known.
+        """
+        text, read = os.fsdecode(asked.text), self._door.dialect.read_shell
+        found = None if read is None else read(text, self._home)
+        if found is None and (asked.is_marked or self._door.may_be_waited_for(text)):
+            raise UnreadableEventError(_UNKNOWN)
+        return found
+
+    async def _start_unread(self, stream: UNIXSocketStream, why: str) -> None:
+        """Refuse what may be a command that is to be held, and hold none any more.
+
+        They are asked about then, and run as the client runs them.
+        """
+        is_first = not self._door.why_native
+        self._door.why_native = self._door.why_native or why
+        if is_first or self._door.is_holding:
+            await _refuse(stream, f"{why}; the same call made again is asked about")
+        else:
+            await _let_run(stream, "/bin/bash")
+
+    async def _hold(
+        self, stream: UNIXSocketStream, asked: _Asked, found: ShellText, call: OpenCall
+    ) -> None:
+        """Let our own shell run it, and tell the client how it ended once its changes are there."""
+        if len(asked.descriptors) != _DESCRIPTORS or any(map(_is_directory, asked.descriptors)):
+            call.end("its client handed over what is no input or output")
+            await _refuse(stream, "these are no input and output of a command")
+            return
+        passed, signals = anyio.create_memory_object_stream[bytes](64)
+        call.run = HeldRun(
+            command=ClientCommand(
+                shell=found.shell,
+                text=asked.text,
+                directory_file=os.fsencode(found.directory_file),
+                variables=asked.variables,
+            ),
+            descriptors=asked.descriptors,
+            signals=signals,
+        )
+        call.begun.set()
+        async with anyio.create_task_group() as tasks:
+
+            async def relay() -> None:
+                with passed, suppress(EndOfStream, BrokenResourceError, anyio.WouldBlock):
+                    while True:
+                        passed.send_nowait(await stream.receive(64))
+
+            tasks.start_soon(relay)
+            await call.recorded.wait()
+            tasks.cancel_scope.cancel()
+        end = call.run.end or ClientCommandEnd(status=-1)
+        status = end.status if end.status >= 0 else _FAILED
+        if status == 0 and call.has_failed:
+            status = _FAILED
+        # The client has these two already.
+        said = [
+            one
+            for one in call.said.splitlines()
+            if one not in {"[no output]", f"[exit status {status}]"}
+        ]
+        _write_directory(found.directory_file, end.directory)
+        words = "\n".join(said)
+        with suppress(BrokenResourceError, ClosedResourceError):
+            await stream.send(f"E {status}\n{words}\0".encode(errors="replace"))
+
+    # --- the side of our own shell
+
+    async def _hand_over(self, stream: UNIXSocketStream, digest: str) -> None:
+        run = self._door.fetched(digest)
+        if run is None:
+            return
+        body = msgspec.msgpack.encode(run.command)
+        message = len(body).to_bytes(_HEAD, "little") + body
+        await stream.send_fds(message[:_HEAD], list(run.descriptors))
+        await stream.send(message[_HEAD:])
+        async with anyio.create_task_group() as tasks:
+
+            async def relay() -> None:
+                with run.signals, suppress(OSError, BrokenResourceError):
+                    async for numbers in run.signals:
+                        await stream.send(numbers)
+                    await stream.send_eof()
+
+            tasks.start_soon(relay)
+            with suppress(EndOfStream, BrokenResourceError, msgspec.MsgspecError):
+                told = await stream.receive(1 << 16)
+                run.end = msgspec.msgpack.decode(told, type=ClientCommandEnd)
+            tasks.cancel_scope.cancel()
+
+
+async def _received(
+    stream: UNIXSocketStream, content: bytes, descriptors: Sequence[int], pid: int
+) -> _Asked:
+    """Return what a shell prefix sends.
+
+    Raises:
+        EndOfStream: it is no such message.
+        OSError: its process has ended.
+    """
+    parts = bytearray(content)
+    with anyio.fail_after(_SECONDS):
+        while len(parts) < _HEAD or len(parts) < _HEAD + int.from_bytes(parts[:_HEAD], "little"):
+            parts += await stream.receive()
+            if len(parts) > _MOST_BYTES:
+                raise EndOfStream
+    text, *variables = bytes(parts[_HEAD:]).split(b"\0")
+    directory = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115  a string is wanted
+    return _Asked(text=text, variables=variables, descriptors=descriptors, directory=directory)
+
+
+async def _let_run(stream: UNIXSocketStream, shell: str) -> None:
+    """Let the client's process run the text itself."""
+    await stream.send(f"N {shell}\n\0".encode())
+
+
+async def _refuse(stream: UNIXSocketStream, why: str) -> None:
+    _log.warning("a command was not started: %s", why)
+    await stream.send(f"R\n{why}\0".encode())
+
+
+def _is_directory(descriptor: int) -> bool:
+    """Return whether a descriptor leads further than to what is read or written there."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISDIR(mode) or stat.S_ISBLK(mode) or stat.S_ISLNK(mode)
+
+
+def _write_directory(file: str, directory: bytes) -> None:
+    """Tell the client the last directory of its shell, if it is there outside the view, too."""
+    if not directory or not Path(os.fsdecode(directory.removesuffix(b"\n"))).is_dir():
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(OSError):
+        opened = os.open(file, flags, 0o600)
+        with os.fdopen(opened, "wb") as written:
+            written.write(directory)

@@ -1,0 +1,350 @@
+"""Commands of a client's shell in the sandbox. This process is the client: it starts them itself.
+
+One session serves all tests of this file, because a sandbox takes long to start.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.downstream.guardian import PR_SET_CHILD_SUBREAPER, prctl
+from tests.e2e.confined_installation import PATH
+from tests.hooks.hooked import HookedHome, as_claude, decision_in
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="there is no bubblewrap"),
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HookedHome]:
+    prctl(PR_SET_CHILD_SUBREAPER, 0)
+    before = Path.cwd()
+    hooked = HookedHome(tmp_path_factory.mktemp("held"), path=PATH)
+    for name in ("sub/deep", "other"):
+        (hooked.workspace / name).mkdir(parents=True)
+    (hooked.workspace / "notes.txt").write_bytes(b"old\xff\n")
+    os.chdir(hooked.workspace)
+    hooked.fire("SessionStart", {"source": "startup"})
+    yield hooked
+    hooked.end_session()
+    os.chdir(before)
+
+
+def ended(process: subprocess.Popen[bytes], given: bytes = b"") -> tuple[int, bytes, bytes]:
+    out, err = process.communicate(given, timeout=120)
+    return process.returncode, out, err
+
+
+def run(home: HookedHome, command: str, **variables: str) -> tuple[int, bytes, bytes]:
+    """Run a command as the client does, from its hook to its end."""
+    call = home.held(command)
+    found = ended(home.start_command(as_claude(command), variables=variables))
+    home.fire("PostToolUse", {**call, "tool_response": {}})
+    return found
+
+
+ALIKE = {
+    "its output": "touch a; echo out; echo err >&2; echo out",
+    "its status": "touch a; exit 3",
+    "a command that is not there": "touch a; no-such-program",
+    "a signal that ends it": "touch a; kill -TERM $$",
+    "a signal that kills it": "touch a; kill -KILL $$",
+    "a broken pipe": "touch a; yes | head -c 5",
+    "empty input": "touch a; cat; wc -c",
+    "long output": "touch a; seq 1 200000",
+    "quotes": """touch a; printf '%s|' "it's" "\\$HOME" 'a"b' $'c\\n'""",
+    "text in it": "touch a; cat <<'EOF'\na 'b' \"c\" $d `e`\nEOF",
+    "variables": 'touch a; printf \'%s|\' "$FOO" "$BAR" "$HOME" "${IRONCURTAIN_X-none}"',
+    "a descriptor of its own": "touch a; exec 3>&1; echo three >&3; echo x > /dev/stderr",
+    "files that it makes": "mkdir -p new/a; echo x > new/a/b; ln -s a new/c; chmod 751 new/a/b",
+    "a mask": "umask 077; touch private; stat -c %a private",
+    "a pipe that fails": "touch a; set -o pipefail; false | cat",
+}
+
+
+def test_a_held_command_does_what_it_does_without_us(home: HookedHome, tmp_path: Path) -> None:
+    variables = {"FOO": "a 'b'\n\"c\" é", "BAR": "", "IRONCURTAIN_X": "1"}
+    plain = {key: value for key, value in variables.items() if key != "IRONCURTAIN_X"}
+    for what, command in ALIKE.items():
+        bare = tmp_path / what
+        bare.mkdir()
+        shutil.copytree(home.workspace, bare / "project", dirs_exist_ok=True, symlinks=True)
+        alone = subprocess.run(
+            ["/bin/bash", "-c", as_claude(command, bare / "cwd")],
+            env={**home.environment(), **plain},
+            cwd=bare / "project",
+            capture_output=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        code, out, err = run(home, command, **variables)
+        said = err.replace(b"/bin/bash: ", b"").replace(b"bash: ", b"")
+        expected = alone.stderr.replace(b"/bin/bash: ", b"").replace(b"bash: ", b"")
+        status = alone.returncode if alone.returncode >= 0 else 128 - alone.returncode
+        assert (code, out, said) == (status, alone.stdout, expected), what
+        assert tree(home.workspace) == tree(bare / "project"), what
+
+
+def tree(directory: Path) -> dict[str, tuple[int, bytes]]:
+    """Return the mode and the content of all files."""
+    return {
+        str(one.relative_to(directory)): (
+            one.lstat().st_mode,
+            str(one.readlink()).encode()
+            if one.is_symlink()
+            else one.read_bytes()
+            if one.is_file()
+            else b"",
+        )
+        for one in directory.rglob("*")
+    }
+
+
+def test_the_client_learns_the_last_directory_unless_it_is_there_in_the_view_alone(
+    home: HookedHome,
+) -> None:
+    told = Path("/tmp") / f"claude-{os.getpid():x}-cwd"
+    cases = {
+        "cd sub/deep && touch there": b"sub/deep",
+        "touch x; cd nowhere": None,
+        "mkdir fresh && cd fresh": b"fresh",
+        "touch x; cd /tmp && mkdir own && cd own": None,
+    }
+    for command, expected in cases.items():
+        told.unlink(missing_ok=True)
+        home.held(command)
+        ended(home.start_command(as_claude(command, told)))
+        if expected is None:
+            assert not told.exists(), command
+        else:
+            place = os.fsencode(home.workspace) + b"/" + expected
+            assert told.read_bytes() == place + b"\n"
+    # What somebody else has put there is not followed.
+    target = home.home / "target"
+    target.write_text("mine")
+    told.symlink_to(target)
+    home.held("cd sub && touch y")
+    ended(home.start_command(as_claude("cd sub && touch y", told)))
+    assert target.read_text() == "mine"
+    told.unlink()
+
+
+def test_a_signal_reaches_the_command_and_the_end_of_the_client_ends_it(home: HookedHome) -> None:
+    command = "trap 'echo got; exit 7' TERM; echo ready; while :; do sleep 0.05; done"
+    home.held(command)
+    process = home.start_command(as_claude(command))
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[:2] == (7, b"got\n")
+    home.held("touch begun; echo ready; sleep 1000")
+    process = home.start_command(as_claude("touch begun; echo ready; sleep 1000"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.kill()
+    # The end of its output is when nothing of it lives.
+    assert process.stdout.read() == b""
+    process.communicate()
+    # It is recorded as every other, with what it had changed.
+    while "created begun" not in str(home.outcomes()[-1]):
+        os.sched_yield()
+    assert (home.workspace / "begun").exists()
+
+
+def test_what_a_held_command_did_comes_back_byte_for_byte(home: HookedHome) -> None:
+    before = tree(home.workspace)
+    assert run(home, "rm -rf sub notes.txt; mkdir sub; echo new > sub/x; mv other gone")[0] == 0
+    assert not (home.workspace / "notes.txt").exists()
+    done = home.command("rollback", str(home.outcomes()[-1]["requestId"]))
+    assert done.returncode == 0, done.stderr
+    assert tree(home.workspace) == before
+    assert home.outcomes()[-1]["decidedBy"] == "containment"
+    assert home.outcomes()[-1]["sandboxed"] is True
+
+
+def test_a_held_command_reaches_no_host_no_key_and_no_control_place(home: HookedHome) -> None:
+    (home.workspace / ".git/hooks").mkdir(parents=True, exist_ok=True)
+    outside = home.home / "outside"
+    code, _, err = run(home, f"echo x > {home.workspace}/.git/hooks/post-commit; touch kept")
+    assert code == 0
+    assert b"[KEPT BACK" in err
+    assert not (home.workspace / ".git/hooks/post-commit").exists()
+    assert (home.workspace / "kept").exists()
+    again = home.call(
+        "Bash", {"command": f"echo x > {home.workspace}/.git/hooks/post-commit; touch kept"}
+    )
+    assert decision_in(home.fire("PreToolUse", again, **home.prefixed()).stdout) == "ask"
+    program = (
+        "import socket,os\n"
+        f"try: open('{outside}', 'w'); print('wrote')\n"
+        "except OSError: pass\n"
+        "try: socket.create_connection(('93.184.216.34', 80), 2); print('reached')\n"
+        "except OSError: pass\n"
+        f"try: os.listdir('{home.state}/doors') and print('doors')\n"
+        "except OSError: pass\n"
+    )
+    (home.workspace / "probe.py").write_text(program)
+    assert run(home, "python3 probe.py")[1] == b""
+    assert not outside.exists()
+
+
+def test_what_is_allowed_runs_as_the_client_runs_it_unless_it_names_temporary_files(
+    home: HookedHome,
+) -> None:
+    for command in ("ls sub", "cat /tmp/of-the-sandbox"):
+        if command.startswith("cat"):
+            assert run(home, "echo there > /tmp/of-the-sandbox; touch x")[0] == 0
+            assert not Path("/tmp/of-the-sandbox").exists()
+        call = home.call("Bash", {"command": command})
+        found = home.fire("PreToolUse", call, **home.prefixed())
+        assert decision_in(found.stdout) == "silence"
+        code, out, _ = ended(home.start_command(as_claude(command)))
+        assert (code, out) == (0, b"there\n" if "tmp" in command else b"deep\nx\n"[:5] + out[5:])
+        home.fire("PostToolUse", {**call, "tool_response": {}})
+
+
+def test_a_command_that_goes_on_is_asked_about(home: HookedHome) -> None:
+    events = [
+        home.call("Bash", {"command": "touch x; sleep 1", "run_in_background": True}),
+        home.call("Bash", {"command": "touch x && (sleep 1 &)"}),
+        home.call("Monitor", {"command": "touch x; sleep 1"}),
+    ]
+    for event in events:
+        assert decision_in(home.fire("PreToolUse", event, **home.prefixed()).stdout) == "ask"
+    both = home.held("touch a & touch b; wait")
+    assert ended(home.start_command(as_claude("touch a & touch b; wait")))[0] == 0
+    home.fire("PostToolUse", {**both, "tool_response": {}})
+
+
+def refused(home: HookedHome, text: str, directory: Path | None = None) -> bytes:
+    code, out, err = ended(home.start_command(text, directory))
+    assert (code, out) == (126, b""), (text, code, out, err)
+    assert b"Nothing was run" in err
+    return err
+
+
+def test_only_what_was_let_go_starts_and_once(home: HookedHome) -> None:
+    home.fire("UserPromptSubmit", {"prompt": "go on"})
+    refused(home, as_claude("touch forged"))
+    call = home.held("touch once")
+    # Another text, another directory: the call is still there for the right ones.
+    for text in ("touch twice", "touch once; touch more", "touch once ", "touch 'once'"):
+        refused(home, as_claude(text))
+    refused(home, as_claude("touch once"), home.workspace / "sub")
+    assert ended(home.start_command(as_claude("touch once")))[0] == 0
+    refused(home, as_claude("touch once"))
+    home.fire("PostToolUse", {**call, "tool_response": {}})
+    refused(home, as_claude("touch once"))
+    denied = home.call("Write", {"file_path": str(home.workspace / ".claude/settings.json")})
+    home.fire("PreToolUse", denied)
+    refused(home, as_claude("cat ~/.ssh/id_rsa"))
+    made = {one.name for one in home.workspace.iterdir()}
+    assert "once" in made
+    assert made.isdisjoint({"forged", "twice", "more"})
+
+
+def test_where_no_agent_is_at_work_the_user_s_own_commands_run(home: HookedHome) -> None:
+    home.fire("UserPromptSubmit", {"prompt": "go on"})
+    home.fire("Stop", {})
+    assert ended(home.start_command(as_claude("echo mine")))[1] == b"mine\n"
+    # Neither do the hooks and the servers of others need a call.
+    home.fire("UserPromptSubmit", {"prompt": "go on"})
+    assert ended(home.start_command("echo hook; cat"), b"event")[:2] == (0, b"hook\nevent")
+
+
+def test_a_prefix_that_is_not_ours_holds_nothing(home: HookedHome) -> None:
+    for prefix in ("", "/tmp/evil", f"{home.prefixed()['CLAUDE_CODE_SHELL_PREFIX']} "):
+        call = home.call("Bash", {"command": "touch x"})
+        found = home.fire("PreToolUse", call, CLAUDE_CODE_SHELL_PREFIX=prefix)
+        assert decision_in(found.stdout) == "ask", prefix
+
+
+def test_a_mode_in_which_the_client_asks_nobody_gets_a_denial(home: HookedHome) -> None:
+    for mode, expected in {
+        "default": "ask",
+        "acceptEdits": "ask",
+        "bypassPermissions": "deny",
+        "auto": "deny",
+        "of next year": "deny",
+    }.items():
+        for tool, given in (("Bash", {"command": "curl https://a.b"}), ("Teleport", {})):
+            call = home.call(tool, dict(given), permission_mode=mode)
+            found = home.fire("PreToolUse", call, **home.prefixed())
+            assert decision_in(found.stdout) == expected, (mode, tool)
+
+
+def test_whoever_is_not_our_own_shell_fetches_nothing(home: HookedHome) -> None:
+    (place,) = (home.state / "doors").glob("*.run")
+    home.held("touch stolen")
+    with socket.socket(socket.AF_UNIX) as wire:
+        wire.connect(str(place))
+        wire.sendall(b"shell " + b"0" * 64)
+        with suppress(ConnectionResetError):
+            assert wire.recv(100) == b""
+    if os.geteuid() == 0:
+        child = os.fork()
+        if child == 0:
+            os.setuid(65534)
+            try:
+                socket.socket(socket.AF_UNIX).connect(str(place))
+            except OSError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ended(home.start_command(as_claude("touch stolen")))[0] == 0
+
+
+def test_garbage_at_the_socket_ends_nothing(home: HookedHome) -> None:
+    (place,) = (home.state / "doors").glob("*.run")
+    for garbage in (
+        b"",
+        b"\xff",
+        b"shell \xff\xfe",
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\0",
+        b"x" * 70_000,
+    ):
+        with socket.socket(socket.AF_UNIX) as wire:
+            wire.connect(str(place))
+            wire.sendall(garbage)
+            wire.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionResetError):
+                while wire.recv(4096):
+                    pass
+    assert run(home, "touch still-there")[0] == 0
+
+
+def test_many_commands_at_once_each_end_with_their_own_status(home: HookedHome) -> None:
+    commands = [f"touch many-{number}; exit {number}" for number in range(12)]
+    for command in commands:
+        home.held(command)
+    running = [home.start_command(as_claude(command)) for command in reversed(commands)]
+    assert [ended(one)[0] for one in reversed(running)] == list(range(12))
+    assert len(list(home.workspace.glob("many-*"))) == 12
+
+
+def test_a_form_that_is_not_known_is_refused_once_and_asked_about_from_then_on(
+    home: HookedHome,
+) -> None:
+    """The last test of the session: no command is held after it."""
+    home.held("touch odd")
+    refused(
+        home, as_claude("touch odd").replace("{ ", "source /tmp/evil.sh 2>/dev/null || true && { ")
+    )
+    call = home.call("Bash", {"command": "touch odd"})
+    found = home.fire("PreToolUse", call, **home.prefixed())
+    assert decision_in(found.stdout) == "ask"
+    # Its user said yes: it runs, as the client runs it.
+    assert ended(home.start_command(as_claude("touch odd")))[0] == 0
+    assert (home.workspace / "odd").exists()
+    home.end_session()
+    refused(home, as_claude("ls"))
