@@ -54,6 +54,7 @@ GROUPS: Final = MappingProxyType(
         },
         "try out": {
             "policy": "show, change, test and replay the policy",
+            "complain": "keep a wrong decision as a scenario for `policy test`",
             "explain": "show step by step why a call is allowed, escalated or denied",
             "decide": "decide calls from JSON lines, without any server",
             "shell": "show what a shell command can do, and what an approval of it covers",

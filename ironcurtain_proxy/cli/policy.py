@@ -3,6 +3,7 @@
 import argparse
 import gc
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +15,7 @@ import orjson
 from ironcurtain_proxy.audit.known_logs import all_logs, family
 from ironcurtain_proxy.cli.arguments import add_config, add_json, add_log, add_subcommand
 from ironcurtain_proxy.cli.audit_whole import raw_lines
+from ironcurtain_proxy.cli.complain import complaints_file
 from ironcurtain_proxy.cli.explain_names import tool_meant
 from ironcurtain_proxy.cli.output import counted, is_confirmed, say, shortened
 from ironcurtain_proxy.cli.policy_change import (
@@ -46,6 +48,7 @@ from ironcurtain_proxy.wiring.suggesting import (
     Suggesting,
     Suggestion,
     SuggestionReport,
+    what_changed,
 )
 
 DESCRIPTION: Final = """\
@@ -194,7 +197,8 @@ def test(options: argparse.Namespace) -> int:
     replaying = Replaying(settings, loaded, os.environ)
     report = Report()
     spots = [spot for file in options.files for spot in _scenarios(file, report)]
-    met = [_scenario(replaying, spot, report) for spot in spots]
+    tried = [_scenario(replaying, spot, report) for spot in spots]
+    met = [one for one in tried if not isinstance(one, str)]
     reached = {one.judged.decision.ground.rule for _, one in met}
     tools = {(one.server, one.tool) for _, one in met}
     for rule in loaded.policy.rules:
@@ -206,17 +210,34 @@ def test(options: argparse.Namespace) -> int:
             say(f"never reached: tool {server}/{tool}")
     failed = sum(not is_met for is_met, _ in met)
     say(f"{counted(len(met), 'scenario')}, {failed} not met")
+    for why, count in Counter([one for one in tried if isinstance(one, str)]).most_common():
+        say(f"{counted(count, 'complaint')} not tried: {why}")
     return int(failed > 0)
 
 
-def _scenario(replaying: Replaying, spot: Spot, report: Report) -> tuple[bool, Replayed]:
-    """Return whether a call is decided as expected. Print the difference if it is not."""
-    members = spot.object(("call", "args", "expect", "rule"))
+def _scenario(
+    replaying: Replaying, spot: Spot, report: Report, tell: Callable[[str], None] = say
+) -> tuple[bool, Replayed] | str:
+    """Return whether a call is decided as expected, or why a complaint cannot be tried.
+
+    Args:
+        replaying: decides the call.
+        spot: the scenario. `of` marks one that `complain` has kept.
+        report: gets its mistakes.
+        tell: is told the difference, if there is one.
+    """
+    members = spot.object(("call", "args", "expect", "rule", "note", "of"))
+    is_complaint = members.read("of", lambda one: one.value, None) is not None
+    members.read("note", Spot.text, "")
     name, wanted = members.required("call").name(), members.required("expect").word(_WORDS)
     rule = members.read("rule", Spot.name, None)
     arguments = members.read("args", lambda one: one.value, {})
     report.raise_errors()
     server, tool = tool_meant(name, [], may_be_bare=False)
+    if is_complaint and (changed := what_changed(orjson.dumps(arguments))):
+        return changed
+    if is_complaint and not replaying.knows(server):
+        return "no such server is configured or annotated"
     try:
         one = anyio.run(replaying.call, server, tool, _object(arguments, spot))
     except KeyError:
@@ -225,7 +246,7 @@ def _scenario(replaying: Replaying, spot: Spot, report: Report) -> tuple[bool, R
     is_met = found == wanted and rule in {None, ground.rule}
     if not is_met:
         wish = wanted if rule is None else f"{wanted} by {rule}"
-        say(f"{spot.source} {visible(name)}: expected {wish}; {found} by {ground.rule}")
+        tell(f"{spot.source} {visible(name)}: expected {wish}; {found} by {ground.rule}")
     return is_met, one
 
 
@@ -327,7 +348,8 @@ def suggest(options: argparse.Namespace) -> int:
     """
     settings = load_settings(os.environ, options.config)
     loaded = load_policy(settings)
-    suggesting = Suggesting(Replaying(settings, loaded, os.environ), loaded, is_directory)
+    replaying = Replaying(settings, loaded, os.environ)
+    suggesting = Suggesting(replaying, loaded, is_directory)
     servers = {spec.name: spec.annotations for spec in settings.servers}
     try:
         log: Path | None = options.log
@@ -336,12 +358,28 @@ def suggest(options: argparse.Namespace) -> int:
         found = anyio.run(suggesting.find, raw_lines(members), servers, options.least)
     except OSError as error:
         raise ConfigurationError(f"{error.filename}: {error.strerror or error}") from None
+    complaints = _complaints(replaying, complaints_file(settings.state_dir))
     if options.json:
-        say(orjson.dumps(_as_json(found)).decode())
+        say(orjson.dumps(_as_json(found) | {"complaints": complaints}).decode())
     else:
         for line in _as_text(found):
             say(line)
+        if complaints["kept"]:
+            file = visible(str(complaints_file(settings.state_dir)))
+            say(
+                f"{counted(complaints['kept'], 'complaint')}, {complaints['unmet']} of them still "
+                f"decided so: `ironcurtain-proxy policy test {file}`"
+            )
     return _apply(settings, found.suggestions) if options.apply and found.suggestions else 0
+
+
+def _complaints(replaying: Replaying, file: Path) -> dict[str, int]:
+    """Count the complaints, and those that the policy still decides as was complained of."""
+    report = Report()
+    spots = _scenarios(file, report) if file.exists() else ()
+    tried = [_scenario(replaying, spot, report, lambda _difference: None) for spot in spots]
+    unmet = sum(not isinstance(one, str) and not one[0] for one in tried)
+    return {"kept": len(tried), "unmet": unmet}
 
 
 def _apply(settings: Settings, suggestions: list[Suggestion]) -> int:

@@ -272,11 +272,18 @@ def call_in(
         tally.passed_over["an argument is cut"] += 1
         return None
     written = orjson.dumps(arguments)
-    if (mark := _CHANGED.search(written)) is not None:
-        is_cut = mark.group().startswith(b"\xe2")
-        tally.passed_over["an argument is cut" if is_cut else "an argument is masked"] += 1
+    if changed := what_changed(written):
+        tally.passed_over[changed] += 1
         return None
     return LoggedCall(server, tool, arguments, written, fields)
+
+
+def what_changed(arguments: bytes) -> str:
+    """Return what the audit log did to arguments, or an empty text if it left them whole."""
+    mark = _CHANGED.search(arguments)
+    if mark is None:
+        return ""
+    return "an argument is cut" if mark.group().startswith(b"\xe2") else "an argument is masked"
 
 
 # --- suggesting
