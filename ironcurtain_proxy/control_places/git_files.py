@@ -13,7 +13,9 @@ A gitlink is a directory that git looks into as a repository of its own: `git st
 runs git again in each of them, with the configuration that lies there. Two commands that ran at
 once have changed one file, the index, and mean different entries of it: these are merged by path.
 An index that this module does not understand, or that leaves entries to another file, is refused.
-The format is git's `index-format`: versions 2, 3 and 4.
+So is a path that git itself never adds: `git checkout .` writes whatever the index names, also
+`.git/hooks/post-checkout` or a file beside the worktree. The format is git's `index-format`:
+versions 2, 3 and 4.
 
 Whether a change of a git configuration can make git run, or send, anything else.
 
@@ -125,8 +127,52 @@ _LONGEST_NAME: Final = 0x0FFF
 _SHA1: Final = 20
 
 
+_UNSAFE: Final = re.compile(rb"/(?:\.{0,2}|\.[gG][iI][tT][ .]*(?::[^/]*)?|[gG][iI][tT]~1)(?:/|\Z)")
+"""In `/` and a path: it leads out of the worktree, or into a directory of git. Git adds none."""
+_OFFSETS_VERSION: Final = 1
+_SHA256: Final = re.compile(rb'^\s*objectformat\s*=\s*"?sha256', re.IGNORECASE | re.MULTILINE)
+
+MOST_READ: Final = 256 << 20
+"""The bytes of a file whose content decides. A larger one is kept back."""
+
+
 class UnreadableIndexError(ValueError):
     """Raised for an index that is damaged, or of a form that this module does not read."""
+
+
+def is_index(name: str) -> bool:
+    """Return whether a file of this name in a directory of git holds entries of an index."""
+    lower = name.lower()
+    return lower == "index" or lower.startswith("sharedindex.")
+
+
+def hash_length_of(settings: bytes) -> int:
+    """Return the bytes of an object's name, by the configuration of its repository."""
+    return 32 if _SHA256.search(settings) else _SHA1
+
+
+def names_worktree_alone(index: bytes, settings: bytes) -> bool:
+    """Return whether all entries of an index are files that a worktree may hold.
+
+    Unlike `gitlinks` this also reads an index that leaves entries to another one, or that keeps
+    whole directories as one entry. It takes for harmless what git does not take for an index.
+    """
+    if not index.startswith(b"DIRC"):
+        return True
+    try:
+        for _ in _places(index, hash_length_of(settings), is_alone=False):
+            pass
+    except UnreadableIndexError:
+        return False
+    return True
+
+
+def resolves_no_more(before: bytes | None, now: bytes) -> bool:
+    """Return whether `MERGE_RR` names no file that it did not name before.
+
+    Git copies what these files hold into the repository with the next commit, wherever they are.
+    """
+    return {*now.split(b"\0")} <= {b"", *(before or b"").split(b"\0")}
 
 
 def gitlinks(index: bytes, *, hash_length: int = _SHA1) -> frozenset[bytes]:
@@ -212,8 +258,14 @@ def _kind(index: bytes, place: _PlaceOfEntry) -> int:
     return index[place.start + _KIND_BYTE] & _KIND
 
 
-def _places(index: bytes, hash_length: int) -> Iterator[_PlaceOfEntry]:
-    """Yield where the entries stand. This runs over all of them for each change of an index."""
+def _places(index: bytes, hash_length: int, *, is_alone: bool = True) -> Iterator[_PlaceOfEntry]:
+    """Yield where the entries stand. This runs over all of them for each change of an index.
+
+    Args:
+        index: the content of the file.
+        hash_length: the bytes of an object name.
+        is_alone: whether an index is refused that git reads together with something else.
+    """
     if not index:
         return
     try:
@@ -221,6 +273,7 @@ def _places(index: bytes, hash_length: int) -> Iterator[_PlaceOfEntry]:
         if signature != b"DIRC" or version not in range(_PLAIN, _COMPRESSED + 1):
             raise UnreadableIndexError("no index of a version that is known")
         start, path = 12, b""
+        starts: list[int] = []
         for _ in range(count):
             at = start + _FIXED + hash_length + 2
             flags, extended = index[at - 2] << 8 | index[at - 1], 0
@@ -229,19 +282,34 @@ def _places(index: bytes, hash_length: int) -> Iterator[_PlaceOfEntry]:
                     raise UnreadableIndexError("an entry of version 2 has extended flags")
                 extended, at = index[at] << 8 | index[at + 1], at + 2
             before = path if version == _COMPRESSED else None
-            path, following = _path(index, start, at, before)
-            if index[start + _KIND_BYTE] & _KIND == _DIRECTORY:
-                # A sparse index keeps a whole directory, and what is linked in it, as one entry.
-                raise UnreadableIndexError("the index keeps whole directories as one entry")
+            path, following, is_whole = _path(index, start, at, before)
+            is_directory = index[start + _KIND_BYTE] & _KIND == _DIRECTORY
+            length = flags & _LONGEST_NAME
+            if is_directory or length != len(path) or _UNSAFE.search(b"/" + path):
+                _check_path(path, length, is_directory=is_directory, is_alone=is_alone)
             yield _PlaceOfEntry(path, start, flags, extended)
+            starts.append(start if is_whole else 0)
             start = following
-        _refuse_split(index, start, hash_length)
+        _check_rest(index, start, index[: -hash_length or None], starts, is_alone=is_alone)
     except (struct.error, ValueError, IndexError) as error:
         raise UnreadableIndexError(str(error) or "the index is damaged") from error
 
 
-def _path(index: bytes, start: int, at: int, before: bytes | None) -> tuple[bytes, int]:
-    """Return the path of an entry, and where the next one begins.
+def _check_path(path: bytes, length: int, *, is_directory: bool, is_alone: bool) -> None:
+    """Refuse a path that is not one of a file in the worktree."""
+    if length != min(len(path), _LONGEST_NAME):
+        # Git goes by the length, and finds the next entry elsewhere.
+        raise UnreadableIndexError("the length of an entry is not that of its path")
+    if is_directory and is_alone:
+        # A sparse index keeps a whole directory, and what is linked in it, as one entry.
+        raise UnreadableIndexError("the index keeps whole directories as one entry")
+    # An entry that replaces one of another index has no path of its own.
+    if path and _UNSAFE.search(b"/" + (path.removesuffix(b"/") if is_directory else path)):
+        raise UnreadableIndexError("the index names a file that no worktree may hold")
+
+
+def _path(index: bytes, start: int, at: int, before: bytes | None) -> tuple[bytes, int, bool]:
+    """Return the path of an entry, where the next one begins, and whether the path stands whole.
 
     Args:
         index: the content of the file.
@@ -252,12 +320,12 @@ def _path(index: bytes, start: int, at: int, before: bytes | None) -> tuple[byte
     if before is None:
         end = index.index(0, at)
         # Padded with one to eight zero bytes, so that the length is a multiple of eight.
-        return index[at:end], start + _padded(end - start)
+        return index[at:end], start + _padded(end - start), True
     dropped, at = _varint(index, at)
     if dropped > len(before):
         raise UnreadableIndexError("an entry drops more than the path before it has")
     end = index.index(0, at)
-    return before[: len(before) - dropped] + index[at:end], end + 1
+    return before[: len(before) - dropped] + index[at:end], end + 1, dropped == len(before)
 
 
 def _padded(length: int) -> int:
@@ -293,13 +361,37 @@ def _varint(index: bytes, place: int) -> tuple[int, int]:
     return value, place + 1
 
 
-def _refuse_split(index: bytes, place: int, hash_length: int) -> None:
-    """Refuse an index of which entries stand in another file."""
-    while place + 8 <= len(index) - hash_length:
-        name, length = struct.unpack_from(">4sI", index, place)
-        if name == b"link":
+def _check_rest(
+    index: bytes, end: int, before_hash: bytes, starts: Sequence[int], *, is_alone: bool
+) -> None:
+    """Refuse extensions that make git read other entries than those that stand in the index.
+
+    With `index.threads` git looks for its entries where two extensions say that they begin.
+    """
+    place, hash_length = end, len(index) - len(before_hash)
+    while place + 8 <= len(before_hash):
+        name, length = struct.unpack_from(">4sI", before_hash, place)
+        if name == b"link" and is_alone:
             raise UnreadableIndexError("the index is split over several files")
+        if name == b"IEOT":
+            _check_offsets(before_hash[place + 8 : place + 8 + length], starts)
         place += 8 + length
+    last = before_hash[-(12 + hash_length) :]
+    if place != len(before_hash) or (
+        last.startswith(b"EOIE") and last[8:12] != end.to_bytes(4, "big")
+    ):
+        raise UnreadableIndexError("the extensions of the index are damaged")
+
+
+def _check_offsets(table: bytes, starts: Sequence[int]) -> None:
+    """Refuse a table of blocks of entries that are not the entries in their order."""
+    (version,), at = struct.unpack_from(">I", table), 0
+    for offset, count in struct.iter_unpack(">II", table[4:]):
+        if at >= len(starts) or starts[at] != offset:
+            raise UnreadableIndexError("the index names other places for its entries")
+        at += count
+    if version != _OFFSETS_VERSION or at != len(starts):
+        raise UnreadableIndexError("the index leaves out entries")
 
 
 # --- git settings

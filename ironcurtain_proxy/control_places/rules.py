@@ -162,7 +162,7 @@ def _in_repository(
     if is_data:
         return ControlPlace("pointer", (*repository, *inner)) if is_link else None
     if first in {"modules", "worktrees"} and len(inner) == 1:
-        return None
+        return ControlPlace("pointer", (*repository, *inner)) if is_link else None
     return ControlPlace("configuration", (*repository, *inner))
 
 

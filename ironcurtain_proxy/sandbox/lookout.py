@@ -27,6 +27,7 @@ from ironcurtain_proxy.control_places.git_files import (
     is_harmless,
     is_harmless_state,
     keeps_worktree,
+    resolves_no_more,
 )
 from ironcurtain_proxy.control_places.rules import looks_like_repository
 from ironcurtain_proxy.model.reply import PutBack
@@ -40,6 +41,7 @@ from ironcurtain_proxy.sandbox.putting_back import (
     has_one_name,
     identity_of,
     inode_of,
+    is_plain_index,
     let_in,
     read_control_file,
     restore,
@@ -59,6 +61,8 @@ _MOST_SINGLE: Final = 50
 _LOOKS: Final = 5
 """The most times that one look puts back what came meanwhile."""
 _CAN: Final = "can make programs run outside every sandbox"
+_RESOLVED: Final = "MERGE_RR"
+_COPIES: Final = "would make git copy files into the repository"
 _UNKNOWN: Final = "is a new hidden name that no known tool uses"
 _WORKTREE_FILE: Final = re.compile(r".+/worktrees/[^/]+/(commondir|gitdir|locked)")
 _ORDERS_TO_RUN: Final = re.compile(rb"^[ \t]*(?:exec|x)\b", re.MULTILINE)
@@ -126,7 +130,9 @@ class ControlLookout:
         for _ in range(_LOOKS):
             count = len(leads)
             found = self._survey.walk()
-            files = [(one, file) for one in found if (file := read_control_file(one.path))]
+            files = [
+                (one, file) for one in found if (file := read_control_file(one.path, one.kind))
+            ]
             self.known = {one.key: file for one, file in files}
             leads.of_files(files)
             if len(leads) == count:
@@ -161,7 +167,7 @@ class ControlLookout:
         for one in self._survey.walk():
             if one.is_whole and one.kind in {"acted-on", "led-to"}:
                 found.add(one.anchor)
-            elif one.kind not in {"state", "configuration"} or one.inner in _CLOSED:
+            elif one.kind not in {"state", "configuration", "index"} or one.inner in _CLOSED:
                 found.add(one.path)
         closed: list[str] = []
         for path in sorted(found, key=lambda one: (one.count("/"), one)):
@@ -214,7 +220,7 @@ class ControlLookout:
             if is_closed and before is not None and before.links == 1:
                 # Every sandbox closes it under its only name: only the user can have changed it.
                 continue
-            now = read_control_file(one.path)
+            now = read_control_file(one.path, one.kind)
             if now is None:
                 continue
             is_approved = one.path in allowed and one.kind in {"acted-on", "hidden"}
@@ -279,9 +285,13 @@ class ControlLookout:
         # A pointer that came later is checked each time: its target may be another one by now.
         if now.is_same(before) and (one.kind != "pointer" or one.key in self._own):
             return True
-        if now.links > 1 or now.is_link or now.content is None:
+        if now.links > 1 or now.is_link:
             return False
-        return self._is_harmless(one, before, now.content, is_end=is_end)
+        if one.kind == "index":
+            return is_plain_index(one.path)
+        return now.content is not None and self._is_harmless(
+            one, before, now.content, is_end=is_end
+        )
 
     def _is_harmless(
         self, one: Found, before: ControlFile | None, now: bytes, *, is_end: bool
@@ -290,12 +300,14 @@ class ControlLookout:
         match one.kind:
             case "pointer":
                 return self._may_point(one, now, is_end=is_end)
+            case "configuration" if one.inner == _RESOLVED:
+                return resolves_no_more(before.content if before else None, now)
             case "configuration":
                 return self._is_plain(one, before, now)
             case "state":
                 is_waiting = is_end or _ORDERS_TO_RUN.search(now)
                 return not is_waiting or is_harmless_state(one.inner, now)
-            case "hook" | "repository" | "acted-on" | "hidden" | "led-to":
+            case "hook" | "repository" | "acted-on" | "hidden" | "led-to" | "index":
                 return False
 
     def _may_be_unfinished(self, one: Found) -> bool:
@@ -355,7 +367,7 @@ class ControlLookout:
         for one, _ in refused:
             taken = self._whole(one)
             if taken is not None:
-                whole.setdefault(taken, _UNKNOWN if one.kind == "hidden" else _CAN)
+                whole.setdefault(taken, _why(one))
             else:
                 by_directory[_holder(one.path)].append(one)
         did = False
@@ -372,7 +384,7 @@ class ControlLookout:
                 if one.kind == "pointer" and one.key not in self._own:
                     is_state = False
                 beside = _holder(one.anchor) if one.is_whole else ""
-                did |= self._put_back(one.path, before if is_state else None, _CAN, beside)
+                did |= self._put_back(one.path, before if is_state else None, _why(one), beside)
         return did
 
     def _whole(self, one: Found) -> str | None:
@@ -431,7 +443,7 @@ class ControlLookout:
             return False
         self._stuck.discard(path)
         said = f"{shown(path)} {why}, and was {how}"
-        self._unsaid.append(PutBack(said, shown(kept), acts=why != _UNKNOWN))
+        self._unsaid.append(PutBack(said, shown(kept), acts=why not in {_UNKNOWN, _COPIES}))
         return True
 
     def _bounded(self, *, begun: bool) -> None:
@@ -456,6 +468,12 @@ class ControlLookout:
         """Stop listening."""
         if self.inotify is not None:
             self.inotify.close()
+
+
+def _why(one: Found) -> str:
+    if one.kind == "hidden":
+        return _UNKNOWN
+    return _COPIES if one.inner == _RESOLVED else _CAN
 
 
 def _holder(path: str) -> str:

@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from ironcurtain_proxy.control_places.git_files import MOST_READ, names_worktree_alone
 from ironcurtain_proxy.control_places.rules import ControlKind
 
 # --- control files
@@ -39,18 +41,21 @@ _STATX_BYTES, _BORN_AT, _WANT_BORN, _NO_FOLLOW, _FROM_ROOT = 256, 80, 0x800, 0x1
 
 Inode: TypeAlias = tuple[int, int]
 """The device and the number of a file."""
-FileKind: TypeAlias = ControlKind | Literal["led-to"]
-"""`led-to`: no control place by its name, but settings of git or a link lead to it."""
+FileKind: TypeAlias = ControlKind | Literal["led-to", "index"]
+"""`led-to`: no control place by its name, but settings of git or a link lead to it. `index`: the
+entries of git, which are data unless git would write them elsewhere."""
 
 
 class ControlFile(Struct, frozen=True):
     """The state of one file."""
 
     content: bytes | None
-    """The content, or the target of a link; None: too large to be kept, or not readable."""
+    """The content, or the target of a link; None: too large to be kept, not readable, or an index,
+    of which nothing is restored."""
     mode: int = 0
     signature: tuple[int, ...] = ()
-    """The stamp of a file whose content is not kept: inode, size and times."""
+    """The stamp of a file whose content is not kept: inode, size and times, and of an index its
+    hash, too."""
     links: int = 1
     is_link: bool = False
 
@@ -89,16 +94,38 @@ class Found(Struct, frozen=True):
         return self.inode, self.inner
 
 
-def read_control_file(path: str) -> ControlFile | None:
+def read_control_file(path: str, kind: FileKind) -> ControlFile | None:
     """Return the current state of a file; None: it is not there."""
     try:
         with opened(path.rpartition("/")[0]) as parent:
-            return _read(parent, path.rpartition("/")[2])
+            found = _read(parent, path.rpartition("/")[2])
     except FileNotFoundError:
         return None
     except OSError:
         # A server may have closed the directory, and may open it again.
         return ControlFile(None)
+    if kind != "index" or found.content is None or found.is_link:
+        return found
+    # Nobody outside this process can foresee the hash.
+    return replace(found, content=None, signature=(*found.signature, hash(found.content)))
+
+
+def is_plain_index(path: str) -> bool:
+    """Return whether an index lets git write files of its worktree alone."""
+    holder = path.rpartition("/")[0]
+    settings = _whole(f"{holder}/config") or _whole(f"{holder}/../../config") or b""
+    index = _whole(path)
+    return index is not None and names_worktree_alone(index, settings)
+
+
+def _whole(path: str) -> bytes | None:
+    with suppress(OSError), open(path, "rb", opener=_opener) as file:
+        return file.read() if os.fstat(file.fileno()).st_size <= MOST_READ else None
+    return None
+
+
+def _opener(path: str, _flags: int) -> int:
+    return os.open(path, _OPEN)
 
 
 def _read(directory: int, name: str) -> ControlFile:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.control_places.git_files import named_files
+from ironcurtain_proxy.control_places.git_files import is_index, named_files
 from ironcurtain_proxy.control_places.links import leads_into, stays_below
 from ironcurtain_proxy.control_places.rules import (
     control_of,
@@ -248,6 +248,8 @@ class _Judge:
         if is_link and self.leads_away(entry.path, len(self.parts)):
             return "pointer"
         is_asked = self.is_searched or name in _ALWAYS or (is_link and self.context.repository)
+        if self.is_searched and not is_directory and not is_link and is_index(name):
+            return "index"
         if is_asked or may_be_control(self.parts[-1] if self.parts else "", name):
             return self.rules((*self.parts, name), is_directory=is_directory, is_link=is_link)
         return None

@@ -6,7 +6,6 @@ no other repository than before. An approved place stays whatever it holds.
 """
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +16,12 @@ from msgspec import Struct
 from ironcurtain_proxy.control_places.git_files import (
     UnreadableIndexError,
     gitlinks,
+    hash_length_of,
     is_harmless,
+    is_index,
     keeps_worktree,
     named_files,
+    resolves_no_more,
 )
 from ironcurtain_proxy.control_places.links import leads_into, stays_below
 from ironcurtain_proxy.control_places.rules import (
@@ -31,9 +33,6 @@ from ironcurtain_proxy.control_places.rules import (
 )
 from ironcurtain_proxy.transactions import files
 
-MOST_READ: Final = 256 << 20
-"""The bytes of a file whose content decides. A larger one is kept back."""
-_SHA256: Final = re.compile(rb'^\s*objectformat\s*=\s*"?sha256', re.IGNORECASE | re.MULTILINE)
 _ANYWHERE: Final = "/\0"
 """Stands for the directory of the workspace: no path leads back into it."""
 _REPOSITORY_PARTS: Final = ("HEAD", "objects", "refs", "commondir")
@@ -64,6 +63,7 @@ class Judged(Struct, frozen=True):
     parts: RelativeParts
     is_directory: bool
     is_link: bool
+    is_removed: bool
     settled: int
     """How many of the components from the left are in the workspace, too."""
     new: Callable[[], bytes | None]
@@ -150,7 +150,7 @@ class Control:
             ),
         )
         if found is None:
-            return _why_index(entry) if entry.parts[-1].lower() == "index" else None
+            return _why_index(entry) if is_index(entry.parts[-1]) else None
         if self._is_approved(entry.parts) or found.root in self._approved:
             return None
         if found.kind == "configuration" and _is_harmless_configuration(entry):
@@ -267,32 +267,31 @@ def names_that_count() -> tuple[str, ...]:
 
 
 def _is_harmless_configuration(entry: Judged) -> bool:
-    if entry.parts[-1] != "config" or entry.is_link or entry.is_directory:
+    if entry.is_link or entry.is_directory:
         return False
-    new = entry.new()
-    if new is None or not is_harmless(before := entry.before(), new):
+    new, before = entry.new(), entry.before()
+    if entry.parts[-1] == "MERGE_RR":
+        return entry.is_removed or (new is not None and resolves_no_more(before, new))
+    if entry.parts[-1] != "config" or new is None or not is_harmless(before, new):
         return False
     return keeps_worktree("/".join([_ANYWHERE, *entry.parts[:-1]]), before, new)
 
 
-def hash_length_of(settings: bytes) -> int:
-    """Return the bytes of an object's name, by the configuration of its repository."""
-    return 32 if _SHA256.search(settings) else 20
-
-
 def _why_index(entry: Judged) -> str | None:
     """Return why an index is kept back; None also for a file that only has the name of one."""
-    if entry.is_directory or entry.is_link:
+    if entry.is_directory or entry.is_link or entry.is_removed:
         return None
     new = entry.new()
-    if new is None or not new.startswith(b"DIRC"):
+    if new is not None and not new.startswith(b"DIRC"):
         return None
+    if new is None:
+        return "an index that is too large to be read"
     # An index can be made that reads as harmless with the wrong one.
     length = hash_length_of(entry.settings() or b"")
     try:
         linked = gitlinks(new, hash_length=length)
-    except UnreadableIndexError:
-        return "an index that cannot be read"
+    except UnreadableIndexError as error:
+        return str(error)
     try:
         known = gitlinks(entry.before() or b"", hash_length=length)
     except UnreadableIndexError:

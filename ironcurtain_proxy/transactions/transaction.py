@@ -30,11 +30,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ironcurtain_proxy.control_places.git_files import UnreadableIndexError, merged
+from ironcurtain_proxy.control_places.git_files import (
+    MOST_READ,
+    UnreadableIndexError,
+    hash_length_of,
+    merged,
+)
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.applying import Applier
 from ironcurtain_proxy.transactions.changes import Changes, KeptBack, Step
-from ironcurtain_proxy.transactions.control import MOST_READ, Control, hash_length_of
+from ironcurtain_proxy.transactions.control import Control
 from ironcurtain_proxy.transactions.walking import Walk
 
 _UPPER, _WORK, _ASIDE = "upper", "work", "aside"

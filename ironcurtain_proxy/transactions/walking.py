@@ -27,6 +27,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from ironcurtain_proxy.control_places.git_files import MOST_READ
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.changes import (
     Changes,
@@ -38,7 +39,6 @@ from ironcurtain_proxy.transactions.changes import (
     StepAct,
 )
 from ironcurtain_proxy.transactions.control import (
-    MOST_READ,
     Control,
     Judged,
     names_that_count,
@@ -200,7 +200,9 @@ class Walk:
 
     def _why_removal(self, place: _Place, name: bytes, host: os.stat_result) -> str | None:
         is_link = stat.S_ISLNK(host.st_mode)
-        judged = self._judged(place, name, is_directory=False, is_link=is_link, settled=True)
+        judged = self._judged(
+            place, name, is_directory=False, is_link=is_link, settled=True, is_removed=True
+        )
         if stat.S_ISDIR(host.st_mode) and judged.parts[-1].lower() == ".git":
             # The directory of a repository as a whole steers nothing once it is gone.
             return None
@@ -315,7 +317,7 @@ class Walk:
             return
         if host is not None and not place.is_new and self._is_left(place, name, status, host):
             return
-        if self._is_kept_back(place, name, status):
+        if self._is_kept_back(place, name, status) or self._keeps_directory(place, name, host):
             return
         if status.st_nlink > 1:
             status = self._own_copy(place, name, status)
@@ -324,6 +326,15 @@ class Walk:
         elif place.path_of(name) in self._merges or self._is_as_before(place, name, host):
             self._add("swap", place, name, host, status)
             self._report("changed", place, name)
+
+    def _keeps_directory(self, place: _Place, name: bytes, host: os.stat_result | None) -> bool:
+        """Keep a file back that takes the place of a directory which may not go."""
+        if host is None or not stat.S_ISDIR(host.st_mode) or place.is_new:
+            return False
+        why = self._why_removal(place, name, host)
+        if why is not None:
+            self._keep_back(place, name, why)
+        return why is not None
 
     def _is_left(
         self, place: _Place, name: bytes, new: os.stat_result, old: os.stat_result
@@ -395,13 +406,21 @@ class Walk:
         return True
 
     def _judged(
-        self, place: _Place, name: bytes, *, is_directory: bool, is_link: bool, settled: bool
+        self,
+        place: _Place,
+        name: bytes,
+        *,
+        is_directory: bool,
+        is_link: bool,
+        settled: bool,
+        is_removed: bool = False,
     ) -> Judged:
         is_deep = place.settled == len(place.parts)
         return Judged(
             (*place.parts, os.fsdecode(name)),
             is_directory,
             is_link,
+            is_removed,
             place.settled + (1 if settled and is_deep else 0),
             partial(_read, place.upper, name),
             partial(_read, place.host, name) if place.host is not None else _nothing,

@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.control_places.git_files import UnreadableIndexError, gitlinks
+from ironcurtain_proxy.control_places.git_files import (
+    UnreadableIndexError,
+    gitlinks,
+    names_worktree_alone,
+)
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
 
@@ -73,3 +77,25 @@ def test_an_index_cut_anywhere_is_refused_or_shows_no_other_gitlinks(tmp_path: P
 
 def test_an_index_that_is_not_there_has_no_gitlinks() -> None:
     assert gitlinks(b"") == frozenset()
+
+
+@pytest.mark.parametrize("form", ["split", "sparse"])
+def test_an_index_that_git_reads_with_others_may_name_files_of_the_worktree(
+    tmp_path: Path, form: str
+) -> None:
+    top = repository(tmp_path / "top")
+    for name in ("kept/a", "left/b"):
+        (top / name).parent.mkdir()
+        (top / name).write_text("x")
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "b")
+    if form == "sparse":
+        git(top, "sparse-checkout", "set", "--cone", "--sparse-index", "kept")
+    else:
+        git(top, "update-index", "--split-index")
+        (top / "a").write_text("b")
+        git(top, "add", "a")
+    for one in (top / ".git").glob("*index*"):
+        assert names_worktree_alone(one.read_bytes(), b"")
+    with pytest.raises(UnreadableIndexError):
+        gitlinks((top / ".git/index").read_bytes())

@@ -235,6 +235,29 @@ ATTACKS: Final = {
         (),
         gone=("objects/.claude/settings.json",),
     ),
+    "an entry of the index in a directory of git": Attack(
+        (
+            "git init -q {d}; cd {d};"
+            " git update-index --add --cacheinfo 100755,$(git hash-object -w {w}/evil.sh),-git/hooks/post-checkout;"
+            " LC_ALL=C sed -i s,-git/hooks,.git/hooks, .git/index",
+        ),
+        ("git checkout -- .; git checkout -q -b new",),
+    ),
+    "an entry of the index outside of the worktree": Attack(
+        (
+            "true; git init -q {d}",
+            "cd {d}; git update-index --add --cacheinfo 100755,$(git hash-object -w {w}/evil.sh),xx/xx/xx/out/ran;"
+            " LC_ALL=C sed -i s,xx/xx/xx/out,../../../out, .git/index",
+        ),
+        ("git checkout -- .",),
+    ),
+    "a file outside of which git keeps a copy": Attack(
+        (
+            "git init -q {d}; cd {d}; i=$(printf 'a%.0s' $(seq 40)); mkdir -p .git/rr-cache/$i; "
+            'echo x > .git/rr-cache/$i/preimage; printf "$i\\t../../../out/precious.txt\\0" > .git/MERGE_RR',
+        ),
+        ("git commit -q --allow-empty -m x; grep -rq precious .git && touch {out}/ran",),
+    ),
     "a hook that becomes executable": Attack(
         (
             "host: git init -q {d}; cp {w}/evil.sh {d}/.git/hooks/pre-commit; chmod 644"

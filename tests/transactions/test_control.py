@@ -73,6 +73,10 @@ def repository(w: Workbench) -> Workbench:
         ("echo more > .frobnicate/settled; echo x > .frobnicate/new", []),
         ("echo x > .envrc", [".envrc"]),
         ("ln -s a .envrc", [".envrc"]),
+        ("mkdir m; mv .git/refs m; ln -s ../m .git/modules; mv m/refs .git", [".git/modules"]),
+        ("mkdir m; ln -s ../m .git/worktrees", [".git/worktrees"]),
+        ("printf 'aa\\t../../outside\\0' > .git/MERGE_RR", [".git/MERGE_RR"]),
+        (": > .git/MERGE_RR", []),
         ("echo x > .gitignore; mkdir -p .github/workflows; echo x > .github/workflows/ci.yml", []),
         ("mkdir .cursor", []),
     ],
@@ -284,6 +288,93 @@ def test_an_index_is_read_with_the_names_of_its_repository(w: Workbench) -> None
     (w.ws / ".git/index").unlink()
     found = w.run(f"cp {index} .git/index")
     assert said(found.kept_back) == [".git/index"]
+
+
+def _entry(path: bytes, mode: int = 0o100755) -> bytes:
+    fixed = struct.pack(">10I", 0, 0, 0, 0, 0, 0, mode, 0, 0, 0) + bytes(20)
+    text = fixed + struct.pack(">H", len(path)) + path
+    return text + bytes((len(text) + 8) // 8 * 8 - len(text))
+
+
+def _index(*paths: bytes) -> bytes:
+    return struct.pack(">4sII", b"DIRC", 2, len(paths)) + b"".join(map(_entry, paths))
+
+
+def _extension(name: bytes, content: bytes) -> bytes:
+    return name + struct.pack(">I", len(content)) + content
+
+
+def _index_read_by_length(hidden: bytes) -> bytes:
+    """An index whose first entry ends elsewhere by its length than by its zero byte."""
+    first = _entry(b"a")
+    lying = first[:60] + struct.pack(">H", 144 - 62 - 8) + first[62:] + _entry(b"b")
+    return struct.pack(">4sII", b"DIRC", 2, 2) + lying.ljust(144, b"\0") + _entry(hidden)
+
+
+def _index_read_in_blocks(hidden: bytes) -> bytes:
+    """An index of which git reads other entries where `index.threads` is set."""
+    head = _index(b"a", b"b")
+    beside = _extension(b"XXXX", _entry(hidden) + _entry(b"z"))
+    places = [len(head) + 8, len(head) + 8 + len(_entry(hidden))]
+    table = struct.pack(">I", 1) + b"".join([struct.pack(">II", one, 1) for one in places])
+    end = _extension(b"EOIE", struct.pack(">I", len(head)) + bytes(20))
+    return head + beside + _extension(b"IEOT", table) + end
+
+
+_HOOK = b".git/hooks/post-checkout"
+_EVIL_INDEXES = {
+    **{
+        path.decode(): _index(path)
+        for path in (
+            *(_HOOK, b"x/.GIT/config", b"../beside", b"/etc/x", b"a/../../b", b"./a", b"a//b"),
+            *(b".git", b"x/.git ", b".git./hooks/a", b"git~1/config", b".git::$INDEX_ALLOCATION/a"),
+        )
+    },
+    "read by length": _index_read_by_length(_HOOK),
+    "read in blocks": _index_read_in_blocks(_HOOK),
+    "extensions elsewhere": _index(b"a")
+    + _extension(b"XXXX", _extension(b"link", bytes(20)))
+    + _extension(b"EOIE", struct.pack(">I", len(_index(b"a")) + 8) + bytes(20)),
+    "an extension without end": _index(b"a") + b"link" + struct.pack(">I", 1 << 30) + bytes(40),
+}
+
+
+@pytest.mark.parametrize("place", ["index", "sharedindex.0000"])
+@pytest.mark.parametrize("name", _EVIL_INDEXES)
+def test_an_index_that_git_would_write_elsewhere_is_kept_back(
+    repository: Workbench, name: str, place: str
+) -> None:
+    made = repository.base / "made"
+    made.write_bytes(_EVIL_INDEXES[name] + bytes(20))
+    assert said(repository.run(f"cp {made} .git/{place}").kept_back) == [f".git/{place}"]
+
+
+def test_an_index_too_large_to_be_read_is_kept_back(repository: Workbench) -> None:
+    made = repository.base / "made"
+    made.write_bytes(_index(_HOOK) + _extension(b"XXXX", b"")[:4] + struct.pack(">I", 300 << 20))
+    found = repository.run(f"cp {made} .git/index; truncate -s 300M .git/index")
+    assert said(found.kept_back) == [".git/index"]
+
+
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_an_index_that_git_itself_wrote_in_blocks_comes_in(
+    repository: Workbench, version: str
+) -> None:
+    settings = "-c index.threads=4 -c index.recordOffsetTable -c index.recordEndOfIndexEntries"
+    found = repository.run(
+        f"seq -f '0 %g' 40000 | sed 's/^0 /100644 {'1' * 40}\tf/' | git update-index --index-info;"
+        f" git {settings} update-index --force-write-index --index-version {version};"
+        " grep -qa IEOT .git/index && echo x > seen"
+    )
+    assert (said(found.kept_back), (repository.ws / "seen").exists()) == ([], True)
+
+
+def test_a_file_in_the_place_of_a_directory_removes_no_control_place(
+    repository: Workbench,
+) -> None:
+    hook = repository.write(".git/hooks/pre-commit", "mine", 0o755)
+    found = repository.run("rm -r .git/hooks; touch .git/hooks; rm -r .frobnicate; touch a")
+    assert (said(found.kept_back), hook.read_text()) == ([".git/hooks"], "mine")
 
 
 def test_a_view_takes_the_names_of_its_project(w: Workbench) -> None:
