@@ -1,7 +1,7 @@
 """Run popular servers in the real sandbox, and write what works into a file and a document.
 
     scripts/packs/run.py --scratch DIR [NAME …]     install, run, write results.json
-    scripts/packs/table.py                          write docs/popular-servers.md from it
+    scripts/packs/table.py                          write the end of docs/servers.md from it
 
 Each server of `cases.json` is installed below DIR as `fetch.py` does, and started twice behind a
 proxy of ours: in the sandbox that it gets by default, with what its pack says that it needs, and

@@ -1,4 +1,4 @@
-"""Write the page about popular servers from the results of their runs.
+"""Write what docs/servers.md says of popular servers from the results of their runs.
 
     scripts/packs/table.py
 
@@ -18,13 +18,13 @@ from ironcurtain_proxy.model.values import Json
 HERE: Final = Path(__file__).parent
 RESULTS: Final = HERE / "results.json"
 CASES: Final = HERE / "cases.json"
-DOCUMENT: Final = HERE.parents[1] / "docs" / "popular-servers.md"
+DOCUMENT: Final = HERE.parents[1] / "docs" / "servers.md"
 KINDS: Final = ("read", "reach", "write")
 _WIDTH: Final = 100
 
 
-def document(results: Mapping[str, Mapping[str, str]]) -> str:
-    """The page about popular servers."""
+def section(results: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the last section of the page about servers: the popular ones."""
     cases: dict[str, dict[str, Json]] = orjson.loads(CASES.read_bytes())
     lines = [*_HEAD]
     for name in sorted(results):
@@ -67,28 +67,27 @@ def _wrapped(text: str) -> list[str]:
 
 
 _HEAD: Final = """\
-# Popular servers: what works, what to set
+## Popular servers
 
 Each server below was started in the sandbox that it gets by default, and without one, and made the
 same calls in both: one that reads, one that reaches a host, one that writes. `scripts/packs/run.py`
-repeats it, and `scripts/packs/table.py` writes this page. Every host was answered on the machine of
-the test, and tokens had no worth: *works* means that the call succeeded, and *as without a sandbox*
-that it failed in the same way in both, as with a token that means nothing or without the database.
-A host in brackets is one that the request arrived at.
+repeats it, and `scripts/packs/table.py` writes this section. Every host was answered on the machine
+of the test, and tokens had no worth: *works* means that the call succeeded, and *as without a
+sandbox* that it failed in the same way in both, as with a token that means nothing or without the
+database. A host in brackets is one that the request arrived at.
 
-`init` gives a known server what this page says. In a configuration by hand, a folder that a server
-has for itself needs nothing, and a host goes into its
+`init` gives a known server what this section says. In a configuration by hand, a folder that a
+server has for itself needs nothing, and a host goes into its
 [sandbox](sandbox.md#open-more-for-a-server):
 `"sandbox": { "network": { "allowedDomains": ["api.github.com"] } }`.
 
-A server that connects to a database or a daemon on this machine or in a private network finds
-nothing there from a sandbox, because it goes past the sandbox's network proxy. It needs
-`"sandbox": false`; then the policy alone holds it.
-
-## The servers
+A server that connects to a database or a daemon on this machine or in a private network finds there
+only the `services` that its sandbox names, because it goes past the sandbox's network proxy. With
+`"sandbox": false` the policy alone holds it.
 
 """.splitlines()
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(document(orjson.loads(RESULTS.read_bytes())))
+    before, _, _ = DOCUMENT.read_text().partition(f"{_HEAD[0]}\n")
+    DOCUMENT.write_text(before + section(orjson.loads(RESULTS.read_bytes())))
