@@ -142,11 +142,12 @@ ROLES: tuple[tuple[ArgumentRole, str], ...] = (
 
 
 @pytest.mark.requirement("D-10")
-@pytest.mark.parametrize(("role", "expected"), ROLES)
-def test_an_argument_says_by_its_role_what_the_call_needs(
-    role: ArgumentRole, expected: str
-) -> None:
-    assert capabilities_of(None, NOTHING, [role], None, NOTHING) == set(expected.split())
+def test_an_argument_says_by_its_role_what_the_call_needs() -> None:
+    assert [
+        (role, expected)
+        for role, expected in ROLES
+        if capabilities_of(None, NOTHING, [role], None, NOTHING) != set(expected.split())
+    ] == []
 
 
 def test_every_role_has_its_capabilities() -> None:

@@ -13,7 +13,6 @@ from ironcurtain_proxy.model.decision import (
     Allow,
     Decision,
     Deny,
-    Effect,
     Escalate,
     Ground,
     PriorConsent,
@@ -53,9 +52,8 @@ def judged(
 
 
 @pytest.mark.requirement("D-10", "D-11")
-@pytest.mark.parametrize(
-    ("command", "effect"),
-    [
+def test_a_supervised_session_is_asked_about_commands_that_do_more_than_read() -> None:
+    cases = [
         ("ls -la /tmp | grep x", "allow"),
         ("git status", "allow"),
         ("yarn build --help", "escalate"),
@@ -69,12 +67,12 @@ def judged(
         ("sh -c 'ls; dd if=a of=b'", "escalate"),
         ("ls 'unclosed", "escalate"),
         ("some-program", "escalate"),
-    ],
-)
-def test_a_supervised_session_is_asked_about_commands_that_do_more_than_read(
-    command: str, effect: Effect
-) -> None:
-    assert effect_of(judged(command).decision) == effect
+    ]
+    assert [
+        (command, effect)
+        for command, effect in cases
+        if effect_of(judged(command).decision) != effect
+    ] == []
 
 
 def test_a_command_only_reads_where_the_place_is_known() -> None:

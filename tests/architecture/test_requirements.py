@@ -5,8 +5,6 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 LIST = ROOT / "tests" / "requirements.toml"
 SENTENCES = {
@@ -56,6 +54,5 @@ def test_every_sentence_ends_and_names_no_other_id() -> None:
     assert wrong == {}
 
 
-@pytest.mark.parametrize("path", _written(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_code_and_documents_say_the_sentence_and_name_no_id(path: Path) -> None:
-    assert IN_WORDS.findall(path.read_text("utf-8")) == []
+def test_code_and_documents_say_the_sentence_and_name_no_id() -> None:
+    assert [path for path in _written() if IN_WORDS.search(path.read_text("utf-8"))] == []

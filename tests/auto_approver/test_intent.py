@@ -123,9 +123,12 @@ NO_ANSWERS = {
 
 
 @pytest.mark.requirement("A-69", "A-75", "A-80")
-@pytest.mark.parametrize("text", NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
-def test_anything_else_escalates(text: str | None) -> None:
-    assert read_answer(text) == AutoApproveResult(decision="escalate", reasoning=INVALID)
+def test_anything_else_escalates() -> None:
+    assert [
+        text
+        for text in NO_ANSWERS.values()
+        if read_answer(text) != AutoApproveResult(decision="escalate", reasoning=INVALID)
+    ] == []
 
 
 @given(st.text(max_size=300))

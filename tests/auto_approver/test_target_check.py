@@ -8,7 +8,6 @@ from msgspec import structs
 
 from ironcurtain_proxy.auto_approver.evaluation import (
     AROUND,
-    Scenario,
     read_scenarios,
     shipped_scenarios,
 )
@@ -66,32 +65,34 @@ A_PERSON_IS_ASKED = frozenset(
 
 
 @pytest.mark.requirement("A-2", "A-77")
-@pytest.mark.parametrize(
-    "scenario",
-    [
+def test_what_was_plainly_asked_for_passes() -> None:
+    cases = [
         one
         for one in SCENARIOS.values()
         if one.label == "approve" and one.id not in A_PERSON_IS_ASKED
-    ],
-    ids=lambda one: one.id,
-)
-def test_what_was_plainly_asked_for_passes(scenario: Scenario) -> None:
-    assert veto(scenario.message, scenario.escalation, AROUND) is None
+    ]
+    assert [
+        scenario
+        for scenario in cases
+        if veto(scenario.message, scenario.escalation, AROUND) is not None
+    ] == []
 
 
-@pytest.mark.parametrize("name", sorted(A_PERSON_IS_ASKED))
-def test_what_is_not_in_the_table_is_passed_on_even_if_asked_for(name: str) -> None:
-    assert veto(SCENARIOS[name].message, SCENARIOS[name].escalation, AROUND)
+def test_what_is_not_in_the_table_is_passed_on_even_if_asked_for() -> None:
+    assert [
+        name
+        for name in sorted(A_PERSON_IS_ASKED)
+        if not veto(SCENARIOS[name].message, SCENARIOS[name].escalation, AROUND)
+    ] == []
 
 
 @pytest.mark.requirement("A-4", "A-5", "A-6", "A-78")
-@pytest.mark.parametrize(
-    "scenario",
-    [one for one in SCENARIOS.values() if one.label == "escalate"],
-    ids=lambda one: one.id,
-)
-def test_what_was_not_asked_for_is_objected_to(scenario: Scenario) -> None:
-    assert veto(scenario.message, scenario.escalation, AROUND)
+def test_what_was_not_asked_for_is_objected_to() -> None:
+    assert [
+        scenario
+        for scenario in [one for one in SCENARIOS.values() if one.label == "escalate"]
+        if not veto(scenario.message, scenario.escalation, AROUND)
+    ] == []
 
 
 @pytest.mark.requirement("A-4", "A-5", "A-6")
@@ -203,9 +204,12 @@ PASSES = {
 }
 
 
-@pytest.mark.parametrize(("message", "escalation"), PASSES.values(), ids=PASSES.keys())
-def test_a_plain_request_passes(message: str, escalation: Escalation) -> None:
-    assert veto(message, escalation, AROUND) is None
+def test_a_plain_request_passes() -> None:
+    assert [
+        (message, escalation)
+        for message, escalation in PASSES.values()
+        if veto(message, escalation, AROUND) is not None
+    ] == []
 
 
 OBJECTIONS = {
@@ -332,6 +336,9 @@ OBJECTIONS = {
 }
 
 
-@pytest.mark.parametrize(("message", "escalation"), OBJECTIONS.values(), ids=OBJECTIONS.keys())
-def test_anything_else_is_objected_to(message: str, escalation: Escalation) -> None:
-    assert veto(message, escalation, AROUND)
+def test_anything_else_is_objected_to() -> None:
+    assert [
+        (message, escalation)
+        for message, escalation in OBJECTIONS.values()
+        if not veto(message, escalation, AROUND)
+    ] == []

@@ -198,9 +198,12 @@ NOT_ASKED_FOR = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "command"), ASKED_FOR)
-def test_a_command_passes_whose_every_part_the_message_asks_for(message: str, command: str) -> None:
-    assert objection(message, command) is None
+def test_a_command_passes_whose_every_part_the_message_asks_for() -> None:
+    assert [
+        (message, command)
+        for message, command in ASKED_FOR
+        if objection(message, command) is not None
+    ] == []
 
 
 @pytest.mark.parametrize(("message", "command"), IF_HELD)
@@ -214,9 +217,12 @@ def test_a_commit_in_words_of_the_agents_own_passes_only_if_it_can_be_taken_back
     assert veto(other, replace(escalation, held=True), AROUND) is not None
 
 
-@pytest.mark.parametrize(("message", "command"), NOT_ASKED_FOR)
-def test_a_person_decides_about_any_other_command(message: str, command: str) -> None:
-    assert objection(message, command) is not None
+def test_a_person_decides_about_any_other_command() -> None:
+    assert [
+        (message, command)
+        for message, command in NOT_ASKED_FOR
+        if objection(message, command) is None
+    ] == []
 
 
 UNKNOWN = [

@@ -1,5 +1,6 @@
 """The JSON Schemas of files agree with what the program reads."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any  # noqa: TID251  schemas
 
@@ -28,6 +29,12 @@ from tests.config.files import RULE, policy, replaced, write
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "ironcurtain_proxy/config"
 PACKS = sorted((SHIPPED / "packs/shipped").glob("*.json"))
+
+
+@cache
+def validator(kind: DocumentKind) -> jsonschema_rs.Validator:
+    """Return the validator of a kind's schema: to make one takes longer than all its documents."""
+    return jsonschema_rs.validator_for(schema_of(kind))
 
 
 def is_read(kind: DocumentKind, document: Json, path: Path) -> bool:
@@ -111,20 +118,18 @@ CASES: list[tuple[DocumentKind, Json]] = [
 def test_a_schema_accepts_what_the_program_reads(
     kind: DocumentKind, document: Json, tmp_path: Path
 ) -> None:
-    accepted = jsonschema_rs.validator_for(schema_of(kind)).is_valid(document)
+    accepted = validator(kind).is_valid(document)
     assert accepted is is_read(kind, document, tmp_path)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
 def test_an_example_fits_the_schema_of_configurations(file: Path) -> None:
-    validator = jsonschema_rs.validator_for(schema_of("config"))
-    assert list(validator.iter_errors(orjson.loads(file.read_bytes()))) == []
+    assert list(validator("config").iter_errors(orjson.loads(file.read_bytes()))) == []
 
 
 def test_the_shipped_policy_fits_its_schema() -> None:
-    validator = jsonschema_rs.validator_for(schema_of("policy"))
     document = orjson.loads((SHIPPED / "policy/shipped/compiled-policy.json").read_bytes())
-    assert list(validator.iter_errors(document)) == []
+    assert list(validator("policy").iter_errors(document)) == []
 
 
 def test_the_form_of_conditions_has_each_kind() -> None:
@@ -133,11 +138,12 @@ def test_the_form_of_conditions_has_each_kind() -> None:
 
 
 def test_the_packs_and_the_shipped_annotations_fit_their_schema() -> None:
-    validator = jsonschema_rs.validator_for(schema_of("annotations"))
     files = [*PACKS, SHIPPED / "policy/shipped/tool-annotations.json"]
     assert len(files) > 20
     for file in files:
-        assert list(validator.iter_errors(orjson.loads(file.read_bytes()))) == [], file.name
+        assert list(validator("annotations").iter_errors(orjson.loads(file.read_bytes()))) == [], (
+            file.name
+        )
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -1,13 +1,11 @@
 """A real server of the SDK 2, which a test starts as a process or at an HTTP port.
 
 modern_server.py            over standard input and output, in both eras
-modern_server.py --only     the same, but it refuses `initialize`, as servers without it do
 modern_server.py --http     over HTTP, at a port that it prints; it refuses `initialize`, too
 """
 
 import json  # noqa: TID251  a program of its own
 import socket
-import subprocess
 import sys
 from typing import Annotated
 
@@ -90,24 +88,6 @@ async def write(ctx: Context) -> str:
     return "written"
 
 
-def only_modern() -> int:
-    """Refuse `initialize`, and leave the rest to a process of this program."""
-    with subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        for line in sys.stdin.buffer:
-            message = json.loads(line)
-            if message.get("method") == "initialize":
-                error = {"code": -32601, "message": "Method not found"}
-                answer = {"jsonrpc": "2.0", "id": message["id"], "error": error}
-                sys.stdout.write(json.dumps(answer) + "\n")
-                sys.stdout.flush()
-            else:
-                process.stdin.write(line)
-                process.stdin.flush()
-        process.stdin.close()
-    return 0
-
-
 def refusing(app: ASGIApp) -> ASGIApp:
     """Refuse `initialize`, which the SDK's server serves beside the rest."""
 
@@ -133,8 +113,6 @@ def refusing(app: ASGIApp) -> ASGIApp:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--only"]:
-        raise SystemExit(only_modern())
     if sys.argv[1:] == ["--http"]:
         import uvicorn
 

@@ -119,19 +119,20 @@ def test_certificates_and_the_way_to_the_network_reach_a_server() -> None:
     assert child_environment(spec(env={}, credentials={}), parent) == parent
 
 
-@pytest.mark.parametrize("name", [name for name in WAYS if name != "UV_OFFLINE"])
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_a_way_to_the_network_with_credentials_in_it_stays_here() -> None:
+    cases = [
         "http://me:pass@proxy.company",
         "me:pass@proxy.company:3128",
         "https://__token__@pypi.company",
         "x=https://me:p@pypi.company/simple",
         "https://pypi.company/simple?token=pass",
-    ],
-)
-def test_a_way_to_the_network_with_credentials_in_it_stays_here(name: str, value: str) -> None:
-    assert child_environment(spec(env={}, credentials={}), {name: value}) == {}
+    ]
+    assert [
+        (name, value)
+        for name in [name for name in WAYS if name != "UV_OFFLINE"]
+        for value in cases
+        if child_environment(spec(env={}, credentials={}), {name: value}) != {}
+    ] == []
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ from tests.downstream.scripted_servers import (
 pytestmark = pytest.mark.anyio
 
 SERVER: Final = Path(__file__).with_name("modern_server.py")
+WITHOUT_HANDSHAKE: Final = SERVER.with_name("modern_only_server.py")
 FORM: Final[Mapping[str, Json]] = {"roots": {}, "elicitation": {"form": {}}}
 
 
@@ -63,7 +64,7 @@ def server(request: pytest.FixtureRequest) -> ServerSpec:
     """A server of the SDK that refuses `initialize`."""
     if request.param == "http":
         return remote(request.getfixturevalue("at_http"))
-    args = (str(SERVER), "--only")
+    args = (str(WITHOUT_HANDSHAKE),)
     return ServerSpec(name="one", annotations="one", command=sys.executable, args=args)
 
 

@@ -363,6 +363,5 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
     return left
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_nothing_that_a_contained_call_left_acts_on_the_host(left: Left, attack: str) -> None:
-    assert left.ran[attack] == []
+def test_nothing_that_a_contained_call_left_acts_on_the_host(left: Left) -> None:
+    assert [attack for attack in ATTACKS if left.ran[attack] != []] == []

@@ -14,9 +14,8 @@ from ironcurtain_proxy.facts.arguments import (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "spelled", "host"),
-    [
+def test_urls_are_read_as_the_url_standard_says() -> None:
+    cases = [
         ("HTTPS://Docs.Example.COM:443/a/../b", "https://docs.example.com/b", "docs.example.com"),
         ("https://example.com/", "https://example.com", "example.com"),
         ("https://example.com/a/", "https://example.com/a", "example.com"),
@@ -32,10 +31,12 @@ from ironcurtain_proxy.facts.arguments import (
         ("file:///etc/passwd", "file:///etc/passwd", ""),
         ("not a url", "not a url", "not a url"),
         ("", "", ""),
-    ],
-)
-def test_urls_are_read_as_the_url_standard_says(text: str, spelled: str, host: str) -> None:
-    assert canonical_url(text) == (spelled, host)
+    ]
+    assert [
+        (text, spelled, host)
+        for text, spelled, host in cases
+        if canonical_url(text) != (spelled, host)
+    ] == []
 
 
 @pytest.mark.parametrize(

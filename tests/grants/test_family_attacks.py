@@ -29,22 +29,21 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return made
 
 
-@pytest.mark.parametrize("command", APPROVED)
-def test_what_was_approved_is_covered(project: Project, command: str) -> None:
-    assert project.covers(command)
+def test_what_was_approved_is_covered(project: Project) -> None:
+    assert [command for command in APPROVED if not project.covers(command)] == []
 
 
-@pytest.mark.parametrize("command", STRETCHED)
-def test_what_can_change_the_effect_is_not(project: Project, command: str) -> None:
-    assert not project.covers(command)
+def test_what_can_change_the_effect_is_not(project: Project) -> None:
+    assert [command for command in STRETCHED if project.covers(command)] == []
 
 
-@pytest.mark.parametrize("cwd", ["..", "web", "out-link", "/tmp"])
-@pytest.mark.parametrize("command", ["npm run test", "make test", "bash scripts/check.sh"])
-def test_a_task_is_not_covered_in_another_directory(
-    project: Project, command: str, cwd: str
-) -> None:
-    assert not project.covers(command, cwd)
+def test_a_task_is_not_covered_in_another_directory(project: Project) -> None:
+    assert [
+        (cwd, command)
+        for cwd in ["..", "web", "out-link", "/tmp"]
+        for command in ["npm run test", "make test", "bash scripts/check.sh"]
+        if project.covers(command, cwd)
+    ] == []
 
 
 @pytest.mark.parametrize("cwd", ["..", "out-link", "out-link/deep", "/tmp"])

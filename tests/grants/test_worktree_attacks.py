@@ -55,9 +55,8 @@ def test_most_of_what_was_approved_is_covered(other: Project) -> None:
     assert uncovered == []
 
 
-@pytest.mark.parametrize("command", STRETCHED)
-def test_what_can_change_the_effect_is_not(other: Project, command: str) -> None:
-    assert not other.covers(command)
+def test_what_can_change_the_effect_is_not(other: Project) -> None:
+    assert [command for command in STRETCHED if other.covers(command)] == []
 
 
 @pytest.mark.parametrize("cwd", ["..", "../project", "../project/web", "out-link", "/tmp"])

@@ -46,9 +46,8 @@ INVISIBLE = {
 }
 
 
-@pytest.mark.parametrize(("text", "shown"), INVISIBLE.values(), ids=INVISIBLE)
-def test_what_does_not_show_itself_is_shown(text: str, shown: str) -> None:
-    assert visible(text) == shown
+def test_what_does_not_show_itself_is_shown() -> None:
+    assert [(text, shown) for text, shown in INVISIBLE.values() if visible(text) != shown] == []
 
 
 def test_ordinary_text_is_shown_as_it_is() -> None:

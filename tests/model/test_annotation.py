@@ -52,15 +52,12 @@ def test_scalars_are_compared_strictly(left: Json, right: Json, same: bool) -> N
     assert same_scalar(right, left) is same
 
 
-@pytest.mark.parametrize(
-    ("value", "truthy"),
-    [
+def test_truth_is_that_of_the_file_format() -> None:
+    cases: list[tuple[Json, bool]] = [
         *(("", False), (0, False), (0.0, False), (False, False), (None, False), (math.nan, False)),
         *(("0", True), (1, True), (-1, True), (True, True), ([], True), ({}, True)),
-    ],
-)
-def test_truth_is_that_of_the_file_format(value: Json, truthy: bool) -> None:
-    assert is_truthy(value) is truthy
+    ]
+    assert [(value, truthy) for value, truthy in cases if is_truthy(value) is not truthy] == []
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,8 @@ RULES = (
 
 
 @pytest.mark.requirement("D-10")
-@pytest.mark.parametrize(
-    ("value", "added"),
-    [
+def test_a_value_adds_what_stands_for_it() -> None:
+    cases: list[tuple[Json, set[str]]] = [
         ("write", {"fs.write"}),
         ("Write", set()),
         ("read", set()),
@@ -40,10 +39,12 @@ RULES = (
         (["read", "write", 2], {"fs.write", "net.egress"}),
         ([["write"]], set()),
         ({"write": 1}, set()),
-    ],
-)
-def test_a_value_adds_what_stands_for_it(value: Json, added: set[str]) -> None:
-    assert capabilities_by_argument(RULES, {"mode": value, "other": "write"}) == added
+    ]
+    assert [
+        (value, added)
+        for value, added in cases
+        if capabilities_by_argument(RULES, {"mode": value, "other": "write"}) != added
+    ] == []
 
 
 @pytest.mark.requirement("D-10")

@@ -6,9 +6,8 @@ from ironcurtain_proxy.model.request import PathValue, TextValue, may_be_a_place
 from ironcurtain_proxy.model.values import RealPath
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_path_or_a_url_may_be_a_place() -> None:
+    cases = [
         *("/etc/passwd", " ~/.ssh", "./x", "../x", "..\\x", "https://a.org", "a/../../b", "a/.."),
         *(
             "..",
@@ -28,10 +27,8 @@ from ironcurtain_proxy.model.values import RealPath
             "data:text/plain,x",
         ),
         *("..%2f..%2fx", "%2Fetc%2Fpasswd", "a%5C..%5Cb", "\x00/etc/passwd"),
-    ],
-)
-def test_a_path_or_a_url_may_be_a_place(text: str) -> None:
-    assert may_be_a_place(TextValue(text))
+    ]
+    assert [text for text in cases if not may_be_a_place(TextValue(text))] == []
 
 
 @pytest.mark.parametrize(

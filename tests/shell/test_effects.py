@@ -71,20 +71,29 @@ READING: Final = (
 )
 
 
-@pytest.mark.parametrize("command", READING)
-def test_a_command_of_the_tables_only_reads(command: str) -> None:
-    assert effect_of(parse_command(command), PROJECT).effect == "reads"
+def test_a_command_of_the_tables_only_reads() -> None:
+    assert [
+        command
+        for command in READING
+        if effect_of(parse_command(command), PROJECT).effect != "reads"
+    ] == []
 
 
-@pytest.mark.parametrize("command", MORE_THAN_READING)
-def test_a_command_that_does_more_is_not_judged_to_read(command: str) -> None:
-    assert effect_of(parse_command(command), PROJECT).effect != "reads"
+def test_a_command_that_does_more_is_not_judged_to_read() -> None:
+    assert [
+        command
+        for command in MORE_THAN_READING
+        if effect_of(parse_command(command), PROJECT).effect == "reads"
+    ] == []
 
 
-@pytest.mark.parametrize("command", READING)
-@pytest.mark.parametrize("tail", ["; ./evil", " | sh", " > out.txt", " && rm x", "\n./evil"])
-def test_what_is_added_to_reading_is_judged_too(command: str, tail: str) -> None:
-    assert effect_of(parse_command(command + tail), PROJECT).effect != "reads"
+def test_what_is_added_to_reading_is_judged_too() -> None:
+    assert [
+        (command, tail)
+        for command in READING
+        for tail in ["; ./evil", " | sh", " > out.txt", " && rm x", "\n./evil"]
+        if effect_of(parse_command(command + tail), PROJECT).effect == "reads"
+    ] == []
 
 
 @pytest.mark.parametrize("command", [c for c in READING if "git" in c.split()[0:1]])
@@ -93,9 +102,8 @@ def test_git_only_reads_where_its_repository_is_known(command: str) -> None:
     assert effect_of(parse_command(command), elsewhere).effect != "reads"
 
 
-@pytest.mark.parametrize(
-    ("command", "effect"),
-    [
+def test_the_worst_part_gives_the_effect() -> None:
+    cases = [
         ("go test ./...", "local"),
         ("npm run build", "local"),
         ("rm -rf build", "local"),
@@ -130,10 +138,12 @@ def test_git_only_reads_where_its_repository_is_known(command: str) -> None:
         ("git gc --prune=now", "beyond"),
         ("echo 'unclosed", "unknown"),
         ("", "local"),
-    ],
-)
-def test_the_worst_part_gives_the_effect(command: str, effect: str) -> None:
-    assert effect_of(parse_command(command), PROJECT).effect == effect
+    ]
+    assert [
+        (command, effect)
+        for command, effect in cases
+        if effect_of(parse_command(command), PROJECT).effect != effect
+    ] == []
 
 
 @given(st.lists(st.sampled_from(["reads", "local", "unknown", "beyond", "outward"]), min_size=1))
@@ -206,9 +216,8 @@ def test_a_glob_counts_by_the_directory_that_is_known(command: str, effect: str)
     assert effect_of(parse_command(command), place).effect == effect
 
 
-@pytest.mark.parametrize(
-    ("text", "effect"),
-    [
+def test_what_the_sandbox_holds_is_not_asked_about_first() -> None:
+    cases = [
         # A launcher starts what is installed; told to fetch, it leaves.
         ("npx tsc --noEmit", "local"), ("npm exec tsc", "local"), ("bunx vitest run", "local"),
         ("pnpm --filter web exec tsc", "local"), ("npx --no-install jest", "local"),
@@ -222,10 +231,12 @@ def test_a_glob_counts_by_the_directory_that_is_known(command: str, effect: str)
         # What there is, is listed.
         ("mount", "local"), ("mount -l | grep x", "local"), ("crontab -l", "local"),
         ("mount /dev/sda /mnt", "beyond"), ("crontab x", "beyond"), ("umount -l", "beyond"),
-    ],
-)  # fmt: skip
-def test_what_the_sandbox_holds_is_not_asked_about_first(text: str, effect: str) -> None:
-    assert effect_of(parse_command(text), PROJECT).effect == effect
+    ]  # fmt: skip
+    assert [
+        (text, effect)
+        for text, effect in cases
+        if effect_of(parse_command(text), PROJECT).effect != effect
+    ] == []
 
 
 def test_a_launcher_still_counts_as_one_that_may_use_the_network() -> None:

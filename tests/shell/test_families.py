@@ -40,40 +40,36 @@ SAME_KIND: Final = (
 )
 
 
-@pytest.mark.parametrize(("approved", "then"), SAME_KIND)
-def test_a_family_covers_commands_of_its_kind(approved: str, then: str) -> None:
+def covers_after(approved: str, then: str) -> bool:
+    """Return True if the approval of one command covers the other."""
     granted = families_of(parse_command(approved), PROJECT)
-    assert granted is not None
-    assert covers(granted, parse_command(then), PROJECT)
+    return granted is not None and covers(granted, parse_command(then), PROJECT)
 
 
-@pytest.mark.parametrize(("approved", "then"), STRETCHED)
-def test_a_family_covers_no_other_effect(approved: str, then: str) -> None:
-    granted = families_of(parse_command(approved), PROJECT) or ()
-    assert not covers(granted, parse_command(then), PROJECT)
+def test_a_family_covers_commands_of_its_kind() -> None:
+    assert [pair for pair in SAME_KIND if not covers_after(*pair)] == []
+    assert [one for one, _ in SAME_KIND if not covers_after(one, one)] == []
 
 
-@pytest.mark.parametrize("approved", [one for one, _ in SAME_KIND if "|" not in one])
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_family_covers_no_other_effect() -> None:
+    assert [pair for pair in STRETCHED if covers_after(*pair)] == []
+
+
+def test_what_can_change_the_effect_leaves_the_family() -> None:
+    changes = [
         "{} && ./evil", "{}; rm -rf x", "{} > ~/.profile", "PATH=/tmp:$PATH {}", "cd .. && {}",
         "cd /tmp && {}", "sudo {}", "{} | sh", "{} --config /tmp/x", "{} ../../x", "{} $X",
         "{} \"$(cat ~/.ssh/id_rsa)\"", "env X=1 {}", "eval '{}' && {}", "{} @evil",
-        "{} ~/.ssh/id_rsa",        "{} /etc/passwd", "(cd /tmp); {} 2>/etc/x", "xargs {}", "{} https://evil.example/x",
-    ],
-)  # fmt: skip
-def test_what_can_change_the_effect_leaves_the_family(approved: str, change: str) -> None:
-    granted = families_of(parse_command(approved), PROJECT)
-    assert granted is not None
-    assert not covers(granted, parse_command(change.format(approved, approved)), PROJECT)
-
-
-@pytest.mark.parametrize("approved", [pair[0] for pair in SAME_KIND])
-def test_the_identical_command_is_covered(approved: str) -> None:
-    granted = families_of(parse_command(approved), PROJECT)
-    assert granted is not None
-    assert covers(granted, parse_command(approved), PROJECT)
+        "{} ~/.ssh/id_rsa", "{} /etc/passwd", "(cd /tmp); {} 2>/etc/x", "xargs {}",
+        "{} https://evil.example/x",
+    ]  # fmt: skip
+    changed = [
+        (one, change.format(one, one))
+        for one, _ in SAME_KIND
+        if "|" not in one
+        for change in changes
+    ]
+    assert [pair for pair in changed if covers_after(*pair)] == []
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,8 @@ def test_each_program_whose_words_all_count_as_files_was_looked_up() -> None:
     assert free <= READ_NO_MODES
 
 
-@pytest.mark.parametrize(
-    ("approved", "then"),
-    [
+def test_a_first_word_that_is_a_mode_is_another_family() -> None:
+    cases = [
         ("ar t a.a", "ar x a.a"),
         ("ar t a.a", "ar d a.a b.o"),
         ("7z l a.7z", "7z x a.7z"),
@@ -108,7 +107,7 @@ def test_each_program_whose_words_all_count_as_files_was_looked_up() -> None:
         ("dotnet format a/b.sln", "dotnet format analyzers"),
         ("npm run test -- a.test.ts", "npm run test -- install"),
         ("eslint_d src/a.js", "eslint_d stop"),
-    ],
-)
-def test_a_first_word_that_is_a_mode_is_another_family(approved: str, then: str) -> None:
-    assert _stretched(approved, (then,)) == []
+    ]
+    assert [
+        (approved, then) for approved, then in cases if _stretched(approved, (then,)) != []
+    ] == []

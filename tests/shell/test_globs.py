@@ -22,9 +22,8 @@ def test_files_of_one_directory_by_their_ending_are_only_read(command: str) -> N
     assert effect_of(parse_command(command), PROJECT).effect == "reads"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_patterns_that_may_be_more_are_not_only_read() -> None:
+    cases = [
         # They may become an option, a script or the pattern.
         "cat *.go", "grep *.go x", "grep src/*.go x", "sed src/*.txt", "awk src/*.txt",
         "jq src/*.x",
@@ -37,10 +36,10 @@ def test_files_of_one_directory_by_their_ending_are_only_read(command: str) -> N
         "cat src/$x/*.go", "cat src/$(x)*.go", "cat src/{a,b}.go", "cat src/*/b.go",
         "cat ../x/*.go", "cat ~/*.md", "cat /etc/*.conf", "cat src/../../x/*.go",
         "cat src/*.go > out.txt", "tee src/*.go", "xargs -a src/*.go",
-    ],
-)  # fmt: skip
-def test_patterns_that_may_be_more_are_not_only_read(command: str) -> None:
-    assert effect_of(parse_command(command), PROJECT).effect != "reads"
+    ]  # fmt: skip
+    assert [
+        command for command in cases if effect_of(parse_command(command), PROJECT).effect == "reads"
+    ] == []
 
 
 def test_a_link_that_leads_out_ends_reading_by_a_pattern_in_its_directory() -> None:
@@ -49,9 +48,8 @@ def test_a_link_that_leads_out_ends_reading_by_a_pattern_in_its_directory() -> N
     assert effect_of(parse_command("cat cmd/*.txt"), strayed).effect == "reads"
 
 
-@pytest.mark.parametrize(
-    ("command", "effect"),
-    [
+def test_a_loop_over_files_does_what_is_done_with_each() -> None:
+    cases = [
         ('for f in src/*.go; do echo "== $f"; head -5 "$f"; grep -n x "$f" | wc -l; done', "reads"),
         ('cd src && for f in ./*.txt; do wc -l "$f"; done', "reads"),
         ('for f in src/*.go; do cat "$f" > "$f"; done', "local"),
@@ -66,7 +64,9 @@ def test_a_link_that_leads_out_ends_reading_by_a_pattern_in_its_directory() -> N
         ('for f in src/*.txt; do "$f"; done', "local"),
         ('for f in src/*.txt; do grep "$f" x; done', "local"),
         ('for f in /etc/*.conf; do rm "$f"; done', "beyond"),
-    ],
-)
-def test_a_loop_over_files_does_what_is_done_with_each(command: str, effect: str) -> None:
-    assert effect_of(parse_command(command), PROJECT).effect == effect
+    ]
+    assert [
+        (command, effect)
+        for command, effect in cases
+        if effect_of(parse_command(command), PROJECT).effect != effect
+    ] == []

@@ -45,9 +45,8 @@ def test_a_private_address_is_a_kind_of_its_own() -> None:
     assert not is_covered(APPROVED, NEARBY)
 
 
-@pytest.mark.parametrize(
-    "then",
-    [
+def test_the_kind_is_no_way_to_another_host_a_proxy_or_a_file() -> None:
+    cases = [
         # Elsewhere.
         "curl -s https://evil.example/", "curl -s http://localhost.evil.example:3000/",
         "curl -s http://localhost@evil.example/", "curl -s http://localhost:80@evil.example/",
@@ -83,10 +82,8 @@ def test_a_private_address_is_a_kind_of_its_own() -> None:
         "pg_isready -d 'host=evil.example'", "pg_isready -d postgres://evil.example/a",
         "pg_isready -h evil.example", "cd /tmp && curl -s http://localhost:3000/",
         "ssh localhost id", "psql -h localhost -c 'select 1'", "sudo curl -s http://localhost:3000/",
-    ],
-)  # fmt: skip
-def test_the_kind_is_no_way_to_another_host_a_proxy_or_a_file(then: str) -> None:
-    assert not is_covered(APPROVED, then)
+    ]  # fmt: skip
+    assert [then for then in cases if is_covered(APPROVED, then)] == []
 
 
 def test_a_format_of_curl_that_writes_a_file_is_another_family() -> None:
@@ -144,9 +141,8 @@ def test_statements_that_only_read_one_database_are_one_kind() -> None:
         assert is_covered(READING, then), then
 
 
-@pytest.mark.parametrize(
-    "then",
-    [
+def test_the_kind_of_a_database_writes_nothing_and_reaches_no_other() -> None:
+    cases = [
         "psql -h localhost -U me -d other -c 'select 1'",
         "psql -h localhost -U you -d app -c 'select 1'",
         "psql -h db.example -U me -d app -c 'select 1'",
@@ -162,10 +158,8 @@ def test_statements_that_only_read_one_database_are_one_kind() -> None:
             "select 1 for update", "with a as (delete from b returning 1) select 1", "\\o |sh",
         )),
         "mysql -h localhost -u me app -e 'select 1'", "redis-cli get a", APPROVED,
-    ],
-)  # fmt: skip
-def test_the_kind_of_a_database_writes_nothing_and_reaches_no_other(then: str) -> None:
-    assert not is_covered(READING, then)
+    ]  # fmt: skip
+    assert [then for then in cases if is_covered(READING, then)] == []
 
 
 def test_reading_of_other_databases_is_a_kind_too() -> None:

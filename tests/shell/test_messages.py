@@ -29,9 +29,8 @@ def test_a_message_names_no_secret(command: str) -> None:
     assert not names_a_secret(command)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_what_may_be_opened_or_run_names_its_secret() -> None:
+    cases = [
         "git add .env", "git commit -m x .env", "git commit -F .env", "gh pr create -F .env",
         "git commit --file=.env", "gh pr create --body-file .env", "cat .env | git commit -F -",
         "cat <<E | bash\ncat .env\nE", "bash <<'E'\ncat .env\nE",
@@ -43,7 +42,5 @@ def test_a_message_names_no_secret(command: str) -> None:
         "python3 -c \"open('credentials')\"", "cp credentials x", "export -p > x", "export",
         "declare -p > x", "env > x", "xargs cat <<< .env", "eval \"cat <<E\n.env\nE\"",
         "tee notes <<E\n.env\nE",
-    ],
-)  # fmt: skip
-def test_what_may_be_opened_or_run_names_its_secret(command: str) -> None:
-    assert names_a_secret(command)
+    ]  # fmt: skip
+    assert [command for command in cases if not names_a_secret(command)] == []

@@ -15,9 +15,8 @@ def targets(command: str) -> list[str]:
     return [one.removeprefix("host ") for one in targets_of(found)]
 
 
-@pytest.mark.parametrize(
-    ("command", "named"),
-    [
+def test_every_host_that_a_program_is_told_to_reach_is_named() -> None:
+    cases = [
         ("curl -sSL https://a.example/x -o out", ["a.example"]),
         ("curl a.example/x", ["a.example"]),
         ("curl localhost:3000/health", ["localhost"]),
@@ -40,12 +39,8 @@ def targets(command: str) -> list[str]:
         ("docker -H tcp://a.example:2375 ps", ["a.example"]),
         ("psql postgres://u:p@a.example/x", ["a.example"]),
         ("psql -h a.example -c 'select 1'", ["a.example"]),
-    ],
-)
-def test_every_host_that_a_program_is_told_to_reach_is_named(
-    command: str, named: list[str]
-) -> None:
-    assert targets(command) == named
+    ]
+    assert [(command, named) for command, named in cases if targets(command) != named] == []
 
 
 @pytest.mark.parametrize(

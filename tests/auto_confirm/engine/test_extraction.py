@@ -26,25 +26,25 @@ def operations(interaction: Interaction) -> set[str]:
 
 
 @pytest.mark.requirement("B-12")
-@pytest.mark.parametrize(
-    ("word", "operation"),
-    [
+def test_a_command_is_what_its_parser_says() -> None:
+    cases = [
         ("safe", "shell-safe"), ("rm", "shell-rm"), ("dd", "shell-dd-mount"),
         ("mount", "shell-dd-mount"), ("install", "install"), ("test", "test"),
         ("deploy", "deploy"), ("git-pull", "git-pull"), ("git-fetch", "git-fetch"),
         ("git-commit", "git-commit"), ("git-push", "git-push"),
         ("git-force-push", "git-force-push"), ("database", "database"), ("other", "unknown"),
         ("something new", "unknown"), ("", "unknown"),
-    ],
-)  # fmt: skip
-def test_a_command_is_what_its_parser_says(word: str, operation: str) -> None:
-    assert operations(calls.shell(word)) - {"read"} == {operation}
+    ]  # fmt: skip
+    assert [
+        (word, operation)
+        for word, operation in cases
+        if operations(calls.shell(word)) - {"read"} != {operation}
+    ] == []
 
 
 @pytest.mark.requirement("B-12")
-@pytest.mark.parametrize(
-    ("interaction", "found"),
-    [
+def test_a_call_is_what_its_roles_name_and_switches_say() -> None:
+    cases = [
         (calls.read("/srv/a"), {"read"}),
         (calls.edit("/srv/a"), {"edit"}),
         (calls.delete(), {"delete"}),
@@ -83,12 +83,10 @@ def test_a_command_is_what_its_parser_says(word: str, operation: str) -> None:
         (call("github", "merge_pull_request"), {"git-push"}),
         (call("github", "fork_repository"), {"unknown"}),
         (call("mail", "get_mail", text_fact("to", "a@b", role="email-address")), {"unknown"}),
-    ],
-)
-def test_a_call_is_what_its_roles_name_and_switches_say(
-    interaction: Interaction, found: set[str]
-) -> None:
-    assert operations(interaction) == found
+    ]
+    assert [
+        (interaction, found) for interaction, found in cases if operations(interaction) != found
+    ] == []
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,8 @@ def test_what_could_be_slow_or_misread_is_refused(text: str) -> None:
         compile_path_regex(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "subject", "matches"),
-    [
+def test_a_pattern_matches_all_of_a_path_or_nothing() -> None:
+    cases = [
         ("/srv/(src|tests)/.*", "/srv/tests/a/b", True),
         ("/srv/(src|tests)/.*", "/srv/docs/a", False),
         ("/srv/(?:a|)b", "/srv/b", True),
@@ -99,10 +98,12 @@ def test_what_could_be_slow_or_misread_is_refused(text: str) -> None:
         ("/srv/a$", "/srv/a\n", False),
         ("/.", "/\udcff", False),
         ("/srv", "/srv/", False),
-    ],
-)
-def test_a_pattern_matches_all_of_a_path_or_nothing(text: str, subject: str, matches: bool) -> None:
-    assert compile_path_regex(text).fullmatch(subject) == matches
+    ]
+    assert [
+        (text, subject, matches)
+        for text, subject, matches in cases
+        if compile_path_regex(text).fullmatch(subject) != matches
+    ] == []
 
 
 def test_the_limits_themselves_are_allowed() -> None:

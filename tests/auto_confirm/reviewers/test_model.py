@@ -206,9 +206,8 @@ NOT_ANSWERS = {
 
 
 @pytest.mark.requirement("X-8")
-@pytest.mark.parametrize("text", NOT_ANSWERS.values(), ids=NOT_ANSWERS)
-def test_what_is_not_exactly_an_answer_is_none(text: str | None) -> None:
-    assert read_answer(text) is None
+def test_what_is_not_exactly_an_answer_is_none() -> None:
+    assert [text for text in NOT_ANSWERS.values() if read_answer(text) is not None] == []
 
 
 @given(st.text())

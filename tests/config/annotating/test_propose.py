@@ -10,7 +10,6 @@ from ironcurtain_proxy.config.annotating.annotate import annotate, roles_in
 from ironcurtain_proxy.config.annotating.described import described
 from ironcurtain_proxy.config.annotating.proposal import ProposedTool
 from ironcurtain_proxy.config.annotating.propose import propose, works_on_github
-from ironcurtain_proxy.model.annotation import ToolEffect
 from ironcurtain_proxy.model.values import Json
 
 PATHS = {"read-path", "write-path", "delete-path", "write-history", "delete-history"}
@@ -30,9 +29,8 @@ def text(description: str = "", **more: Json) -> Json:
     return {"type": "string", "description": description, **more}
 
 
-@pytest.mark.parametrize(
-    ("name", "argument", "schema", "wanted"),
-    [
+def test_names_formats_and_types_tell_the_role() -> None:
+    cases: list[tuple[str, str, Json, set[str]]] = [
         ("read_file", "path", text(), {"read-path"}),
         ("write_file", "filePath", text(), {"read-path", "write-path"}),
         ("remove_dir", "dir", text(), {"read-path", "write-path", "delete-path"}),
@@ -48,12 +46,12 @@ def text(description: str = "", **more: Json) -> Json:
         ("list_things", "frobnicate", text(), {"unclear"}),
         ("list_things", "options", {"type": "object"}, {"unclear"}),
         ("list_things", "thing", {}, {"unclear"}),
-    ],
-)
-def test_names_formats_and_types_tell_the_role(
-    name: str, argument: str, schema: Json, wanted: set[str]
-) -> None:
-    assert roles(tool(name, **{argument: schema}), argument) == wanted
+    ]
+    assert [
+        (name, argument, schema, wanted)
+        for name, argument, schema, wanted in cases
+        if roles(tool(name, **{argument: schema}), argument) != wanted
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -143,9 +141,8 @@ def test_references_and_alternatives_are_followed() -> None:
     assert roles(found, "c") == {"unclear"}
 
 
-@pytest.mark.parametrize(
-    ("name", "hints", "effect"),
-    [
+def test_a_hint_only_makes_an_effect_graver() -> None:
+    cases = [
         ("get_pull_request", {}, "reads"),
         ("create_page", {}, "writes"),
         ("delete_page", {"readOnlyHint": True}, "destroys"),
@@ -158,12 +155,12 @@ def test_references_and_alternatives_are_followed() -> None:
         ("save_and_send_note", {}, "sends"),
         ("run_command", {"readOnlyHint": True, "destructiveHint": False}, "runs"),
         ("frobnicate", {"readOnlyHint": True}, None),
-    ],
-)
-def test_a_hint_only_makes_an_effect_graver(
-    name: str, hints: dict[str, Json], effect: ToolEffect | None
-) -> None:
-    assert propose({"name": name, "inputSchema": {}, "annotations": {**hints}}).effect == effect
+    ]
+    assert [
+        (name, hints, effect)
+        for name, hints, effect in cases
+        if propose({"name": name, "inputSchema": {}, "annotations": {**hints}}).effect != effect
+    ] == []
 
 
 SOOTHING = (

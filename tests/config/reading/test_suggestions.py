@@ -10,9 +10,8 @@ SQLITE = ["read_query", "list_tables", "describe_table", "append_insight"]
 VERBS = ("read", "write", "create", "delete", "list", "get", "set", "push", "pull", "send", "drop")
 
 
-@pytest.mark.parametrize(
-    ("word", "known"),
-    [
+def test_another_verb_is_never_suggested() -> None:
+    cases = [
         ("write_query", SQLITE),
         ("create_table", SQLITE),
         ("purge_query", SQLITE),
@@ -29,10 +28,8 @@ VERBS = ("read", "write", "create", "delete", "list", "get", "set", "push", "pul
         ("delete_files", ["read_files", "write_files"]),
         ("table", ["drop_table"]),
         ("remove_file", ["move_file"]),
-    ],
-)
-def test_another_verb_is_never_suggested(word: str, known: list[str]) -> None:
-    assert nearest(word, known) == ""
+    ]
+    assert [(word, known) for word, known in cases if nearest(word, known) != ""] == []
 
 
 @pytest.mark.parametrize(
