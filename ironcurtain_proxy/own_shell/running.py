@@ -157,6 +157,7 @@ class Runner:
         self._looking = anyio.Lock()
         self._is_kept = False
         self._led: LedPlaces | None = None
+        self._repositories: list[str] = []
         self._begun_with: frozenset[str] = frozenset()
         """The hidden names that were in the workspace before any command."""
         self._lookout = ControlLookout(
@@ -187,6 +188,7 @@ class Runner:
                 # Later looks see what servers of others make.
                 self._begun_with = frozenset(self._lookout.settled)
             self._led = LedPlaces(leads.paths, leads.in_each)
+            self._repositories = self._lookout.repositories
             return self._led
 
     async def run(self, command: ShellCommand) -> None:
@@ -197,7 +199,7 @@ class Runner:
         try:
             if self._setup.views.directory:
                 place = Path(self._setup.views.directory)
-                view = CommandView(place, self._setup.views.workspace)
+                view = CommandView(place, self._setup.views.workspace, self._repositories)
             status = await self._in_walls(command, view)
             command.host = "" if gate is None else gate.asked_since(asked)
             command.ended = await self._prepared(command, status, view)

@@ -150,6 +150,11 @@ class ControlLookout:
         """What settings and links lead to."""
         return self._survey.leads
 
+    @property
+    def repositories(self) -> list[str]:
+        """The directories of git that the last look found."""
+        return self._survey.repositories()
+
     def resume(self) -> None:
         """Begin with the earlier state that was given, in place of `begin`."""
         self._survey.leads.of_user()

@@ -4,7 +4,7 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
@@ -18,6 +18,8 @@ _OWNED: Final = 0o700
 _PART: Final = 1 << 18
 _HANDLE_HEAD, _LARGEST_HANDLE = 8, 128
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_WHOLE: Final = ctypes.c_int64(0)
+_BEGIN_WRITING: Final = 2
 OVERLAY_ATTRIBUTE: Final = "user.overlay."
 """The beginning of the extended attributes in which an overlay keeps its own notes."""
 
@@ -101,6 +103,30 @@ def _rename(source: int, name: bytes, target: int, new_name: bytes, flags: int) 
         if _LIBC.renameat2(source, name, target, new_name, flags) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), os.fsdecode(name))
+
+
+def flush(opened: Sequence[int]) -> None:
+    """Bring opened files and directories to the disk.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    for one in opened:
+        # So that the disk has all of them to write when the first is waited for.
+        _LIBC.sync_file_range(one, _WHOLE, _WHOLE, _BEGIN_WRITING)
+    for one in opened:
+        os.fsync(one)
+
+
+def flush_all(directory: int) -> None:
+    """Bring all of a file system to the disk.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if _LIBC.syncfs(directory) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 @contextmanager

@@ -3,81 +3,51 @@
     store/SESSION/4f1c…/   a name that nobody foresees, for this user alone
         upper/ work/       the layers of the overlay; `upper` holds the old contents afterwards
         aside/             what does not come into the workspace
-        prepared           the changes, once the command has ended
-        index              git's index as it was before the command, if the command changed it
-        journal            the steps of `prepared`, while they are done
+        prepared journal   the changes, once the command has ended, and while they are brought in
+        index-0 …          the indexes of git as they were before the command that changed them
 
 The process that runs the command prepares its changes, and the process that answers for the
 workspace commits them, or discards them. A view without a journal has changed nothing. One with a
-journal was being committed when its process was killed: the next start takes it back.
+journal was being committed when its process was killed, or the power failed: the next start takes
+it back.
 """
 
-import errno
 import fcntl
 import os
-import re
 import secrets
 import shutil
 import stat
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
 
-from ironcurtain_proxy.control_places.git_files import (
-    MOST_READ,
-    UnreadableIndexError,
-    hash_length_of,
-    merged,
-)
-from ironcurtain_proxy.transactions import files
+from ironcurtain_proxy.transactions import files, journal
 from ironcurtain_proxy.transactions.applying import Applier
-from ironcurtain_proxy.transactions.changes import Changes, KeptBack, Step
+from ironcurtain_proxy.transactions.changes import Changes, KeptBack
 from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.journal import Prepared, read_prepared, write_prepared
+from ironcurtain_proxy.transactions.merging import Indexes, merge
 from ironcurtain_proxy.transactions.walking import Walk
 
 _UPPER, _WORK, _ASIDE = "upper", "work", "aside"
-_PREPARED, _JOURNAL, _NEW, _LOCK = "prepared", "journal", "new", "lock"
-_BASE, _MERGED = "index", "merged"
-_INDEX: Final = b".git/index"
-"""The file of which two changes are merged: that of the workspace's own repository."""
-_BEING_WRITTEN: Final = b"index.lock"
-_PATIENCE: Final = 2.0
-"""Seconds that a commit waits for the user's git to have written the index."""
-_PAUSE: Final = 0.01
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LOCK: Final = "lock"
 _PRIVATE: Final = 0o700
-_VERSION: Final = 1
-
-
-class Prepared(Struct, frozen=True, array_like=True):
-    """The changes of an ended command, as they are written down."""
-
-    version: int
-    workspace: bytes
-    device: int
-    inode: int
-    """Of the workspace: another directory at its path is left alone."""
-    started_ns: int
-    """The time of the file system before the command began."""
-    changes: Changes
 
 
 class CommandView:
     """The private directories of one view, for a command to run in."""
 
-    def __init__(self, session: Path, workspace: str) -> None:
+    def __init__(self, session: Path, workspace: str, repositories: Iterable[str] = ()) -> None:
         """Make the directories.
 
         Args:
             session: the directory of the session in the store, on the workspace's file system.
             workspace: the directory that the view shows.
+            repositories: the known directories of git in it, absolute.
 
         Raises:
             OSError: the workspace cannot be opened, or the directories cannot be made.
@@ -96,10 +66,11 @@ class CommandView:
             os.close(self._host)
             raise
         self._started_ns = (self.directory / _UPPER).stat().st_ctime_ns
-        self._index: int | None = None
-        with suppress(OSError), files.below(self._host, b".git") as git:
-            # Git replaces the file, and never writes into it.
-            self._index = os.open(b"index", _READ, dir_fd=git)
+        below = f"{workspace}/"
+        self._indexes = Indexes(
+            self._host,
+            [os.fsencode(one.removeprefix(below)) for one in repositories if one.startswith(below)],
+        )
 
     def arguments(
         self,
@@ -133,8 +104,7 @@ class CommandView:
         try:
             aside = os.open(self.directory / _ASIDE, files.DIRECTORY)
             try:
-                merges = () if self._index is None else (_INDEX,)
-                walk = Walk(upper, self._host, aside, self._started_ns, control, merges)
+                walk = Walk(upper, self._host, aside, self._started_ns, control)
                 found = walk.changes()
             finally:
                 os.close(aside)
@@ -142,35 +112,22 @@ class CommandView:
             os.close(upper)
         if found.is_nothing:
             return found
-        if self._index is not None and any(step.path == _INDEX for step in found.steps):
-            (self.directory / _BASE).write_bytes(_content(self._index))
         host = os.fstat(self._host)
         prepared = Prepared(
-            _VERSION,
             os.fsencode(self.workspace),
             host.st_dev,
             host.st_ino,
             self._started_ns,
             found,
+            self._indexes.keep(self.directory, walk.indexes),
         )
-        _write(self.directory, _PREPARED, prepared)
+        write_prepared(self.directory, prepared)
         return found
 
     def close(self) -> None:
         """Let go of the workspace. The directories stay for `commit` or `discard`."""
         os.close(self._host)
-        if self._index is not None:
-            os.close(self._index)
-
-
-def read_prepared(directory: Path) -> Prepared:
-    """Return what was prepared in a view.
-
-    Raises:
-        OSError: nothing was.
-        msgspec.MsgspecError: what is written there is damaged.
-    """
-    return msgspec.msgpack.decode((directory / _PREPARED).read_bytes(), type=Prepared)
+        self._indexes.close()
 
 
 def commit(directory: Path) -> list[KeptBack]:
@@ -185,140 +142,18 @@ def commit(directory: Path) -> list[KeptBack]:
     """
     prepared = read_prepared(directory)
     with _one_at_a_time(directory.parent.parent), _opened(directory, prepared) as (upper, host):
-        prepared = _with_shared_objects(directory, prepared, upper, host)
-        prepared, late = _with_merged_index(directory, prepared, upper, host)
+        prepared, late = merge(directory, prepared, upper, host)
         changes = prepared.changes
-        journal = (directory / _PREPARED).rename(directory / _JOURNAL)
+        written_ns = journal.begin(directory, upper, changes.steps)
         applier = Applier(upper, host, prepared.started_ns)
         try:
             applier.apply(changes.steps, changes.judged_as)
         except BaseException:
-            if not applier.take_back(changes.steps, journal.stat().st_mtime_ns):
-                journal.unlink()
+            if not applier.take_back(changes.steps, written_ns):
+                journal.end(directory)
             raise
-        journal.unlink()
+        journal.end(directory)
     return [*late, *applier.conflicts]
-
-
-def _with_shared_objects(directory: Path, prepared: Prepared, upper: int, host: int) -> Prepared:
-    """Let new objects of git come into a directory that somebody else has made meanwhile.
-
-    Their names are their content: nothing of this kind is a conflict.
-    """
-    steps: list[Step] = []
-    for step in prepared.changes.steps:
-        is_of_objects = step.act == "make" and _OBJECTS.search(step.path) is not None
-        steps += _each_object(step, upper, host) if is_of_objects else [step]
-    if (*steps,) == prepared.changes.steps:
-        return prepared
-    found = replace(prepared, changes=replace(prepared.changes, steps=tuple(steps)))
-    _write(directory, _PREPARED, found)
-    return found
-
-
-def _each_object(step: Step, upper: int, host: int) -> list[Step]:
-    """Return the steps that bring in what a directory of objects lacks, or the step itself."""
-    found: list[Step] = []
-    try:
-        with files.below(host, step.path) as theirs, files.below(upper, step.path) as ours:
-            for name in sorted(map(os.fsencode, os.listdir(ours))):  # noqa: PTH208  of a descriptor
-                if files.look(theirs, name) is None:
-                    made = files.identity(os.stat(name, dir_fd=ours, follow_symlinks=False))
-                    found.append(Step("make", step.path + b"/" + name, None, made))
-    except OSError:
-        return [step]  # there is none
-    return found
-
-
-_OBJECTS: Final = re.compile(rb"(?:^|/)\.git/objects/[0-9a-f]{2}\Z")
-
-
-def _with_merged_index(
-    directory: Path, prepared: Prepared, upper: int, host: int
-) -> tuple[Prepared, list[KeptBack]]:
-    """Merge a changed index with what the workspace has by now, path by path.
-
-    Two commands that ran at once, or the user's own git meanwhile, have changed one file and mean
-    different entries of it.
-
-    Returns:
-        What to commit, and the index as a conflict where both sides changed the same path.
-    """
-    steps = prepared.changes.steps
-    step = next((one for one in steps if one.path == _INDEX and one.act == "swap"), None)
-    if step is None or not (directory / _BASE).exists():
-        return prepared, []
-    rest = tuple([one for one in steps if one is not step])
-    with suppress(*_NO_INDEX), files.below(host, b".git") as theirs:
-        now = _written_index(theirs)
-        if files.identity(now) == step.before and now.st_ctime_ns <= prepared.started_ns:
-            return prepared, []
-        with files.below(upper, b".git") as ours:
-            mine = os.stat(b"index", dir_fd=ours, follow_symlinks=False)
-            content = merged(
-                (directory / _BASE).read_bytes(),
-                _file(ours, b"index"),
-                _file(theirs, b"index"),
-                hash_length=hash_length_of(_file(theirs, b"config")),
-            )
-            if content is not None:
-                made = directory / _MERGED
-                made.write_bytes(content)
-                made.chmod(stat.S_IMODE(now.st_mode))
-                # Git looks again at files that are newer than the index.
-                oldest = min(now.st_mtime_ns, mine.st_mtime_ns)
-                os.utime(made, ns=(oldest, oldest))
-                after = files.identity(made.stat())
-                os.rename(made, b"index", dst_dir_fd=ours)
-                step = Step("swap", _INDEX, files.identity(now), after)
-                found = replace(prepared, changes=replace(prepared.changes, steps=(*rest, step)))
-                _write(directory, _PREPARED, found)
-                return found, []
-    found = replace(prepared, changes=replace(prepared.changes, steps=rest))
-    _write(directory, _PREPARED, found)
-    return found, [KeptBack(_INDEX, _SAME_ENTRY)]
-
-
-_NO_INDEX: Final = (UnreadableIndexError, FileNotFoundError, NotADirectoryError, TimeoutError)
-_SAME_ENTRY: Final = (
-    "git's index was changed in the workspace, in the same entries or in a way that is not read"
-)
-
-
-def _written_index(git: int) -> os.stat_result:
-    """Return the status of an index that nobody is writing anew.
-
-    Raises:
-        OSError: there is none, or git does not end.
-    """
-    end = time.monotonic() + _PATIENCE
-    while files.look(git, _BEING_WRITTEN) is not None:
-        if time.monotonic() > end:
-            raise TimeoutError(0, "git is writing the index")
-        time.sleep(_PAUSE)
-    return os.stat(b"index", dir_fd=git, follow_symlinks=False)
-
-
-def _file(directory: int, name: bytes) -> bytes:
-    opened = os.open(name, _READ, dir_fd=directory)
-    try:
-        return _content(opened)
-    finally:
-        os.close(opened)
-
-
-def _content(opened: int) -> bytes:
-    """Return what a regular file holds.
-
-    Raises:
-        OSError: it is another kind of file, or too large.
-    """
-    status = os.fstat(opened)
-    if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_READ:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-    with os.fdopen(os.dup(opened), "rb") as file:
-        file.seek(0)
-        return file.read()
 
 
 @contextmanager
@@ -338,7 +173,7 @@ def discard(directory: Path) -> None:
     Never fails. What cannot be removed is left to the next start, and so is a view that is half
     committed: it holds the only copy of what it replaced.
     """
-    if (directory / _JOURNAL).exists():
+    if journal.is_begun(directory):
         return
     with suppress(OSError, RecursionError):
         shutil.rmtree(directory)
@@ -381,11 +216,12 @@ def recover(store: Path, taken_back: Callable[[int], None] = lambda _steps: None
 
     Args:
         store: the directory of all sessions.
-        taken_back: is told of each commit that was taken back, with the number of its steps.
+        taken_back: is told of each commit that was taken back, with the number of its steps; 0:
+            none of them had been done.
 
     Returns:
-        What could not be taken back, because somebody changed it meanwhile, or because a power cut
-        damaged the journal.
+        What could not be taken back, because somebody changed it meanwhile, or because the disk
+        damaged what was written down.
     """
     stays: list[KeptBack] = []
     with suppress(OSError):
@@ -399,7 +235,7 @@ def recover(store: Path, taken_back: Callable[[int], None] = lambda _steps: None
 
 def _discard_session(session: Path) -> None:
     """Remove a session and its views, but for those that are half committed."""
-    if not any(session.glob(f"*/{_JOURNAL}")):
+    if not any(map(journal.is_begun, session.iterdir())):
         discard(session)
         return
     for view in session.iterdir():
@@ -413,21 +249,20 @@ def _reverted(view: Path, taken_back: Callable[[int], None]) -> list[KeptBack]:
     Raises:
         OSError: it cannot be; the next start tries again.
     """
-    try:
-        content = (view / _JOURNAL).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    if not journal.is_begun(view):
+        if journal.is_waiting(view):
+            taken_back(0)
         return []
     try:
-        journal = msgspec.msgpack.decode(content, type=Prepared)
+        begun, written_ns = journal.read_begun(view)
     except msgspec.MsgspecError:
-        why = f"the journal of a commit is damaged; what it replaced lies in {view}"
+        why = f"what a commit wrote down is damaged twice; what it replaced lies in {view}"
         return [KeptBack(b".", why)]
-    with _opened(view, journal) as (upper, host):
-        made_ns = (view / _JOURNAL).stat().st_mtime_ns
-        stays = Applier(upper, host, journal.started_ns).take_back(journal.changes.steps, made_ns)
+    with _opened(view, begun) as (upper, host):
+        stays = Applier(upper, host, begun.started_ns).take_back(begun.changes.steps, written_ns)
     if not stays:
-        (view / _JOURNAL).unlink()
-        taken_back(len(journal.changes.steps))
+        journal.end(view)
+        taken_back(len(begun.changes.steps))
     # The view stays until a person removes it.
     return [KeptBack(one.path, f"{one.why}; what was there before lies in {view}") for one in stays]
 
@@ -466,19 +301,3 @@ def _opened(directory: Path, prepared: Prepared) -> Iterator[tuple[int, int]]:
             os.close(host)
     finally:
         os.close(upper)
-
-
-def _write(directory: Path, name: str, prepared: Prepared) -> None:
-    """Write the changes down, whole or not at all.
-
-    Nothing is forced to the disk: a killed process loses no write, and commands do not wait for it.
-    """
-    new = directory / _NEW
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        content = memoryview(msgspec.msgpack.encode(prepared))
-        while content:
-            content = content[os.write(descriptor, content) :]
-    finally:
-        os.close(descriptor)
-    new.rename(directory / name)

@@ -20,7 +20,6 @@ that a whole tree can be renamed. A bound that is reached refuses all changes.
 
 import os
 import stat
-from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final
@@ -44,6 +43,7 @@ from ironcurtain_proxy.transactions.control import (
     names_that_count,
     names_that_decide,
 )
+from ironcurtain_proxy.transactions.merging import INDEX
 
 MOST_ENTRIES: Final = 1_000_000
 _SET_ID: Final = 0o6000
@@ -77,14 +77,13 @@ class _Place(Struct, frozen=True):
 class Walk:
     """One look at one upper directory."""
 
-    def __init__(  # noqa: PLR0913  three directories and three rules
+    def __init__(
         self,
         upper: int,
         host: int,
         aside: int,
         started_ns: int,
         control: Control,
-        merges: Collection[bytes] = (),
         *,
         most: int = MOST_ENTRIES,
     ) -> None:
@@ -96,10 +95,8 @@ class Walk:
             aside: a directory on the same file system for what does not come into the workspace.
             started_ns: the time of the file system before the command began.
             control: judges the control places.
-            merges: the files of which the commit merges both changes.
             most: the largest number of entries.
         """
-        self._merges = merges
         self._upper = upper
         self._host = host
         self._aside = aside
@@ -119,6 +116,8 @@ class Walk:
         """Files that were renamed, or removed by somebody: where in the steps they belong."""
         self._handles: set[bytes] = set()
         """The kernel's names of the files that are removed or replaced."""
+        self.indexes: list[bytes] = []
+        """The changed indexes of git."""
         self._names: set[int] = set()
         """The files with several names of which one was seen."""
 
@@ -323,7 +322,7 @@ class Walk:
             status = self._own_copy(place, name, status)
         if place.is_new or host is None:
             self._made(place, name, status, notes.get("origin"))
-        elif place.path_of(name) in self._merges or self._is_as_before(place, name, host):
+        elif self._is_index(place, name) or self._is_as_before(place, name, host):
             self._add("swap", place, name, host, status)
             self._report("changed", place, name)
 
@@ -335,6 +334,13 @@ class Walk:
         if why is not None:
             self._keep_back(place, name, why)
         return why is not None
+
+    def _is_index(self, place: _Place, name: bytes) -> bool:
+        """Note an index of git, of which the commit merges both changes."""
+        if name != INDEX or not self._control.is_in_repository(place.parts):
+            return False
+        self.indexes.append(place.path_of(name))
+        return True
 
     def _is_left(
         self, place: _Place, name: bytes, new: os.stat_result, old: os.stat_result

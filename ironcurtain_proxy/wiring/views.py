@@ -17,11 +17,11 @@ from ironcurtain_proxy.sandbox.settled_names import SettledNames
 from ironcurtain_proxy.sandbox.shell_setup import Views
 from ironcurtain_proxy.transactions.availability import NoViews, store_for, why_no_views
 from ironcurtain_proxy.transactions.changes import KeptBack
+from ironcurtain_proxy.transactions.journal import read_prepared
 from ironcurtain_proxy.transactions.transaction import (
     SessionViews,
     commit,
     discard,
-    read_prepared,
     recover,
 )
 from ironcurtain_proxy.wiring.confinement import confined_servers
@@ -142,10 +142,9 @@ def with_views(
 
 
 def _say_taken_back(steps: int) -> None:
+    done = f"all of them ({steps} steps) were taken back" if steps else "none of them came in"
     _LOGGER.warning(
-        "a proxy was killed while it brought a command's changes into the workspace: all of them "
-        "(%d steps) were taken back",
-        steps,
+        "a proxy was cut off before a command's changes were in the workspace: %s", done
     )
 
 

@@ -22,6 +22,8 @@ class Workbench:
 
     base: Path
     late: list[KeptBack] = field(default_factory=list)
+    repositories: tuple[str, ...] = ()
+    """The directories of git below the workspace that are known."""
 
     def __post_init__(self) -> None:
         self.ws = self.base / "ws"
@@ -38,7 +40,8 @@ class Workbench:
 
     def view(self, script: str) -> CommandView:
         """Run a shell script in a view; the view is not looked at yet."""
-        view = CommandView(self.session.directory, str(self.ws))
+        known = [str(self.ws / one) for one in self.repositories]
+        view = CommandView(self.session.directory, str(self.ws), known)
         words = view.arguments(["/bin/bash", "-c", script], 2)
         command = [*mounting_by(sys.executable), *words]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)

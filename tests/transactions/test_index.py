@@ -67,19 +67,20 @@ def test_the_same_entry_changed_by_both_stays_the_user_s_and_is_said(
 
     at = {when: users}
     w.run(
-        "echo other > one; git add one; echo x > two",
+        f"echo other > one; git add one sub; {AS_SOMEBODY[:-7]} commit -qm b; echo x > two",
         meanwhile=at.get("meanwhile"),
         last=at.get("last"),
     )
     assert said(w.late).count(".git/index") == 1
     assert git(top, "show", ":one") == "the user's"
+    assert git(top, "log", "--format=%s").split() == ["a"]
     assert (top / "two").read_text() == "x\n"
 
 
 def test_an_index_that_the_user_s_git_is_writing_is_left_to_it(
     w: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ironcurtain_proxy.transactions.transaction._PATIENCE", 0.0)
+    monkeypatch.setattr("ironcurtain_proxy.transactions.merging._PATIENCE", 0.0)
     top = at_work(w)
     (top / ".git/index.lock").write_text("")
     found = w.run("rm .git/index.lock; git add one")
@@ -109,6 +110,68 @@ def test_objects_of_both_come_into_a_directory_that_neither_began_with(w: Workbe
     assert w.late == []
     assert [git(top, "show", f":{name}") for name in ("one", "two")] == pair
     assert staged(top) == ["A\tone", "A\ttwo"]
+
+
+BELOW = {"plain": "lib/.git", "submodule": ".git/modules/lib", "worktree": ".git/worktrees/lib"}
+AS_SOMEBODY = "git -c user.name=a -c user.email=b -C lib"
+
+
+def below(w: Workbench, kind: str) -> Path:
+    """A repository `lib` in the workspace."""
+    top, lib = at_work(w), w.ws / "lib"
+    if kind == "plain":
+        repository(lib)
+    elif kind == "submodule":
+        source = repository(w.base / "source")
+        allowed = ("-c", "protocol.file.allow=always")
+        git(top, *allowed, "submodule", "--quiet", "add", str(source), "lib")
+    else:
+        git(top, "worktree", "add", "-q", "lib")
+    for name in ("one", "two"):
+        w.write(f"lib/{name}", name)
+    return lib
+
+
+@pytest.mark.parametrize("kind", BELOW)
+def test_both_may_stage_and_commit_in_a_repository_below_the_workspace(
+    w: Workbench, kind: str
+) -> None:
+    lib = below(w, kind)
+    w.repositories = (BELOW[kind],)
+    found = w.run(
+        f"cd {w.ws}; {AS_SOMEBODY} add one && {AS_SOMEBODY} commit -qm one",
+        meanwhile=lambda: git(lib, "add", "two"),
+    )
+    assert (found.kept_back, found.conflicts, w.late) == ((), (), [])
+    assert staged(lib) == ["A\ttwo"]
+    assert git(lib, "log", "-1", "--format=%s").strip() == "one"
+
+
+@pytest.mark.parametrize("kind", BELOW)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_index_that_cannot_be_merged_leaves_its_repository_as_the_user_has_it(
+    w: Workbench, kind: str, is_known: bool
+) -> None:
+    lib = below(w, kind)
+    w.repositories = (BELOW[kind],) if is_known else ()
+
+    def users() -> None:
+        if is_known:
+            w.write("lib/one", "the user's")
+            git(lib, "add", "one")
+        else:
+            git(lib, "add", "two")
+
+    w.write("lib/three")
+    words = f"{AS_SOMEBODY} add one three && {AS_SOMEBODY} commit -qm one"
+    found = w.run(f"cd {w.ws}; echo other > lib/one; {words}; echo x > made", meanwhile=users)
+    (late,) = [one for one in w.late if one.path.endswith(b"/index")]
+    assert late.path.decode() == f"{BELOW[kind]}/index"
+    assert "nothing of this repository came in" in late.why
+    assert (found.kept_back, (w.ws / "made").read_text()) == ((), "x\n")
+    # As the user left it: nothing of the commit, and nothing that it would have taken away.
+    assert git(lib, "log", "--format=%s").split() == ["a"]
+    assert staged(lib) == ["A\tone" if is_known else "A\ttwo"]
 
 
 def index_of(top: Path) -> bytes:

@@ -12,6 +12,7 @@ import pytest
 
 from ironcurtain_proxy.transactions import files
 from ironcurtain_proxy.transactions.control import Control
+from ironcurtain_proxy.transactions.journal import read_begun
 from ironcurtain_proxy.transactions.transaction import (
     CommandView,
     SessionViews,
@@ -143,22 +144,74 @@ def test_a_recovery_that_is_killed_before_any_change_is_gone_on_with(
     w.session = SessionViews(w.store)
 
 
-def test_a_journal_that_a_power_cut_tore_is_said_and_what_was_replaced_is_kept(
+def write(record: Path, content: bytes) -> None:
+    """Write a record anew: to write over it waits for the disk."""
+    record.unlink()
+    record.write_bytes(content)
+
+
+def tear(view: CommandView, name: str, number: int) -> None:
+    """Cut a record off somewhere, as a disk may."""
+    content = (view.directory / name).read_bytes()
+    (view.directory / name).write_bytes(content[: number * 97 % len(content)])
+
+
+def test_a_record_that_is_cut_off_anywhere_is_recovered_from_the_other_one(
+    furnished: Workbench,
+) -> None:
+    w = furnished
+    git(w.ws, "add", "two")
+    before, halves = state(w), 0
+    for number in range(8, 30):
+        view = view_of(w)
+        killed = at_each_call(lambda view=view: commit(view.directory), number)  # type: ignore[misc]
+        view.close()
+        abandon(w)
+        if killed and (view.directory / "journal").exists():
+            halves += state(w) != before
+            tear(view, ("journal", "prepared")[number % 2], number)
+        assert recover(w.store) == [], number
+        assert not any(w.store.iterdir()), number
+        w.session = SessionViews(w.store)
+        if not killed:
+            break
+        assert state(w) == before, number
+    assert halves > OTHERS
+
+
+def test_two_records_that_are_cut_off_anywhere_are_said_and_what_was_replaced_is_kept(
     furnished: Workbench,
 ) -> None:
     w = furnished
     view = view_of(w)
-    assert at_each_call(lambda: commit(view.directory), 12)
+    number = 8
+    while not (view.directory / "journal").exists() or not (view.directory / "upper/b").exists():
+        view.close()
+        discard(view.directory)
+        view = view_of(w)
+        assert at_each_call(lambda view=view: commit(view.directory), number)  # type: ignore[misc]
+        number += 1
     view.close()
     abandon(w)
-    journal = view.directory / "journal"
-    whole, half = journal.read_bytes(), state(w)
+    half, records = state(w), [view.directory / name for name in ("journal", "prepared")]
+    whole = records[0].read_bytes()
+    assert records[1].read_bytes() == whole
+    expected = read_begun(view.directory)[0]
+    for length in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[length] ^= 1
+        for content in (whole[:length], bytes(damaged)):
+            for one in records:
+                write(one, content)
+                assert read_begun(view.directory)[0] == expected
+                write(one, whole)
     for length in (0, 1, len(whole) // 2, len(whole) - 1):
-        journal.write_bytes(whole[:length])
+        for one in records:
+            one.write_bytes(whole[:length])
         (kept,) = recover(w.store)
         assert str(view.directory) in kept.why
         assert state(w) == half
-    journal.write_bytes(whole)
+    records[0].write_bytes(whole)
     assert recover(w.store) == []
     w.session = SessionViews(w.store)
 

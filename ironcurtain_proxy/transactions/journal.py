@@ -1,0 +1,172 @@
+"""What a commit writes down before its first step, for whoever starts after it was cut off.
+
+    prepared    the changes, once the command has ended
+    journal     the same once more, from before the first step until after the last one (`ended`)
+
+Theory of operation. Before `journal` gets its name all of this is on the disk: both records, and
+the new content of each file that takes the place of another one, which lies in the view alone
+afterwards. Before the first step the name is there, too. So a process that is killed, or a machine
+without power, leaves no journal and no step done, or a whole journal and some steps done. Each
+record has a checksum: where the disk damaged one of them, the other one is enough.
+
+File systems keep the order of renames and removals among each other, so nothing waits for the disk
+after the steps: what a commit replaced is not removed there before the journal is.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from ironcurtain_proxy.transactions import files
+from ironcurtain_proxy.transactions.changes import Changes, Step
+
+PREPARED: Final = "prepared"
+JOURNAL: Final = "journal"
+_NEW, _ENDED = "new", "ended"
+_HEAD: Final = b"ironcurtain view 2\n"
+_SUM: Final = 16
+_MOST_SINGLE: Final = 32
+"""Files that are brought to the disk one by one. For more, the whole file system is."""
+
+
+class Prepared(Struct, frozen=True, array_like=True):
+    """The changes of an ended command, as they are written down."""
+
+    workspace: bytes
+    device: int
+    inode: int
+    """Of the workspace: another directory at its path is left alone."""
+    started_ns: int
+    """The time of the file system before the command began."""
+    changes: Changes
+    indexes: dict[bytes, str]
+    """The changed indexes of git, with the files that hold what they were; empty: not known."""
+
+
+def write_prepared(directory: Path, prepared: Prepared) -> None:
+    """Write the changes down, whole or not at all.
+
+    Raises:
+        OSError: such as a full disk.
+    """
+    content = msgspec.msgpack.encode(prepared)
+    _write(directory / _NEW, _HEAD + _sum(content) + content)
+    (directory / _NEW).rename(directory / PREPARED)
+
+
+def read_prepared(directory: Path, name: str = PREPARED) -> Prepared:
+    """Return what was prepared in a view.
+
+    Raises:
+        OSError: nothing was.
+        msgspec.MsgspecError: what is written there is damaged.
+    """
+    found = (directory / name).read_bytes()
+    start = len(_HEAD) + _SUM
+    if found[:start] != _HEAD + _sum(found[start:]):
+        raise msgspec.DecodeError("it is not what was written")
+    return msgspec.msgpack.decode(found[start:], type=Prepared)
+
+
+def begin(directory: Path, upper: int, steps: Sequence[Step]) -> int:
+    """Bring all to the disk that the steps need to be taken back. None may be done before.
+
+    Args:
+        directory: that of the view.
+        upper: the upper directory of the view.
+        steps: those of what was prepared.
+
+    Returns:
+        The time of the file system when it was written down.
+
+    Raises:
+        OSError: such as a full disk. Nothing is begun.
+    """
+    journal, new = directory / JOURNAL, directory / _NEW
+    try:
+        _write(new, (directory / PREPARED).read_bytes())
+        with ExitStack() as opened:
+            contents = _new_files(upper, steps, opened)
+            written = (directory, directory / PREPARED, new, *directory.parents[:2])
+            ours = [os.open(one, os.O_RDONLY | os.O_CLOEXEC) for one in written]
+            for one in ours:
+                opened.callback(os.close, one)
+            if contents is None:
+                files.flush_all(upper)
+            files.flush([*(contents or ()), *ours])
+            new.rename(journal)
+            files.flush(ours[:1])
+        return journal.stat().st_mtime_ns
+    except OSError:
+        journal.unlink(missing_ok=True)
+        raise
+
+
+def _new_files(upper: int, steps: Iterable[Step], opened: ExitStack) -> list[int] | None:
+    """Open the files that take the place of others; None: there are too many, or whole trees."""
+    found: list[int] = []
+    for step in steps:
+        if step.act != "swap" or step.after is None or stat.S_ISLNK(step.after.mode):
+            continue
+        if len(found) == _MOST_SINGLE or stat.S_ISDIR(step.after.mode):
+            return None
+        above, _, name = step.path.rpartition(b"/")
+        try:
+            with files.below(upper, above) as parent:
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                found.append(os.open(name, flags, dir_fd=parent))
+        except OSError:
+            return None  # not readable for us
+        opened.callback(os.close, found[-1])
+    return found
+
+
+def end(directory: Path) -> None:
+    """Say that all steps are done, or none. A start after this only removes the view."""
+    (directory / JOURNAL).rename(directory / _ENDED)
+
+
+def is_waiting(directory: Path) -> bool:
+    """Return whether the changes of a command wait for their commit."""
+    return (directory / PREPARED).exists() and not (directory / _ENDED).exists()
+
+
+def is_begun(directory: Path) -> bool:
+    """Return whether steps may be done, and not all of them."""
+    return (directory / JOURNAL).exists()
+
+
+def read_begun(directory: Path) -> tuple[Prepared, int]:
+    """Return what was being committed, and the time when it was written down.
+
+    Raises:
+        msgspec.MsgspecError: both records are damaged.
+        OSError: they cannot be read.
+    """
+    for name in (JOURNAL, PREPARED):
+        try:
+            return read_prepared(directory, name), (directory / name).stat().st_mtime_ns
+        except (msgspec.MsgspecError, FileNotFoundError):
+            continue
+    raise msgspec.DecodeError("no record is whole")
+
+
+def _sum(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_SUM).digest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,227 @@
+"""Changes of git that the commit merges with those which somebody else made meanwhile.
+
+Objects have their content for a name, so those of both sides come in. An index is one file, in
+which two commands that ran at once, or the user's own git, have each changed entries of their own:
+they are merged by path. Where that cannot be, nothing of that repository comes in: with the commit
+of one side and the index of the other, git would take what was committed for removed.
+"""
+
+import errno
+import os
+import re
+import stat
+import time
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from ironcurtain_proxy.control_places.git_files import (
+    MOST_READ,
+    UnreadableIndexError,
+    hash_length_of,
+    merged,
+)
+from ironcurtain_proxy.transactions import files
+from ironcurtain_proxy.transactions.changes import KeptBack, Step
+from ironcurtain_proxy.transactions.journal import Prepared, write_prepared
+
+INDEX: Final = b"index"
+OWN: Final = b".git"
+"""The directory of git of the workspace's own repository."""
+_MERGED: Final = "merged"
+_BEING_WRITTEN: Final = b"index.lock"
+_MOST_INDEXES: Final = 64
+"""Each is open while a command runs. An index beyond these cannot be merged."""
+_PATIENCE: Final = 2.0
+"""Seconds that a commit waits for the user's git to have written an index."""
+_PAUSE: Final = 0.01
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OBJECTS: Final = re.compile(rb"(?:^|/)(?:\.git|\.git/modules/.+)/objects/[0-9a-f]{2}\Z")
+_WORKTREE: Final = re.compile(rb"/worktrees/[^/]+\Z")
+_NOT_READ: Final = (UnreadableIndexError, FileNotFoundError, NotADirectoryError, TimeoutError)
+_SAME_ENTRY: Final = (
+    "git's index was changed in the workspace, in the same entries or in a way that is not read, "
+    "so nothing of this repository came in but files of its work tree"
+)
+
+
+class Indexes:
+    """The indexes of the workspace's repositories as they were before a command."""
+
+    def __init__(self, host: int, repositories: Iterable[bytes]) -> None:
+        """Open them.
+
+        Args:
+            host: the workspace, opened.
+            repositories: the directories of git in it that are known, relative to it.
+        """
+        self._opened: dict[bytes, int] = {}
+        for one in (OWN, *repositories):
+            if len(self._opened) == _MOST_INDEXES:
+                break
+            path = one + b"/" + INDEX
+            if path not in self._opened:
+                with suppress(OSError), files.below(host, one) as git:
+                    # Git replaces the file, and never writes into it.
+                    self._opened[path] = os.open(INDEX, _READ, dir_fd=git)
+
+    def keep(self, directory: Path, changed: Collection[bytes]) -> dict[bytes, str]:
+        """Write down what the changed ones were. Return the names of the files by their paths.
+
+        Raises:
+            OSError: such as a full disk.
+        """
+        found: dict[bytes, str] = {}
+        for number, path in enumerate(changed):
+            found[path] = ""
+            if path in self._opened:
+                found[path] = f"{os.fsdecode(INDEX)}-{number}"
+                (directory / found[path]).write_bytes(_content(self._opened[path]))
+        return found
+
+    def close(self) -> None:
+        """Close them."""
+        for one in self._opened.values():
+            os.close(one)
+
+
+def merge(
+    directory: Path, prepared: Prepared, upper: int, host: int
+) -> tuple[Prepared, list[KeptBack]]:
+    """Merge what is prepared in a view with the workspace as it is by now.
+
+    Args:
+        directory: that of the view.
+        prepared: its changes.
+        upper: its upper directory, opened.
+        host: the workspace, opened.
+
+    Returns:
+        What to commit, as it is written down now; and the indexes that could not be merged.
+
+    Raises:
+        OSError: such as a full disk.
+    """
+    steps = list[Step]()
+    for step in prepared.changes.steps:
+        is_of_objects = step.act == "make" and _OBJECTS.search(step.path) is not None
+        steps += _each_object(step, upper, host) if is_of_objects else [step]
+    late: list[KeptBack] = []
+    for path, base in prepared.indexes.items():
+        place = next((n for n, one in enumerate(steps) if one.path == path), None)
+        if place is None or steps[place].act != "swap":
+            continue
+        with suppress(*_NOT_READ):
+            is_done = _merge_index(directory / base, prepared, steps, place, (upper, host))
+            if is_done:
+                continue
+        repository = _repository_of(path) + b"/"
+        steps = [one for one in steps if not one.path.startswith(repository)]
+        late.append(KeptBack(path, _SAME_ENTRY))
+    if (*steps,) != prepared.changes.steps:
+        prepared = replace(prepared, changes=replace(prepared.changes, steps=tuple(steps)))
+        write_prepared(directory, prepared)
+    return prepared, late
+
+
+def _each_object(step: Step, upper: int, host: int) -> list[Step]:
+    """Return the steps that bring in what a directory of objects lacks, or the step itself.
+
+    Somebody else may have made the directory meanwhile.
+    """
+    found: list[Step] = []
+    try:
+        with files.below(host, step.path) as theirs, files.below(upper, step.path) as ours:
+            for name in sorted(map(os.fsencode, os.listdir(ours))):  # noqa: PTH208  of a descriptor
+                if files.look(theirs, name) is None:
+                    made = files.identity(os.stat(name, dir_fd=ours, follow_symlinks=False))
+                    found.append(Step("make", step.path + b"/" + name, None, made))
+    except OSError:
+        return [step]  # there is none
+    return found
+
+
+def _repository_of(index: bytes) -> bytes:
+    """Return the directory of the branches that a commit with this index moves."""
+    return _WORKTREE.sub(b"", index.removesuffix(b"/" + INDEX))
+
+
+def _merge_index(
+    base: Path, prepared: Prepared, steps: list[Step], place: int, trees: tuple[int, int]
+) -> bool:
+    """Let a step bring in both sides' entries. False: both sides changed the same ones.
+
+    Raises:
+        _NOT_READ: one of the three cannot be read.
+        OSError: such as a full disk.
+    """
+    upper, host = trees
+    step = steps[place]
+    above = step.path.removesuffix(b"/" + INDEX)
+    with files.below(host, above) as theirs:
+        now = _written_index(theirs)
+        if files.identity(now) == step.before and now.st_ctime_ns <= prepared.started_ns:
+            return True
+        if not base.is_file():
+            return False
+        with files.below(host, _repository_of(step.path)) as common:
+            settings = _file(common, b"config")
+        with files.below(upper, above) as ours:
+            mine = os.stat(INDEX, dir_fd=ours, follow_symlinks=False)
+            content = merged(
+                base.read_bytes(),
+                _file(ours, INDEX),
+                _file(theirs, INDEX),
+                hash_length=hash_length_of(settings),
+            )
+            if content is None:
+                return False
+            made = base.with_name(_MERGED)
+            made.write_bytes(content)
+            made.chmod(stat.S_IMODE(now.st_mode))
+            # Git looks again at files that are newer than the index.
+            oldest = min(now.st_mtime_ns, mine.st_mtime_ns)
+            os.utime(made, ns=(oldest, oldest))
+            after = files.identity(made.stat())
+            os.rename(made, INDEX, dst_dir_fd=ours)
+    steps[place] = Step("swap", step.path, files.identity(now), after)
+    return True
+
+
+def _written_index(git: int) -> os.stat_result:
+    """Return the status of an index that nobody is writing anew.
+
+    Raises:
+        OSError: there is none, or git does not end.
+    """
+    end = time.monotonic() + _PATIENCE
+    while files.look(git, _BEING_WRITTEN) is not None:
+        if time.monotonic() > end:
+            raise TimeoutError(0, "git is writing the index")
+        time.sleep(_PAUSE)
+    return os.stat(INDEX, dir_fd=git, follow_symlinks=False)
+
+
+def _file(directory: int, name: bytes) -> bytes:
+    opened = os.open(name, _READ, dir_fd=directory)
+    try:
+        return _content(opened)
+    finally:
+        os.close(opened)
+
+
+def _content(opened: int) -> bytes:
+    """Return what a regular file holds.
+
+    Raises:
+        OSError: it is another kind of file, or too large.
+    """
+    status = os.fstat(opened)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_READ:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    with os.fdopen(os.dup(opened), "rb") as file:
+        file.seek(0)
+        return file.read()
