@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 from msgspec import Struct, field
 
-from ironcurtain_proxy.agent.era import NOT_CROSSING
+from ironcurtain_proxy.agent.era import NOT_CROSSING, declared
 from ironcurtain_proxy.agent.requests import RefusedQuestionError
 from ironcurtain_proxy.errors import AgentError, CallTimedOutError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.codec import encode
@@ -396,16 +396,19 @@ class Introduction(Struct, frozen=True):
     text: str
     title: str = ""
     """The title of the one server; empty: there are several, or it has none."""
-    extensions: Mapping[str, Json] = field(default_factory=dict)
-    """The extensions that servers declare."""
+    capabilities: Mapping[str, Json] = field(default_factory=dict)
+    """What the proxy declares, with the extensions of servers."""
 
 
-def introduction_of(own: str, servers: Mapping[str, IntroducedServer]) -> Introduction:
+def introduction_of(
+    own: str, servers: Mapping[str, IntroducedServer], *, are_all: bool = False
+) -> Introduction:
     """Our own instructions, followed by those of the servers.
 
     Args:
         own: our own instructions.
         servers: the started servers, by the operator's names.
+        are_all: whether there are no others, so that nobody has what none of them declares.
     """
     parts, left = [own], MOST_OF_ALL
     for name, said in servers.items():
@@ -424,7 +427,8 @@ def introduction_of(own: str, servers: Mapping[str, IntroducedServer]) -> Introd
         )
     titles = [shown_title(said) for said in servers.values()]
     title = titles[0] if len(titles) == 1 else ""
-    return Introduction("\n\n".join(parts), title, _extensions_of(servers.values()))
+    have = [server.capabilities for server in servers.values()] if are_all else None
+    return Introduction("\n\n".join(parts), title, declared(have, _extensions_of(servers.values())))
 
 
 def _extensions_of(servers: Iterable[IntroducedServer]) -> dict[str, Json]:

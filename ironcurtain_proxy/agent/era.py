@@ -6,7 +6,7 @@ each result says that it is complete and who gives it. The era belongs to the re
 spoken on one connection.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -84,7 +84,10 @@ CAPABILITIES: Final[Mapping[str, "Json"]] = MappingProxyType(
         "tools": {"listChanged": True},
     }
 )
-"""The capabilities that the proxy declares to the agent."""
+"""The capabilities that the proxy declares to the agent, as far as its servers have them."""
+
+_OF_SERVERS: Final = ("completions", "prompts", "resources")
+"""Those among them that only servers have."""
 
 _MOST_ASKED: Final = 100
 
@@ -102,11 +105,10 @@ def is_introduction(params: "Mapping[str, Json]") -> bool:
 
 
 def introduction(params: "Mapping[str, Json]") -> "dict[str, Json]":
-    """The result of `initialize`, without instructions."""
+    """The result of `initialize`, without instructions and capabilities."""
     asked = params.get("protocolVersion")
     return {
         "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
-        "capabilities": dict(CAPABILITIES),
         "serverInfo": {"name": NAME, "version": VERSION},
     }
 
@@ -159,20 +161,32 @@ def unsupported_version(asked: str) -> "_Answer":
     return {"error": {"code": UNSUPPORTED_VERSION, "message": message, "data": data}}
 
 
-def discovery(instructions: str, extensions: "Mapping[str, Json]") -> "dict[str, Json]":
+def discovery(instructions: str, capabilities: "Mapping[str, Json]") -> "dict[str, Json]":
     """Return the result of `server/discover`."""
     return {
         "supportedVersions": [*MODERN_VERSIONS],
-        "capabilities": with_extensions(CAPABILITIES, extensions),
+        "capabilities": dict(capabilities),
         "instructions": instructions,
     }
 
 
-def with_extensions(
-    capabilities: "Mapping[str, Json]", extensions: "Mapping[str, Json]"
+def declared(
+    servers: "Sequence[Mapping[str, Json]] | None", extensions: "Mapping[str, Json]"
 ) -> "dict[str, Json]":
-    """Return capabilities that name the extensions of servers."""
-    return {**capabilities, **({"extensions": dict(extensions)} if extensions else {})}
+    """Return what the proxy declares in front of servers.
+
+    Args:
+        servers: what each server declares; None: one is not known yet, so it may have everything.
+        extensions: of the servers.
+    """
+    found = {
+        name: value
+        for name, value in CAPABILITIES.items()
+        if servers is None
+        or name not in _OF_SERVERS
+        or any(isinstance(one.get(name), dict) for one in servers)
+    }
+    return {**found, **({"extensions": dict(extensions)} if extensions else {})}
 
 
 def stamped(method: str, answer: "_Answer") -> "_Answer":

@@ -22,13 +22,13 @@ from ironcurtain_proxy.agent.era import (
     REMOVED,
     UNSUPPORTED_VERSION,
     caller_of,
+    declared,
     discovery,
     introduction,
     is_introduction,
     is_modern,
     stamped,
     stamped_text,
-    with_extensions,
 )
 from ironcurtain_proxy.agent.operations import LISTS, REQUESTS, Subscriptions, answer_to
 from ironcurtain_proxy.agent.replies import is_as_given, result_of
@@ -371,9 +371,13 @@ class AgentServer:
     async def _turn_away_modern(self, params: "Mapping[str, Json]") -> ServerAnswer:
         return stamped("tools/call", await self._turn_away(params))
 
+    async def _introduction(self) -> Introduction:
+        none = Introduction("", capabilities=declared(None, {}))
+        return none if self.instructions is None else await self.instructions()
+
     async def _discover(self, *_: object) -> ServerAnswer:
-        said = Introduction("") if self.instructions is None else await self.instructions()
-        return {"result": discovery(said.text, said.extensions)}
+        said = await self._introduction()
+        return {"result": discovery(said.text, said.capabilities)}
 
     def _in_rounds(self, method: str, answer: "CallAnswerer") -> "ModernAnswerer":
         """Return a service whose requests may be answered with questions of servers."""
@@ -408,12 +412,13 @@ class AgentServer:
     async def _with_instructions(self, answer: ServerAnswer) -> ServerAnswer:
         """The answer to `initialize`, with the servers' instructions."""
         result = answer["result"]
-        if self.instructions is None or not isinstance(result, dict):
+        if not isinstance(result, dict):
             return answer
-        said = await self.instructions()
+        said = await self._introduction()
+        if self.instructions is None:
+            return {"result": {**result, "capabilities": said.capabilities}}
         info = {**result["serverInfo"], **({"title": said.title} if said.title else {})}
-        capabilities = with_extensions(result["capabilities"], said.extensions)
-        told = {"capabilities": capabilities, "serverInfo": info, "instructions": said.text}
+        told = {"serverInfo": info, "capabilities": said.capabilities, "instructions": said.text}
         return {"result": {**result, **told}}
 
     # --- slow requests

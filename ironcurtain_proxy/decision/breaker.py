@@ -2,9 +2,9 @@
 
 The breaker ends loops: a call that fails or is refused and comes again as it was, and a call that
 does something outside of the machine again and again. Denied calls count, too. A call that was done
-and can be taken back does not count (`forgive`): the same edit in two files, or the same test run
-after each edit, is normal work. Memory is bounded: calls outside the window are forgotten, and of a
-flood only the newest are remembered.
+and only reads, or can be taken back, does not count (`forgive`): a state that is looked at until it
+changes, or the same test run after each edit, is normal work. Memory is bounded: calls outside the
+window are forgotten, and of a flood only the newest are remembered.
 
 Theory of operation: calls are remembered in two generations, by the hash of their key. A call that
 comes again moves to the newer one. Once the newer one is as old as the window, no call of the older
@@ -57,7 +57,7 @@ class Breaker(Struct):
         return is_too_often
 
     def forgive(self, key: bytes | str) -> None:
-        """Count one call of this key no longer: it was done, and can be taken back."""
+        """Count one call of this key no longer: it was done, and only read or can be taken back."""
         number = hash(key)
         for generation in (self._newer, self._older):
             if alike := generation.pop(number, None):

@@ -134,9 +134,6 @@ def _completion(params: dict[str, Json], arguments: dict[str, Json]) -> dict[str
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-_MOST_REASON: Final = 300
-"""Characters of the reason, for the agent, why a server does not start."""
-
 
 class DownstreamServers:
     """Implements `ports.Servers`.
@@ -224,6 +221,10 @@ class DownstreamServers:
             for supervisor in self._supervisors.values():
                 group.start_soon(supervisor.list_if_old)
 
+    async def list_again(self, server: str) -> None:
+        """List the tools of a server again, unless that was done just now: one may be new."""
+        await self._supervisor(server).list_if_old(for_new=True)
+
     async def until_settled(self, server: str) -> None:
         """Wait until a server is ready or has failed, as long as a list waits.
 
@@ -250,11 +251,9 @@ class DownstreamServers:
             case "starting":
                 return f'The server "{server}" is still starting: call again in a few seconds.'
             case "failed":
-                # The server's last words are for the operator, in `status` and on stderr.
-                why = supervisor.why_failed.removeprefix(f'server "{server}" ')[:_MOST_REASON]
                 return (
                     f'The server "{server}" did not start, and is tried again. '
-                    f"The reason, for the user: it {why}."
+                    f"The reason, for the user: {supervisor.why_missing}."
                 )
             case "ready" | "restarting" | "stopped":
                 return ""
@@ -267,6 +266,14 @@ class DownstreamServers:
             self._first_wait = anyio.current_time()
         with anyio.CancelScope(deadline=self._first_wait + seconds):
             await supervisor.settled.wait()
+
+    def missing(self) -> list[str]:
+        """What the agent is told of the servers that did not start."""
+        return [
+            f"The server {name} did not start, so its tools are missing: {one.why_missing}."
+            for name, one in self._supervisors.items()
+            if one.why_missing
+        ]
 
     async def introductions(self, seconds: float) -> Mapping[str, ServerDescription]:
         """The descriptions of the servers that start within some seconds."""

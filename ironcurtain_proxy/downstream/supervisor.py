@@ -27,6 +27,7 @@ from ironcurtain_proxy.downstream.session_log import Allowance, OutputLimit, Ses
 from ironcurtain_proxy.downstream.standing import Standing
 from ironcurtain_proxy.downstream.starting import Life, Prober, Started, start_server
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
+from ironcurtain_proxy.model.escalation import visible
 from ironcurtain_proxy.model.operation import Caller
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, Walls
 from ironcurtain_proxy.model.values import Json
@@ -49,6 +50,15 @@ _SLOW: Final = 5.0
 
 _TELL_ROOTS: Final = 5.0
 """Seconds for a server to read changed roots."""
+
+_UNTIL_ENDED: Final = 1.0
+"""Seconds for the end of a server that does not read any more."""
+
+_NEW_TOOL: Final = 1.0
+"""Seconds after which a list is old for a call of a tool that it lacks."""
+
+_MOST_REASON: Final = 300
+"""Characters of the reason, for the agent, why a server does not start."""
 
 _LIST_AGAIN: Final = 2.0
 """Seconds that a list of the agent's waits for an old list of one server to be renewed."""
@@ -117,7 +127,8 @@ class Supervisor:
             ServerUnavailableError: it is not running.
         """
         if self._connection is None:
-            again = "; it is being restarted, try again" if self._state == "restarting" else ""
+            why = f": {self.why_missing}" if self.why_missing else ""
+            again = "; it is being restarted, try again" if self._state == "restarting" else why
             raise ServerUnavailableError(f'server "{self.spec.name}" is not running{again}')
         return self._connection
 
@@ -157,9 +168,15 @@ class Supervisor:
         )
 
     @property
-    def why_failed(self) -> str:
-        """The reason why the server does not start, without its own last words."""
-        return self._why if self._state == "failed" else ""
+    def why_missing(self) -> str:
+        """The reason, for the agent, why the server does not start; empty: it has not failed.
+
+        Its last words are for the operator, in `status` and on standard error.
+        """
+        if self._state != "failed":
+            return ""
+        why = self._why.removeprefix(f'server "{self.spec.name}" ')
+        return visible(why if why == self._why else f"it {why}")[:_MOST_REASON]
 
     def only_reads(self, tool: str) -> bool:
         """Whether the server marks its tool as read-only. Untrusted."""
@@ -334,6 +351,9 @@ class Supervisor:
                 await self._list(connection)
         except DownstreamError as error:
             trouble.append(str(error))
+            if isinstance(error, ServerUnavailableError):
+                # It reads no more. Where it has ended, how it ended says more, and is seen soon.
+                await anyio.sleep(_UNTIL_ENDED)
         except TimeoutError:
             trouble.append(f'server "{self.spec.name}" takes too long to list its tools')
         else:
@@ -372,13 +392,18 @@ class Supervisor:
         if self._started is not None:
             self._started.learn(connection.mirrored)
 
-    async def list_if_old(self) -> None:
-        """List the tools again if they are older than the server says, or than a list may be."""
+    async def list_if_old(self, *, for_new: bool = False) -> None:
+        """List the tools again if they are older than the server says, or than a list may be.
+
+        Args:
+            for_new: whether a tool is called that the list lacks: then any list is soon old.
+        """
         connection = self._connection
         if connection is None:
             return
         age = anyio.current_time() - self._listed_at
-        if age <= max(connection.tools_age, _QUIET) or not self._listings.take(1):
+        most = _NEW_TOOL if for_new else max(connection.tools_age, _QUIET)
+        if age <= most or not self._listings.take(1):
             return
         self._listed_at = math.inf
         try:

@@ -191,6 +191,9 @@ class ToolLists(Protocol):
     async def until_started(self, server: str) -> str:
         """Wait as a call does. Returns what the agent is told when it has not started."""
 
+    async def list_again(self, server: str) -> None:
+        """List the tools of a server again, unless that was done just now."""
+
 
 ToolPins: TypeAlias = Callable[[str, Mapping[str, Json]], Mapping[str, str]]
 """Gives the held tools of a server, each with the reason why a person must accept it first."""
@@ -277,6 +280,10 @@ class LiveCatalogue:
             if exposed_name.startswith(self.exposed(spec.name, "")):
                 why.append(await self._source.until_started(spec.name))
                 self.refresh()
+                if not why[-1] and self.find(exposed_name) is None:
+                    # A server may have a new tool, and its client may know it, without a word.
+                    await self._source.list_again(spec.name)
+                    self.refresh()
         return " ".join(filter(None, why))
 
     async def listing(self) -> list[Json]:

@@ -204,6 +204,9 @@ class ClientEnd:
         """Return at once: the client runs."""
         return ""
 
+    async def list_again(self, _server: str) -> None:
+        """Return at once: the tools are known."""
+
     # --- as the servers
 
     async def forward(

@@ -38,11 +38,13 @@ from ironcurtain_proxy.approval.containment import (
 )
 from ironcurtain_proxy.approval.settlements import by_containment
 from ironcurtain_proxy.decision.authorizer import is_asked_to_read, rule_for_reviewers
+from ironcurtain_proxy.decision.invariants import CONTAINED_SERVERS
 from ironcurtain_proxy.mediation.committing import commit
 from ironcurtain_proxy.mediation.escalated import Consent
 from ironcurtain_proxy.mediation.judge import BLOCKED, Attempts
+from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import CONTAINMENT, HUMAN, Decider, Grants
+from ironcurtain_proxy.model.decision import CONTAINMENT, HUMAN, Allow, Decider, Grants
 from ironcurtain_proxy.model.grant import OPENS, SandboxOpening, shown_host
 from ironcurtain_proxy.model.policy import Policy, PolicyInForce
 from ironcurtain_proxy.model.request import Facts
@@ -322,8 +324,12 @@ class Containing:
             self.attempts.tried[self.world.fingerprint(case)] = host
 
     def can_be_repeated(self, case: Case, facts: Facts, result: ToolResult) -> bool:
-        """Whether a call was done, stayed on this machine, and has its point."""
-        if not case.notes or result.result is None or result.result.get("isError") is True:
+        """Whether a call was done, stayed on this machine, and only read or has its point."""
+        if result.result is None or result.result.get("isError") is True:
+            return False
+        if isinstance(case.decision, Allow) and _only_reads(facts):
+            return True
+        if not case.notes:
             return False
         has_point = self._has_view(case) or any(name == "point" for name, _ in case.notes)
         is_contained = case.settlement is not None and case.settlement.decided_by == CONTAINMENT
@@ -492,3 +498,33 @@ def _named(changes: Iterable[Change]) -> list[Json]:
         f"{one.kind} {one.path}".encode("utf-8", "backslashreplace").decode()
         for one in sorted(changes, key=lambda one: one.path)[:_MOST_NAMED]
     ]
+
+
+_OF_READERS: Final = frozenset[ArgumentRole](
+    (
+        "read-path",
+        "github-owner",
+        "github-repo",
+        "identifier",
+        "resource-uri",
+        "branch-name",
+        "none",
+    )
+)
+"""The roles that a call may name and only read. A URL may do anything."""
+
+
+_READING: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
+
+
+def _only_reads(facts: Facts) -> bool:
+    """Return whether a call only reads: by the word of the operator, or by all that it names."""
+    asked = facts.request
+    roles = {role for fact in asked.arguments for role in fact.roles}
+    if facts.command is not None or not (asked.annotated and roles <= _OF_READERS):
+        return False
+    if asked.method in _READING:
+        return True
+    if asked.effect is None:
+        return asked.server in CONTAINED_SERVERS and "read-path" in roles
+    return asked.effect == "reads"

@@ -7,7 +7,7 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.agent.asking import Introduction, introduction_of, shown_title
+from ironcurtain_proxy.agent.asking import Introduction, introduction_of, shown_title, tool_usage
 from ironcurtain_proxy.config.policy.bundled import Bundle
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.greeting import ServerDescription
@@ -27,6 +27,9 @@ LISTED_ANEW: Final[Mapping[str, tuple[Section, ...]]] = MappingProxyType(
 
 _EVERY: Final = 0.5
 """Seconds between two looks for changes that a person has accepted."""
+
+_MOST_MISSING: Final = 10
+"""The most servers of which the agent reads why they did not start."""
 
 
 def pin_store(state_dir: Path) -> PinStore:
@@ -53,24 +56,29 @@ def pins_of(settings: Settings, bundle: Bundle | None = None) -> PinBook:
 
 
 def pinned_introductions(
-    own: str, servers: Mapping[str, ServerDescription], pins: PinBook
+    servers: Mapping[str, ServerDescription], pins: PinBook, missing: list[str], *, are_all: bool
 ) -> Introduction:
-    """The instructions for the agent: the proxy's own, and the accepted ones of servers."""
+    """Return the instructions for the agent: the proxy's own, and the accepted ones of servers.
+
+    Args:
+        servers: the started servers, by name.
+        pins: what was accepted.
+        missing: why others did not start.
+        are_all: whether there are no others.
+    """
     passed: dict[str, ServerDescription] = {}
-    notes: list[str] = []
+    notes = [f"{one} Tell the user." for one in missing[:_MOST_MISSING]]
     for name, said in servers.items():
-        has_started = bool(said.info or said.capabilities)
-        if has_started and not pins.title(name, shown_title(said)):
-            said = ServerDescription(said.capabilities, said.instructions)  # noqa: PLW2901
-        if has_started and not pins.instructions(name, said.instructions):
+        info = said.info if pins.title(name, shown_title(said)) else {}
+        instructions = said.instructions
+        if not pins.instructions(name, instructions):
+            instructions = ""
             notes.append(
                 f"The instructions of the server {name} changed and are left out until the "
                 "operator has accepted them. Tell the user."
             )
-            passed[name] = ServerDescription(said.capabilities, "", said.info)
-        else:
-            passed[name] = said
-    return introduction_of("\n\n".join([own, *notes]), passed)
+        passed[name] = ServerDescription(said.capabilities, instructions, info)
+    return introduction_of("\n\n".join([tool_usage(), *notes]), passed, are_all=are_all)
 
 
 async def follow_acceptance(

@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.agent.asking import ElicitationReviewer, Introduction, tool_usage
+from ironcurtain_proxy.agent.asking import ElicitationReviewer, Introduction
 from ironcurtain_proxy.agent.requests import RequestCapacity
 from ironcurtain_proxy.agent.sealing import Sealing
 from ironcurtain_proxy.agent.server import AgentServer
@@ -244,7 +244,9 @@ def _in_headers(proxy: Proxy, name: str) -> MirroredPaths:
 async def _instructions(proxy: Proxy) -> Introduction:
     """The instructions for the agent: the proxy's guidance, then each server's under its name."""
     said = await proxy.servers.introductions(_PATIENCE)
-    return pinned_introductions(tool_usage(), said, proxy.pins)
+    started = {name: one for name, one in said.items() if one.info or one.capabilities}
+    are_all = len(started) == len(proxy.servers.names)
+    return pinned_introductions(started, proxy.pins, proxy.servers.missing(), are_all=are_all)
 
 
 async def _notice_lists(agent: AgentServer) -> None:

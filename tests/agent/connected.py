@@ -228,7 +228,7 @@ async def an_agent(
     calls = Calls()
 
     async def instructions() -> Introduction:
-        return Introduction("be careful", extensions={"a/b": {}})
+        return Introduction("be careful", capabilities={"tools": {}, "extensions": {"a/b": {}}})
 
     server = AgentServer(
         handle_call=calls.handle,

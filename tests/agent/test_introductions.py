@@ -18,9 +18,21 @@ def test_the_extensions_of_servers_are_told_but_for_what_the_proxy_cannot_pass_o
         "odd": ServerDescription({"extensions": ["a/b"]}),
         "wrong": declaring({"no slash": {}, "a/b\nc": {}, "a/c": True, "a/d": None}),
     }
-    assert introduction_of("", servers).extensions == {UI: {"a": 1}, "com.example/big": {}}
+    told = introduction_of("", servers).capabilities["extensions"]
+    assert told == {UI: {"a": 1}, "com.example/big": {}}
 
 
 def test_a_server_with_thousands_of_extensions_tells_a_few() -> None:
     many = declaring({f"a/{number}": {} for number in range(5000)})
-    assert len(introduction_of("", {"one": many}).extensions) == 32
+    told = introduction_of("", {"one": many}).capabilities["extensions"]
+    assert isinstance(told, dict)
+    assert len(told) == 32
+
+
+def test_what_no_server_has_is_declared_only_while_one_is_not_known() -> None:
+    servers = {"one": ServerDescription({"prompts": {}}), "two": ServerDescription({"tools": {}})}
+    told = introduction_of("", servers, are_all=True).capabilities
+    assert sorted(told) == ["logging", "prompts", "tools"]
+    assert told["prompts"] == {"listChanged": True}
+    told = introduction_of("", servers).capabilities
+    assert sorted(told) == ["completions", "logging", "prompts", "resources", "tools"]

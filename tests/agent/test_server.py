@@ -7,7 +7,7 @@ import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from ironcurtain_proxy import __version__
-from ironcurtain_proxy.agent.era import CAPABILITIES, VERSIONS
+from ironcurtain_proxy.agent.era import VERSIONS
 from ironcurtain_proxy.agent.requests import SMALL, RequestCapacity
 from ironcurtain_proxy.model.values import Json
 from tests.agent.connected import HELLO, TOOLS, an_agent
@@ -30,7 +30,7 @@ async def test_a_client_is_answered_in_its_own_version(version: str) -> None:
     async with an_agent() as agent:
         assert (await agent.initialize(protocolVersion=version))["result"] == {
             "protocolVersion": version,
-            "capabilities": {**CAPABILITIES, "extensions": {"a/b": {}}},
+            "capabilities": {"tools": {}, "extensions": {"a/b": {}}},
             "serverInfo": {"name": "ironcurtain-proxy", "version": __version__},
             "instructions": "be careful",
         }

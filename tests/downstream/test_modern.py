@@ -17,6 +17,7 @@ from msgspec import structs
 from starlette.responses import JSONResponse, Response
 
 from ironcurtain_proxy.downstream import connection as connection_module
+from ironcurtain_proxy.downstream import supervisor as supervisor_module
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.operation import (
@@ -500,6 +501,21 @@ async def test_an_old_list_is_asked_for_again_where_its_server_tells_no_change(
             with anyio.fail_after(20):
                 await listed()
             assert await text_of(servers, "new") == "done"
+
+
+async def test_a_young_list_is_asked_for_again_for_a_tool_that_it_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_NEW_TOOL", 0.0)
+    site = Site()
+    with serving(site):
+        async with used(remote(site.url), Around()) as servers:
+            site.tools.append("new")
+            await servers.list_again("one")
+            assert [tool.name for tool in servers.tools_now()["one"]] == ["echo", "new"]
+            for _ in range(50):
+                await servers.list_again("one")
+    assert len(site.said("tools/list")) < 30, "names that a model invents cost a server little"
 
 
 async def test_a_young_list_is_not_asked_for_again() -> None:

@@ -328,6 +328,13 @@ async def test_a_call_waits_longer_than_a_list_and_hears_why_its_server_is_missi
     async with running(scripted(), gone, options=options) as servers:
         said = await servers.until_started("gone")
         assert "did not start, and is tried again. The reason, for the user: it " in said
+        (why,) = servers.missing()
+        assert why == (
+            "The server gone did not start, so its tools are missing: "
+            "it ended: its command was not found: no-such-command-here."
+        )
+        with pytest.raises(ServerUnavailableError, match="not running: it ended: its command"):
+            await servers.entries("gone", "resources/list", ("resources", "uri"))
         assert await servers.until_started("one") == ""
         assert await text_of(servers, "echo", {"text": "on"}) == "on"
 

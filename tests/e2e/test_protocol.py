@@ -127,6 +127,23 @@ def test_a_client_that_asks_for_discovery_first_is_told_to_shake_hands(
     assert text(agent.call("answer", {"text": "hello"})) == "hello"
 
 
+@pytest.mark.parametrize("has_gone", [False, True])
+def test_what_no_server_has_is_not_declared_and_a_missing_server_is_told_with_its_reason(
+    has_gone: bool, scripted: Installation
+) -> None:
+    if has_gone:
+        scripted.add_server("gone", ["no-such-command-here"])
+    said = scripted.launch().initialize()
+    declared = at(said, "capabilities")
+    assert isinstance(declared, dict)
+    # What a server has that did not start is not known.
+    assert ("prompts" in declared, "completions" in declared) == (has_gone, has_gone)
+    assert "tools" in declared
+    told = str(at(said, "instructions"))
+    assert ("The server gone did not start" in told) is has_gone
+    assert ("no-such-command-here. Tell the user." in told) is has_gone
+
+
 def test_a_line_beyond_the_cap_is_refused_without_ending_the_session(
     scripted: Installation,
 ) -> None:

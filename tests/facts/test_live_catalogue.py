@@ -19,6 +19,8 @@ class Starting:
     listed: dict[str, tuple[ToolDefinition, ...]] = field(default_factory=dict)
     begun: dict[str, anyio.Event] = field(default_factory=dict)
     waited_for: list[str] = field(default_factory=list)
+    new: dict[str, tuple[ToolDefinition, ...]] = field(default_factory=dict)
+    """What servers list when they are asked again."""
 
     def start(self, server: str, *tools: str) -> None:
         self.listed[server] = tuple(ToolDefinition(server, name, {"name": name}) for name in tools)
@@ -34,6 +36,9 @@ class Starting:
     async def until_started(self, server: str) -> str:
         await self.until_settled(server)
         return "" if self.listed.get(server) else f"{server} did not start."
+
+    async def list_again(self, server: str) -> None:
+        self.listed.update(self.new)
 
 
 def catalogue_of(source: Starting, *names: str) -> LiveCatalogue:
@@ -137,3 +142,13 @@ async def test_a_bare_name_stands_for_a_tool_once_every_server_has_listed_its_ow
     source.start("b", "write")
     catalogue.refresh()
     assert catalogue.names("a", "write") == {"a/write"}
+
+
+async def test_a_tool_that_its_server_added_in_silence_is_found_by_its_first_call() -> None:
+    source = Starting()
+    source.start("one", "read")
+    catalogue = catalogue_of(source, "one")
+    await catalogue.listing()
+    source.new = {"one": tuple(ToolDefinition("one", name, {"name": name}) for name in ("a", "b"))}
+    assert await catalogue.ready("b") == ""
+    assert catalogue.find("b") == ("one", "b")

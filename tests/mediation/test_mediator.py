@@ -1,5 +1,7 @@
 """A call through all steps, with the world in memory."""
 
+from collections.abc import Callable
+
 import anyio
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ironcurtain_proxy.errors import ServerUnavailableError
+from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.decision import (
     AUTO_APPROVER,
@@ -218,6 +221,51 @@ async def test_the_breaker_stops_an_allowed_call_and_keeps_the_policy_s_word_in_
     assert last.effect == "allow"
     assert last.result is not None
     assert last.result.status == "denied"
+
+
+def naming(
+    role: ArgumentRole, effect: ToolEffect | None, server: str = "it"
+) -> Callable[[Operation], Facts]:
+    """Facts of calls that name one thing."""
+
+    def found(call: Operation) -> Facts:
+        facts = no_roles(call)
+        fact = ArgumentFact(name="a", roles=(role,), values=())
+        request = structs.replace(facts.request, arguments=(fact,), effect=effect, server=server)
+        return structs.replace(facts, request=request)
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("role", "effect", "server", "may_poll"),
+    [
+        ("read-path", None, "git", True),
+        ("none", "reads", "it", True),
+        ("github-repo", "reads", "it", True),
+        ("read-path", None, "it", False),
+        ("none", None, "git", False),
+        ("fetch-url", "reads", "it", False),
+        ("command", "reads", "it", False),
+        ("write-path", None, "git", False),
+        ("read-path", "sends", "git", False),
+    ],
+)
+async def test_the_breaker_lets_an_agent_look_again_and_again_and_do_nothing_so_often(
+    role: ArgumentRole, effect: ToolEffect | None, server: str, may_poll: bool
+) -> None:
+    harness = Harness(policy("allow"))
+    harness.facts.answer = naming(role, effect, server)
+    replies = [await harness.mediator.handle("read", {}) for _ in range(30)]
+    assert all(isinstance(reply, Answered) for reply in replies) is may_poll
+
+    async def fail(_: AuthorizedCall) -> ToolResult:
+        return ToolResult(result={"content": [], "isError": True})
+
+    harness.servers.act = fail
+    failing: dict[str, Json] = {"arguments": {"b": 1}}
+    replies = [await harness.mediator.handle("read", failing) for _ in range(30)]
+    assert isinstance(replies[-1], Refused), "a read that fails is stopped"
 
 
 @pytest.mark.requirement("X-11")

@@ -37,6 +37,9 @@ class NoTools:
     async def until_started(self, server: str) -> str:
         return ""
 
+    async def list_again(self, server: str) -> None:
+        return
+
 
 class Place:
     def __init__(self, home: Path) -> None:
