@@ -415,6 +415,13 @@ _NAMED: Final = re.compile(
     re.ASCII | re.IGNORECASE | re.MULTILINE,
 )
 
+_WORD_OF_SHELL: Final = r"[^\s\"'\\`=;|&()<>!,:]"
+_FILE: Final = re.compile(
+    rf"{_WORD_OF_SHELL}*/{_WORD_OF_SHELL}+"
+    rf"|(?<=\s){_WORD_OF_SHELL}+\.(?:[bz]?a?sh|py|pl|rb|[cm]?[jt]s|lua|php|R|exe)(?!{_WORD_OF_SHELL})"
+)
+"""A word that names a file: with a slash, or behind a program and with the ending of a script."""
+
 _HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
     ("core", "repositoryformatversion"): _SETTING_NUMBER,
     ("core", "filemode"): _FLAG,
@@ -464,6 +471,19 @@ def named_files(text: str) -> Iterator[tuple[bool, str]]:
     """The directories of hooks (True) and the configurations (False) that a configuration names."""
     for found in _NAMED.finditer(text):
         yield found[1].lower() == "hookspath", found[2].strip()
+
+
+def named_programs(text: str) -> Iterator[str]:
+    """Yield what may be programs that a configuration names, relative to the worktree.
+
+    Git runs filters, drivers, editors and the like there: `clean = python3 tools/strip.py %f`.
+    """
+    for section, _, key, value in _settings(text):
+        # Without a section it is no configuration.
+        if section and (section, key) not in _HARMLESS and (section, key) not in _HARMLESS_IF_NEW:
+            for word in _FILE.findall(value or key):
+                # What stands behind `$(git rev-parse --show-toplevel)` begins with a slash, too.
+                yield from {word, word.lstrip("/")}
 
 
 def keeps_worktree(repository: str, before: bytes | None, now: bytes) -> bool:

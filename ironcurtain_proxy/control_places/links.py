@@ -1,18 +1,54 @@
-"""Links of a workspace that lead to where servers may write and nobody looks.
+"""Where links and commands of control places lead.
+
+Links of a workspace that lead to where servers may write and nobody looks.
 
 A server has directories of its own in the proxy's, such as its `/tmp`, which are not looked after
-as the workspace is. Through a link a repository there would be one of the workspace. This module
-reads links and changes nothing.
+as the workspace is. Through a link a repository there would be one of the workspace. So would the
+settings of an editor in `node_modules`, where names are not judged. This module reads links and
+changes nothing.
+
+Files that the commands of the user's own settings and hooks name: `"command": "./tools/lint.sh"` in
+the settings of an agent makes the agent run that file by itself.
 """
 
 import os
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
+
+from ironcurtain_proxy.control_places.rules import is_in_cache
 
 _KERNELS: Final = "/proc"
 """Its links lead each process to another file, also into the mounts of a sandbox."""
 _MOST: Final = 100
 """Links that are followed, more than the kernel does."""
+
+
+_COMMANDS: Final = re.compile(
+    r"[\w-]*(?:command|args|cmd|run|entry|enter|exec|runner|linker|wrapper)s?[\"']?\s*[:=]\s*"
+    r"(\[[^\]]*\]|\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\n]*)",
+    re.IGNORECASE,
+)
+"""In JSON, YAML and TOML alike."""
+_WORDS: Final = re.compile(r"[^\s\"'\\`=;|&()<>!,:\[\]]+")
+_OF_VARIABLE: Final = re.compile(r"\$(?:\w+|\{[\w.-]+\})/|/+")
+_STARTED_BY_HAND: Final = "launch.json"
+
+
+def words_of_commands(name: str, text: str) -> Iterator[str]:
+    """Yield the words of the commands in a control file, which may be relative paths.
+
+    Args:
+        name: the file's. What has an ending is settings, and all else a script of a shell.
+        text: what it holds.
+    """
+    stem, _, ending = name.rpartition(".")
+    is_settings = bool(stem) and not name.startswith(".envrc")
+    if name == _STARTED_BY_HAND or ending == "md":
+        return
+    for part in [one[1] for one in _COMMANDS.finditer(text)] if is_settings else [text]:
+        for word in _WORDS.findall(part):
+            yield _OF_VARIABLE.sub("", word, count=1) if word[0] in "$/" else word
 
 
 def stays_below(depth: int, target: str) -> bool:
@@ -29,6 +65,25 @@ def stays_below(depth: int, target: str) -> bool:
     parts = [one for one in target.split("/") if one not in {"", "."}]
     upwards = next((at for at, one in enumerate(parts) if one != ".."), len(parts))
     return upwards <= depth and ".." not in parts[upwards:]
+
+
+def leads_into_cache(root: str, parts: Sequence[str], target: str) -> bool:
+    """Return whether a link shows a cache of a tree, where names are not judged, as something else.
+
+    Args:
+        root: the top of the tree, absolute and real.
+        parts: the path of the link below it.
+        target: what the link says.
+    """
+    if is_in_cache(parts):
+        return False
+    path = os.path.join(root, *parts[:-1], target)  # noqa: PTH118  text
+    try:
+        ends = (os.path.normpath(path), os.path.realpath(path))
+    except OSError:
+        return True  # a link of the kernel's that nobody may read
+    below = [one.removeprefix(f"{root}/") for one in ends]
+    return any(not one.startswith("/") and is_in_cache(one.split("/")) for one in below)
 
 
 def leads_into(link: str, target: str, places: Collection[str]) -> bool:

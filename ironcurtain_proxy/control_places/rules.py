@@ -20,7 +20,7 @@ when its last part appears. What lies in it was data until then, so a caller jud
 that was no repository before as if all of it were new.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from importlib import resources
 from typing import Final, Literal, TypeAlias
@@ -134,6 +134,11 @@ def may_be_control(directory: str, name: str) -> bool:
 def _is_acted_on(name: str) -> bool:
     table, lower = _names().acted_on, name.lower()
     return lower in table.names or lower.endswith(table.endings)
+
+
+def is_in_cache(path: Iterable[str]) -> bool:
+    """Return whether a path lies in a tree of a tool's own, whose hidden names are not judged."""
+    return any(one.lower() in _names().harmless.cache_trees for one in path)
 
 
 def is_inert_hook(name: str) -> bool:

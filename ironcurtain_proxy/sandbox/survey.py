@@ -21,8 +21,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.control_places.git_files import is_index, named_files
-from ironcurtain_proxy.control_places.links import leads_into, stays_below
+from ironcurtain_proxy.control_places.git_files import is_index, named_files, named_programs
+from ironcurtain_proxy.control_places.links import (
+    leads_into,
+    leads_into_cache,
+    stays_below,
+    words_of_commands,
+)
 from ironcurtain_proxy.control_places.rules import (
     control_of,
     looks_like_repository,
@@ -37,6 +42,7 @@ CONFIGURATIONS: Final = ("config", "config.worktree")
 _LARGEST: Final = 1 << 20
 _MOST: Final = 1000
 """The most configurations that are followed from one: they may include each other without end."""
+_WITH_COMMANDS: Final = frozenset({"acted-on", "hook", "led-to"})
 _HUSKY: Final = "_"
 """The directory of husky's hooks, which run scripts of the directory that holds it."""
 
@@ -98,14 +104,33 @@ class Leads:
             if file.is_link:
                 self._follow(os.path.join(holder, os.fsdecode(content)), top=top)  # noqa: PTH118  text
             elif found.kind == "configuration" and found.path.endswith(CONFIGURATIONS):
-                for is_hooks, named in named_files(os.fsdecode(content)):
-                    if is_hooks and not named.startswith(("/", "~")):
-                        self._in_linked.add(named)
-                    path = os.path.expanduser(named)  # noqa: PTH111  text
-                    self._follow(os.path.join(top if is_hooks else holder, path), top=top)  # noqa: PTH118  text
+                self._of_configuration(os.fsdecode(content), holder, top)
                 self.of_repository(top, is_pointer=False)
             elif found.kind == "pointer":
                 self.of_repository(holder, is_pointer=True)
+            elif found.kind in _WITH_COMMANDS:
+                self._of_commands(found, os.fsdecode(content))
+
+    def _of_configuration(self, text: str, holder: str, top: str) -> None:
+        for is_hooks, named in named_files(text):
+            if is_hooks and not named.startswith(("/", "~")):
+                self._in_linked.add(named)
+            path = os.path.expanduser(named)  # noqa: PTH111  text
+            self._follow(os.path.join(top if is_hooks else holder, path), top=top)  # noqa: PTH118  text
+        for named in named_programs(text):
+            self._run(named, top, self._in_linked)
+
+    def _of_commands(self, found: Found, text: str) -> None:
+        """Add the files that the commands of settings, or a hook, name."""
+        name = found.path.rpartition("/")[2]
+        if found.kind == "led-to" and "." in name:
+            return
+        # A hook runs at the top of its worktree, settings beside them or at the top of the project.
+        tops = [one for one in _above(found.path) if self._is_ours(one)]
+        for word in {*words_of_commands(name, text)}:
+            for top in tops:
+                if "\0" not in word and os.path.isfile(f"{top}/{word}"):  # noqa: PTH113  text
+                    self._run(word, top, set())
 
     def of_repository(self, top: str, *, is_pointer: bool) -> None:
         """Add the hooks that hold in a repository by the settings of the user, or of its owner."""
@@ -127,8 +152,7 @@ class Leads:
             waiting += self._named(one, target, top)
 
     def _add(self, path: str) -> None:
-        is_ours = any(path.startswith(f"{root}/") for root in self._roots)
-        if is_ours and path not in self._paths:
+        if self._is_ours(path) and path not in self._roots and path not in self._paths:
             self._paths.add(path)
             parent, _, name = path.rpartition("/")
             self._names.setdefault(parent, set()).add(name)
@@ -138,7 +162,10 @@ class Leads:
         """The paths that the file or directory at a path leads to in turn."""
         if target.endswith(f"/{_HUSKY}"):
             yield target.rpartition("/")[0]
-        for is_hooks, written in named_files(_text(target)):
+        text = _text(target)
+        for program in named_programs(text):
+            self._run(program, top, self._in_each if top is None else set())
+        for is_hooks, written in named_files(text):
             named = os.path.expanduser(written)  # noqa: PTH111  text
             if not is_hooks:
                 yield os.path.join(path.rpartition("/")[0], named)  # noqa: PTH118  text
@@ -146,6 +173,18 @@ class Leads:
                 self._in_each.add(named)
             else:
                 yield os.path.join(top or "/", named)  # noqa: PTH118  text
+
+    def _run(self, program: str, top: str | None, relative: set[str]) -> None:
+        """Add a program that git runs in a worktree: what it reads in turn is not followed."""
+        if not program.startswith(("/", "~")):
+            relative.add(program)
+        if top is not None or program.startswith(("/", "~")):
+            path = os.path.join(top or "/", os.path.expanduser(program))  # noqa: PTH111, PTH118  text
+            for each in (*self._links(os.path.normpath(path)), os.path.realpath(path)):
+                self._add(each)
+
+    def _is_ours(self, path: str) -> bool:
+        return any(f"{path}/".startswith(f"{root}/") for root in self._roots)
 
     def _links(self, path: str) -> list[str]:
         """The links on the way to a path: each could be exchanged."""
@@ -386,6 +425,8 @@ class Survey:
         target = os.readlink(link)  # noqa: PTH115  text
         root = next(one for one in self.roots if link.startswith(f"{one}/"))
         is_apart = not any(one.startswith(f"{root}/") for one in self.own_places)
+        if leads_into_cache(root, self._parts(link), target):
+            return True
         if is_apart and stays_below(depth, target):
             return False
         return leads_into(link, target, self.own_places)

@@ -21,9 +21,10 @@ from ironcurtain_proxy.control_places.git_files import (
     is_index,
     keeps_worktree,
     named_files,
+    named_programs,
     resolves_no_more,
 )
-from ironcurtain_proxy.control_places.links import leads_into, stays_below
+from ironcurtain_proxy.control_places.links import leads_into, leads_into_cache, stays_below
 from ironcurtain_proxy.control_places.rules import (
     ControlKind,
     RelativeParts,
@@ -53,6 +54,7 @@ _SAID: Final[dict[ControlKind, str]] = {
 }
 _LED: Final = "git, or a link that a program of this machine follows, leads there"
 _AWAY: Final = "a link to where no command may look"
+_CACHE: Final = "a link into a tool's own directory, where no settings are judged"
 _LINKED: Final = "an index that leads git into another repository"
 _BECOMES: Final = "it would make a repository of what is there"
 
@@ -136,8 +138,8 @@ class Control:
         """Return why a change does not come into the workspace, or None if it does."""
         if self._is_led_to(entry):
             return _LED
-        if entry.is_link and self._leads_away(entry):
-            return _AWAY
+        if entry.is_link and (why := self._why_link(entry)) is not None:
+            return why
         found = control_of(
             entry.parts,
             is_directory=entry.is_directory,
@@ -192,15 +194,17 @@ class Control:
             self._led.add(led)
             self._ways.update([led[:end] for end in range(1, len(led))])
 
-    def _leads_away(self, entry: Judged) -> bool:
-        """Return whether a new link leads to where no command may look."""
-        if self._is_approved(entry.parts):
-            return False
+    def _why_link(self, entry: Judged) -> str | None:
+        """Return why a new link may not lead where it does, or None if it may."""
         target, beginning = entry.target(), f"{self._workspace}/"
+        if self._is_approved(entry.parts):
+            return None
+        link = "/".join([self._workspace, *entry.parts])
         is_apart = not any(one.startswith(beginning) for one in self._closed)
-        if is_apart and stays_below(len(entry.parts) - 1, target):
-            return False
-        return leads_into("/".join([self._workspace, *entry.parts]), target, self._closed)
+        stays = is_apart and stays_below(len(entry.parts) - 1, target)
+        if not stays and leads_into(link, target, self._closed):
+            return _AWAY
+        return _CACHE if leads_into_cache(self._workspace, entry.parts, target) else None
 
     def _is_led_to(self, entry: Judged) -> bool:
         """Return whether a path is led to, or takes the place of a directory on the way there."""
@@ -244,6 +248,8 @@ def _targets(top: str, *, is_repository: bool) -> Iterator[str]:
             for is_hooks, named in named_files(text):
                 path = os.path.expanduser(named)  # noqa: PTH111  text
                 yield os.path.join(top if is_hooks else file.rpartition("/")[0], path)  # noqa: PTH118  text
+            for named in named_programs(text):
+                yield os.path.join(top, os.path.expanduser(named))  # noqa: PTH111, PTH118  text
 
 
 def _directory_of_git(path: str) -> str:

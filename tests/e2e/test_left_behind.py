@@ -258,6 +258,21 @@ ATTACKS: Final = {
         ),
         ("git commit -q --allow-empty -m x; grep -rq precious .git && touch {out}/ran",),
     ),
+    "a program that git's settings name": Attack(
+        (
+            "cp evil.sh tools/clean.sh; rm -f tools/clean.sh; cp evil.sh tools/clean.sh; mv tools t2;"
+            " cp -r t2 tools; cp evil.sh tools/clean.sh; echo x > a.filtered",
+        ),
+        ("cd {w}; git add a.filtered; git status",),
+    ),
+    "an editor's settings in a cache, shown by a link": Attack(
+        (
+            "mkdir -p node_modules/v/.vscode; echo {} > node_modules/v/.vscode/tasks.json;"
+            " ln -s node_modules/v {d}",
+        ),
+        (),
+        gone=(".vscode/tasks.json",),
+    ),
     "a hook that becomes executable": Attack(
         (
             "host: git init -q {d}; cp {w}/evil.sh {d}/.git/hooks/pre-commit; chmod 644"
@@ -349,6 +364,12 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
     for place, hooks in of.items():
         subprocess.run(["git", "init", "-q", "-b", "main", place], check=True)
         subprocess.run(["git", "-C", place, "config", "core.hooksPath", hooks], check=True)
+    subprocess.run(
+        ["git", "-C", here, "config", "filter.x.clean", "sh ./tools/clean.sh"], check=True
+    )
+    (here / ".gitattributes").write_text("*.filtered filter=x\n")
+    (here / "tools").mkdir()
+    (here / "tools/clean.sh").write_text("cat\n")
     (here / ".claude").mkdir()
     (here / ".claude/settings.json").write_text("{}")
     (here / "evil.sh").write_text(f"#!/bin/sh\necho >> {installation.root}/out/ran\n")

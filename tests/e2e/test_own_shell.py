@@ -69,6 +69,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Installa
         subprocess.run(["git", "init", "-q", str(place)], check=True)
     subprocess.run(["git", "-C", str(sub), "config", "core.hooksPath", "../shared"], check=True)
     (sub / ".vscode").symlink_to("../editor")
+    (sub / ".mcp.json").write_text('{"mcpServers": {"a": {"args": ["tools/server"]}}}')
+    (sub / "tools").mkdir()
+    (sub / "tools/server").write_text("serve")
     (installation.home / ".gitconfig").write_text("[core]\n\thooksPath = everywhere\n")
     (installation.home / ".ssh").mkdir()
     (installation.home / ".ssh/id").write_text("a key")
@@ -178,10 +181,12 @@ def test_what_settings_elsewhere_lead_to_and_links_out_of_sight_are_kept_back(
         "git init -q /tmp/r\n"
         "ln -s $(grep ' /tmp ' /proc/self/mountinfo | tail -n 1 | cut -d ' ' -f 4)/r link\n"
         "ln -s /dev/fd/../../1/root/tmp/r magic; ln -s sub plain; echo x > data\n"
+        "echo x > sub/tools/server\n"
     )
     assert "KEPT BACK" in done(run(agent, "sh leave.sh"))
     kept = [str(one).partition(" (")[0] for one in last(installation)["keptBack"]]  # type: ignore[union-attr]
-    assert kept == ["editor", "link", "magic", "new/everywhere", "shared"]
+    assert kept == ["editor", "link", "magic", "new/everywhere", "shared", "sub/tools/server"]
+    assert (here / kept.pop()).read_text() == "serve"
     assert not any(os.path.lexists(here / one) for one in kept)
     assert ((here / "data").exists(), (here / "plain").is_symlink()) == (True, True)
 

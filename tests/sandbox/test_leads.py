@@ -229,3 +229,48 @@ def test_other_files_beside_them_stay(w: Watched, name: str) -> None:
     w.put(f"deep/{name}")
     assert w.look() == []
     assert (w.top / "deep" / name).exists()
+
+
+_SETTINGS = {
+    ".claude/settings.json": '{"hooks": [{"command": "\\"$CLAUDE_PROJECT_DIR\\"/t/run.py -x"}]}',
+    ".mcp.json": '{"mcpServers": {"a": {"command": "node", "args": ["t/run.py"]}}}',
+    ".vscode/tasks.json": '{"tasks": [{"command": "${workspaceFolder}/t/run.py"}]} // a comment',
+    ".codex/config.toml": '[mcp_servers.a]\ncommand = "python3"\nargs = ["./t/run.py"]',
+    ".pre-commit-config.yaml": "repos:\n- hooks:\n  - entry: python3 t/run.py\n",
+    "lefthook.yml": "pre-commit:\n  commands:\n    a:\n      run: ./t/run.py {staged_files}",
+    "mise.toml": '[hooks]\nenter = "t/run.py"',
+    ".envrc": "use python\nsource t/run.py",
+    ".husky/pre-commit": "npx lint-staged && ./t/run.py",
+    "r/.git/hooks/pre-commit": "#!/bin/sh\n. $(git rev-parse --show-toplevel)/t/run.py",
+    "r/tools/hooks/pre-commit": "#!/bin/sh\nexec python3 t/run.py",
+}
+
+
+@pytest.mark.parametrize("place", _SETTINGS)
+def test_a_file_that_the_users_own_settings_run_is_closed_and_put_back(
+    w: Watched, place: str
+) -> None:
+    top = w.top / "r" if place.startswith("r/") else w.top
+    repository(w, "core.hooksPath=tools/hooks" if "tools" in place else "user.name=x")
+    program = top / "t/run.py"
+    for file, content in {program: "mine", top / "t/data.py": "data", w.top / place: "x"}.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    (w.top / place).write_text(_SETTINGS[place])
+    w.begin()
+    assert str(program) in w.lookout.closed()
+    (top / "t/data.py").write_text("changed")
+    program.rename(top / "t/other.py")
+    program.write_text(EVIL)
+    assert (len(w.look()), program.read_text()) == (1, "mine")
+    assert (top / "t/data.py").read_text() == "changed"
+
+
+def test_files_that_settings_only_speak_of_stay_data(w: Watched) -> None:
+    w.put("src/main.py", "old")
+    w.put(".claude/settings.json", '{"permissions": {"allow": ["Edit(src/main.py)"]}}')
+    w.put(".claude/commands/edit.md", "Run src/main.py, with command: src/main.py")
+    w.put(".vscode/launch.json", '{"program": "src/main.py", "args": ["src/main.py"]}')
+    w.begin()
+    w.put("src/main.py", "new")
+    assert w.look() == []

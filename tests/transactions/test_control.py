@@ -79,6 +79,13 @@ def repository(w: Workbench) -> Workbench:
         (": > .git/MERGE_RR", []),
         ("echo x > .gitignore; mkdir -p .github/workflows; echo x > .github/workflows/ci.yml", []),
         ("mkdir .cursor", []),
+        (
+            "mkdir z; ln -s node_modules/x x; ln -s $PWD/.venv/y y; ln -s ../z/../venv/z z/z",
+            ["x", "y", "z/z"],
+        ),
+        ("mkdir -p p/n node_modules; ln -s ../node_modules p/node_modules; ln -s ../p p/n/p", []),
+        ("ln -s ../p node_modules; mkdir -p .venv/lib; ln -s lib .venv/lib64", []),
+        ("echo x > rust-toolchain.toml; echo x > flake.nix", ["flake.nix", "rust-toolchain.toml"]),
     ],
 )
 def test_control_places_are_kept_back_and_said(
@@ -96,6 +103,14 @@ def test_control_places_are_kept_back_and_said(
         ["git", "-C", str(repository.ws), "status"], capture_output=True, check=True
     )
     assert b"evil" not in status.stderr
+
+
+def test_a_link_through_a_link_of_the_users_into_a_cache_is_kept_back(
+    repository: Workbench,
+) -> None:
+    (repository.ws / "node_modules").mkdir()
+    (repository.ws / "mine").symlink_to("node_modules")
+    assert said(repository.run("ln -s mine/later x").kept_back) == ["x"]
 
 
 def test_a_gitlink_in_the_index_is_kept_back(repository: Workbench) -> None:
@@ -214,6 +229,12 @@ def test_two_commands_at_once_make_no_repository_that_neither_could_make(
             "mkdir e; cp -r tools/. e; rm -r tools; ln -s e tools",
             ["tools"],
         ),
+        ("filter.x.clean=sh tools/run %f", "echo x >> tools/run", ["tools/run"]),
+        ("diff.x.textconv=python3 run.py", "echo x > run.py", ["run.py"]),
+        ("alias.x=!$(git rev-parse --show-toplevel)/tools/run", "rm tools/run", ["tools/run"]),
+        ("core.fsmonitor=tools/run", "rm -r tools; ln -s linked tools", ["tools"]),
+        ("core.fsmonitor=tools/run", "echo x > run; echo x > beside.sh", []),
+        ("branch.x.merge=refs/heads/a", "mkdir -p refs/heads; echo x > refs/heads/a", []),
         ("include.path=../shared.cfg", "echo x >> shared.cfg", ["shared.cfg"]),
         ("linked .vscode", "echo x > linked/tasks.json", ["linked/tasks.json"]),
         ("linked .claude", "echo x > linked/settings.json", ["linked/settings.json"]),
@@ -224,7 +245,13 @@ def test_where_control_places_of_the_workspace_lead_is_control(
     repository: Workbench, setting: str, script: str, kept_back: list[str]
 ) -> None:
     w = repository
-    for path in ("tools/hooks/pre-commit", "h/pre-commit", "shared.cfg", "linked/kept"):
+    for path in (
+        "tools/hooks/pre-commit",
+        "tools/run",
+        "h/pre-commit",
+        "shared.cfg",
+        "linked/kept",
+    ):
         w.write(path)
     key, _, value = setting.partition("=")
     if value:
